@@ -1,0 +1,65 @@
+// The frozen SSA graph: nodes in topological order, each an application of an op to earlier values.
+// Passes do not edit a graph; they build a new one through a Builder, which keeps the order true by construction.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+#include "ir/op.h"
+#include "ir/type.h"
+
+namespace lazuli::ir {
+
+// One output of a node; `Value{}` is an absent optional operand.
+struct Value {
+  uint32_t node = UINT32_MAX;
+  uint32_t result = 0;
+  explicit operator bool() const { return node != UINT32_MAX; }
+  friend bool operator==(const Value&, const Value&) = default;
+  friend auto operator<=>(const Value&, const Value&) = default;
+};
+
+// Attributes: integer lists, one per name that the op's row declares, flattened as [length, numbers...]*.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::initializer_list<int64_t>> lists) {
+    for (auto& l : lists) add({l.begin(), l.size()});
+  }
+  Attrs& add(std::span<const int64_t> list) {
+    flat_.push_back(static_cast<int64_t>(list.size()));
+    flat_.append(list);
+    return *this;
+  }
+  Attrs& add(int64_t number) { return add(std::span<const int64_t>(&number, 1)); }
+  std::span<const int64_t> list(size_t i) const;
+  int64_t number(size_t i) const { return list(i)[0]; }
+  std::span<const int64_t> flat() const { return flat_; }
+  bool empty() const { return flat_.empty(); }
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+
+ private:
+  Dims flat_;
+};
+
+struct Node {
+  Op op;
+  std::vector<Value> inputs;
+  Attrs attrs;
+  std::vector<Type> types;  // one per result
+  uint32_t line = 0;        // index into Graph::lines: the Python line that recorded it; 0 = unknown
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<Value> outputs;
+  std::vector<std::string> lines = {""};  // "file.py:12"
+  // `input` nodes carry their position as attribute 0, and so do `scalar` nodes in a numbering of their own.
+  uint32_t input_count = 0, scalar_count = 0;
+  // Inputs whose buffer nobody else can read after the run, so that an output may take it over; by input position.
+  std::vector<bool> donated;
+
+  const Node& operator[](Value v) const { return nodes[v.node]; }
+  const Type& type(Value v) const { return nodes[v.node].types[v.result]; }
+};
+
+}  // namespace lazuli::ir

@@ -1,0 +1,115 @@
+// The op table's form. Everything about an op derives from its row in ops/*.def: the enum, printing and parsing,
+// shape rule, interpreter, fusion, code, derivative, registration with torch. Code outside the rows asks traits.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <string_view>
+#include <vector>
+#include "ir/scalar.h"
+#include "ir/type.h"
+
+namespace lazuli::ir {
+
+enum class Op : uint16_t {
+#define OP(name, ...) name,
+#include "ir/ops/all.def"
+#undef OP
+};
+#define OP(name, ...) +1
+inline constexpr size_t kOpCount = 0
+#include "ir/ops/all.def"
+    ;
+#undef OP
+
+enum class Kind : uint8_t {
+  Leaf,         // input, scalar, constant, iota: no operands
+  Elementwise,  // a scalar body over broadcasting operands
+  Reduction,    // attributes dims, keepdim
+  View,         // rearranges its one operand without computing: an index map
+  Index,        // moves elements by position or by an index operand
+  Contraction,  // matmul and convolution: library calls
+  Window,       // pooling
+  Composite,    // has a decomposition into other rows
+  External,     // the backing device's eager kernel
+};
+// How operand types make the result's.
+enum class Result : uint8_t {
+  Same,     // the operands' common type (conditions and indices aside)
+  Bool,
+  Attr,     // the type that attribute 0 names
+};
+// How recording promotes operands before the row sees them (torch's categories).
+enum class Promote : uint8_t {
+  None,
+  Common,    // torch.result_type of the operands
+  Floating,  // likewise, then integral types become the default floating type
+};
+// What the derivative reads; drives retention when the row becomes an autograd node.
+enum Saves : uint8_t { SavesNothing = 0, SavesInputs = 1, SavesOutputs = 2, SavesBoth = 3 };
+
+class Attrs;
+class Builder;
+struct Value;
+struct Application;  // builder.h: operands, results and attributes of one application
+
+// A row's scalar formula, from a captureless lambda over Scalars.
+struct Body {
+  Scalar (*call)(const Scalar* operands) = nullptr;
+  int arity = 0;
+  constexpr Body() = default;
+  template <class F>
+  constexpr Body(F f) : Body(f, &F::operator()) {}
+  explicit constexpr operator bool() const { return call != nullptr; }
+
+ private:
+  template <class F, class... A>
+  constexpr Body(F, Scalar (F::*)(A...) const)
+      : call([](const Scalar* x) -> Scalar { return expand<F>(x, std::make_index_sequence<sizeof...(A)>{}); }),
+        arity(sizeof...(A)) {}
+  template <class F, size_t... I>
+  static Scalar expand(const Scalar* x, std::index_sequence<I...>) {
+    return F{}(x[I]...);
+  }
+};
+
+using InferFn = void (*)(std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results);
+using DecomposeFn = void (*)(Builder& b, const Application& a, std::span<Value> results);
+// Cotangents of the results in (absent where nothing flows), cotangents of the inputs out; `needs` masks inputs.
+using VjpFn = void (*)(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                       std::span<Value> out);
+
+inline constexpr Op kNoOp = static_cast<Op>(0xFFFF);
+
+struct OpInfo {
+  Kind kind = Kind::Leaf;
+  int arity = 0;    // operands; -1 = any number. Optional trailing or middle operands are absent Values.
+  int results = 1;  // -1 = as many as the application says
+  std::array<std::string_view, 8> attrs{};  // names, in order
+  Result result = Result::Same;
+  Promote promote = Promote::None;
+  Saves saves = SavesInputs;
+  Body body{};                  // Elementwise
+  InferFn infer = nullptr;      // other kinds; Elementwise rows have the broadcasting rule
+  VjpFn vjp = nullptr;          // null on Elementwise: derived from the body; on Composite: from the decomposition
+  DecomposeFn decompose = nullptr;
+  // This row is the derivative of another: operands (cotangents..., that row's inputs..., its saved outputs...).
+  // Body or decomposition is derived from that row.
+  Op derivative_of = kNoOp;
+  std::string_view aten{};      // the ATen operators that record it, separated by spaces
+  std::string_view doc{};
+  std::string_view name{};      // filled by the table
+};
+
+const OpInfo& info(Op op);
+inline std::string_view name(Op op) { return info(op).name; }
+bool parse_op(std::string_view name, Op& out);
+
+inline bool is_elementwise(Op op) { return info(op).kind == Kind::Elementwise; }
+inline bool is_reduction(Op op) { return info(op).kind == Kind::Reduction; }
+inline bool is_view(Op op) { return info(op).kind == Kind::View; }
+inline bool is_leaf(Op op) { return info(op).kind == Kind::Leaf; }
+inline bool is_contraction(Op op) { return info(op).kind == Kind::Contraction; }
+
+}  // namespace lazuli::ir

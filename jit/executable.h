@@ -1,0 +1,69 @@
+// A graph made runnable: the plan with its loaded kernels and library primitives. The backing device's memory and its
+// eager kernels come from whoever runs it, so that this level knows nothing of torch.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+#include "ir/graph.h"
+
+namespace lazuli::jit {
+
+// Memory of the backing device, shared by reference count; freed through its owner's deleter.
+struct Buffer {
+  void* data = nullptr;
+  size_t bytes = 0;
+  std::shared_ptr<void> owner;  // keeps `data` alive; use_count() == 1 means that nobody else can see it
+};
+
+// A strided window on a buffer, for external calls.
+struct BufferView {
+  Buffer buffer;
+  ir::Type type;
+  ir::Dims strides;  // elements
+  int64_t offset = 0;  // elements
+};
+
+// What an executable needs from its host.
+struct Host {
+  virtual ~Host() = default;
+  virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws on exhaustion
+  // Runs recorded call `call`; returns one dense row-major buffer per result.
+  virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs, std::span<const ir::Type> results) = 0;
+};
+
+// Where an error happened: rethrown with the op's name and Python line in the text.
+struct ExecutionError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct CompileStats {
+  int64_t kernels = 0, library_calls = 0, external_calls = 0;
+  double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // `inputs`: one buffer per graph input (dense row-major). `donate[i]` says that input i's buffer is not needed
+  // afterwards and may be reused for outputs. `scalars`: bits of a double for floating scalar nodes, int64 for others.
+  // Fills `outputs`, one per graph output; an output may share an input's buffer if it is that input or was donated.
+  virtual void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+                   std::span<Buffer> outputs) = 0;
+  virtual const CompileStats& stats() const = 0;
+  virtual std::string plan_text() const = 0;
+};
+
+struct CompileOptions {
+  bool fusion = true;
+  std::string dump_folder;  // empty: no dump
+  std::string dump_stages;
+  std::vector<std::string> disabled_passes;
+};
+
+// Runs the passes, fuses, plans memory and compiles. Throws InternalError.
+std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options);
+
+}  // namespace lazuli::jit

@@ -1,0 +1,24 @@
+// Compiled kernels and the cache that finds them by their LoopNest.
+#pragma once
+#include <memory>
+#include <string>
+#include "lowering/loop_nest.h"
+
+namespace lazuli::jit {
+
+struct Kernel {
+  lowering::KernelFn function = nullptr;
+  std::string name;       // "k17_add_mul_sum"
+  double compile_ms = 0;
+};
+
+struct KernelStats {
+  int64_t compiled = 0, reused = 0;
+};
+
+// Returns the kernel for `nest`, compiling it on first use (in memory cache, then `label`ed dump of IR and assembly if
+// LAZULI_DEBUG asks for it). Thread-safe; kernels live for the whole process. Throws InternalError if LLVM refuses.
+const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label);
+KernelStats kernel_stats();
+
+}  // namespace lazuli::jit

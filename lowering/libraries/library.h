@@ -1,0 +1,36 @@
+// Steps that a library or a hand-scheduled routine serves: oneDNN for contractions, our own routines for the few
+// data-movement ops that are no loop nest (scatter-add, pooling). A call is prepared once, with everything that
+// depends on shapes decided, and then runs on pointers.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+#include "ir/type.h"
+
+namespace lazuli::lowering {
+
+// A strided operand. Pointers arrive already moved to the first element.
+struct Layout {
+  ir::DType dtype;
+  ir::Dims shape;
+  ir::Dims strides;  // elements; may be any permutation, padding or broadcast (0)
+};
+
+// What is done to each result element of a contraction before it is stored, in order.
+struct PostOp {
+  enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
+  Layout operand{};   // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
+  float scale = 1;    // Scale
+};
+
+class LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  // operands: the inputs in the order of the factory's arguments, then one per PostOp that has an operand.
+  // scratch: scratch_bytes() bytes, 64-byte aligned. Threads of the backing pool may be used.
+  virtual void run(const void* const* operands, void* const* results, void* scratch) = 0;
+  virtual size_t scratch_bytes() const { return 0; }
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,99 @@
+// One fused kernel before any target: a loop nest over an iteration space, with a typed scalar program per stage.
+// Both targets emit code from exactly this, and the kernel cache keys on exactly this: whatever is not in a
+// LoopNest (sizes, strides, addresses, run-time numbers) is a run-time argument.
+//
+// Iteration space: `rank` dimensions, outermost first; the last `reduced` of them are looped inside each point of
+// the others ("the row"). One dimension is the vector dimension:
+//   Row schedule     the last dimension, which is reduced: a row's reductions finish across lanes, and row values
+//                    are the same in each lane (softmax, layer norm, sums over trailing dimensions).
+//   Column schedule  the last kept dimension, rank - reduced - 1: each lane is its own row, no reduction crosses
+//                    lanes (sums over leading dimensions, batch norm channels-last); with reduced = 0 this is the
+//                    plain elementwise kernel.
+// For each kept point: for each stage in order, its row instructions run once, then its loop runs over the reduced
+// dimensions with its element instructions; Reduce instructions accumulate there, and are read by row (or element)
+// instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has
+// its own copy of the instructions (recomputed; loads hit the cache). A stage without element instructions has no loop.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+#include "ir/scalar.h"
+
+namespace lazuli::lowering {
+
+enum class Schedule : uint8_t { Row, Column };
+enum class Reduce : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };  // Max/Min propagate NaN; Arg*: first index wins
+
+// How a memory operand moves along the vector dimension; part of the code. Strides along the others are arguments.
+enum class VectorStride : uint8_t { Zero, One, Any };
+
+struct Access {
+  ir::DType dtype;          // in memory; loads convert to compute_type, stores convert back
+  VectorStride stride;
+  bool row = false;         // does not vary along reduced dimensions: loaded or stored once per kept point
+  bool store = false;
+  bool indexed = false;     // the address also moves by a run-time index times index_stride (an argument): gather
+  friend bool operator==(const Access&, const Access&) = default;
+};
+
+enum class Code : uint8_t {
+  Prim,       // a scalar primitive; args are earlier instructions
+  Load,       // access `slot`; args[0] = I64 index instruction when the access is indexed
+  Store,      // args[0] to access `slot`; args[1] = I64 index instruction when indexed
+  Param,      // run-time number `slot`, converted to dtype (stored as double, or as int64 for integral and Bool)
+  Position,   // I64: the iteration index along dimension `slot`
+  Reduce,     // accumulates args[0] over the stage's loop with `reduce`; dtype is the accumulator's; for Arg* the
+              // result is the I64 position along the flattened reduced dimensions
+};
+
+struct Inst {
+  Code code = Code::Prim;
+  ir::Prim prim = ir::Prim::argument;
+  Reduce reduce = Reduce::Sum;
+  ir::DType dtype = ir::DType::F32;  // of the result, always a compute type
+  uint8_t stage = 0;
+  bool row = false;                  // runs once per kept point rather than per element
+  uint16_t slot = 0;
+  uint16_t args[3] = {0, 0, 0};
+  double value = 0;                  // literals
+  friend bool operator==(const Inst&, const Inst&) = default;
+};
+
+struct LoopNest {
+  Schedule schedule = Schedule::Column;
+  uint8_t rank = 1;
+  uint8_t reduced = 0;
+  uint8_t stages = 1;
+  uint16_t params = 0;               // run-time numbers
+  std::vector<Access> accesses;
+  std::vector<Inst> insts;           // by stage; within a stage row instructions first, each after its arguments
+  friend bool operator==(const LoopNest&, const LoopNest&) = default;
+
+  uint32_t vector_dim() const { return schedule == Schedule::Row ? rank - 1u : rank - reduced - 1u; }
+  uint64_t hash() const;
+  std::string print() const;         // readable text, for dumps and tests
+};
+
+// A compiled kernel runs units [begin, end) of its parallel domain, from any thread:
+//   Row: one unit per kept point (row-major over kept dimensions).
+//   Column: kept dimensions other than the vector dimension (row-major), times ceil(size of the vector dimension /
+//   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off.
+// `args`, all int64: [block] [sizes: rank] [pointers: accesses] [strides: accesses x rank, in elements]
+// [index strides: one per access, in elements] [params].
+using KernelFn = void (*)(const int64_t* args, int64_t begin, int64_t end);
+
+struct KernelArgsLayout {
+  explicit KernelArgsLayout(const LoopNest& n)
+      : sizes(1), pointers(sizes + n.rank), strides(pointers + n.accesses.size()),
+        index_strides(strides + n.accesses.size() * n.rank), params(index_strides + n.accesses.size()),
+        total(params + n.params) {}
+  size_t sizes, pointers, strides, index_strides, params, total;
+};
+
+// The readable reference: executes a nest on host memory, one element at a time, exactly as the comment above says.
+// Tests compare every target with it.
+void interpret(const LoopNest& nest, const int64_t* args, int64_t begin, int64_t end);
+int64_t units(const LoopNest& nest, const int64_t* args);
+
+}  // namespace lazuli::lowering
