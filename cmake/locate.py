@@ -15,7 +15,10 @@ def locate_torch() -> dict[str, str]:
         return {}
     folder = Path(spec.origin).resolve().parent
     version = re.search(r"__version__ = '([^']+)'", (folder / "version.py").read_text())
-    return {"TORCH_FOLDER": str(folder), "TORCH_VERSION": version.group(1) if version else "unknown"}
+    return {
+        "TORCH_FOLDER": str(folder),
+        "TORCH_VERSION": version.group(1) if version else "unknown",
+    }
 
 
 def locate_file(distribution: str, name: str) -> Path | None:
