@@ -1,6 +1,9 @@
 """Counters of what the device did since the start, or since they were reset."""
 
+import atexit
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,3 +24,9 @@ def metrics() -> dict[str, Any]:
 def reset_metrics() -> None:
     """Sets the counters to zero; `bytes_live` keeps what is held."""
     _ops._metrics_reset()
+
+
+def write_at_exit() -> None:
+    """Writes the counters to the file that LAZULI_METRICS names, when Python ends."""
+    if file := os.environ.get("LAZULI_METRICS"):
+        atexit.register(lambda: Path(file).write_text(json.dumps(metrics(), indent=1) + "\n"))

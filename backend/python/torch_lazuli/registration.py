@@ -13,10 +13,11 @@ def register() -> None:
     library.load()
     torch.utils.rename_privateuse1_backend("lazuli")
 
-    from torch_lazuli import device_module, patches
+    from torch_lazuli import device_module, metrics, patches
 
     torch._register_device_module("lazuli", device_module)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     patches.apply()
+    metrics.write_at_exit()
