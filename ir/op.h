@@ -74,6 +74,16 @@ struct Body {
   }
 };
 
+// How a Reduction row combines elements; Max and Min propagate NaN, Arg* give the first position in row-major order.
+enum class Combine : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };
+// Where the elements of a View row's result lie in its dense operand: element (i, j, ...) of the result is element
+// offset + i * strides[0] + j * strides[1] + ... of the operand. Every view has this form (a reshape's strides are
+// the contiguous ones of its result), so interpreter, fusion and external calls know views by it alone.
+struct StridedWindow {
+  Dims strides;
+  int64_t offset = 0;
+};
+using WindowFn = StridedWindow (*)(const Type& operand, const Attrs& attrs, const Type& result);
 using InferFn = void (*)(std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results);
 using DecomposeFn = void (*)(Builder& b, const Application& a, std::span<Value> results);
 // Cotangents of the results in (absent where nothing flows), cotangents of the inputs out; `needs` masks inputs.
@@ -92,6 +102,8 @@ struct OpInfo {
   Saves saves = SavesInputs;
   Body body{};                  // Elementwise
   InferFn infer = nullptr;      // other kinds; Elementwise rows have the broadcasting rule
+  Combine combine = Combine::Sum;  // Reduction
+  WindowFn window = nullptr;       // View
   VjpFn vjp = nullptr;          // null on Elementwise: derived from the body; on Composite: from the decomposition
   DecomposeFn decompose = nullptr;
   // This row is the derivative of another: operands (cotangents..., that row's inputs..., its saved outputs...).

@@ -20,12 +20,12 @@
 #include <span>
 #include <string>
 #include <vector>
-#include "ir/scalar.h"
+#include "ir/op.h"
 
 namespace lazuli::lowering {
 
 enum class Schedule : uint8_t { Row, Column };
-enum class Reduce : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };  // Max/Min propagate NaN; Arg*: first index wins
+using Reduce = ir::Combine;
 
 // How a memory operand moves along the vector dimension; part of the code. Strides along the others are arguments.
 enum class VectorStride : uint8_t { Zero, One, Any };
