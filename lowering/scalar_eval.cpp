@@ -69,7 +69,7 @@ int64_t floor_modulo(int64_t a, int64_t b) {
 int64_t shift(int64_t a, int64_t n, DType t, bool left) {
   const int64_t width = ir::item_size(t) * 8;
   if (left) return n < 0 || n >= width ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << n);
-  return n < 0 || n >= width ? a >> (width - 1) : a >> n;
+  return n < 0 || n >= width ? (a < 0 ? -1 : 0) : a >> n;
 }
 
 Number evaluate_floating(Prim prim, DType t, const Number* x) {
