@@ -1,0 +1,23 @@
+# The torch-free programs: lazuli-opt and the core tests. Each appears with its first source.
+
+if(EXISTS "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
+  add_executable(lazuli-opt "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
+  target_link_libraries(lazuli-opt PRIVATE lazuli_core)
+  set_target_properties(lazuli-opt PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
+endif()
+
+if(LAZULI_TESTS)
+  file(GLOB_RECURSE _tests CONFIGURE_DEPENDS
+    "${CMAKE_SOURCE_DIR}/tests/ir/*.cpp"
+    "${CMAKE_SOURCE_DIR}/tests/lowering/*.cpp"
+    "${CMAKE_SOURCE_DIR}/tests/jit/*.cpp")
+  if(_tests)
+    find_package(GTest REQUIRED)
+    # Only this generated file knows the checkout's path, so that the others are cached across checkouts.
+    file(CONFIGURE OUTPUT test_root.cpp CONTENT
+      "#include \"tests/support/test_root.h\"\nconst char* lazuli::test_root() { return \"@CMAKE_SOURCE_DIR@/tests\"; }\n" @ONLY)
+    add_executable(lazuli_core_tests ${_tests} "${CMAKE_BINARY_DIR}/test_root.cpp")
+    target_link_libraries(lazuli_core_tests PRIVATE lazuli_core GTest::gtest GTest::gtest_main)
+    set_target_properties(lazuli_core_tests PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
+  endif()
+endif()

@@ -1,0 +1,54 @@
+"""Adds up the reports that tools/test collected; the last line is `N passed, N failed`.
+
+A runner that died without a report, or failed for another reason than a test, counts as one
+failure.
+"""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+PYTEST_NO_TESTS = 5
+
+
+def status(path: Path) -> int:
+    return int(path.read_text()) if path.exists() else 0
+
+
+def count_core(reports: Path) -> tuple[int, int]:
+    report, failed = reports / "core.json", status(reports / "core.status")
+    if not report.exists():
+        return 0, int(failed != 0)
+    totals = json.loads(report.read_text())
+    failures = totals["failures"] + totals.get("errors", 0)
+    return totals["tests"] - failures - totals.get("disabled", 0), failures
+
+
+def count_python(reports: Path) -> tuple[int, int]:
+    report, code = reports / "python.xml", status(reports / "python.status")
+    passed = failed = 0
+    if report.exists():
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+            bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            failed += bad
+            passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
+    if code not in (0, PYTEST_NO_TESTS) and failed == 0:
+        failed = 1
+    return passed, failed
+
+
+def main() -> int:
+    reports = Path(sys.argv[1])
+    includes_failed = int(status(reports / "includes.status") != 0)
+    counts = [
+        count_core(reports),
+        (1 - includes_failed, includes_failed),
+        count_python(reports),
+    ]
+    passed, failed = (sum(column) for column in zip(*counts, strict=True))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+sys.exit(main())
