@@ -309,6 +309,7 @@ class Fuser {
   void order() {
     std::vector<std::vector<uint32_t>> next(units_.size());
     std::vector<uint32_t> waiting(units_.size(), 0);
+    size_t left = 0;
     using Entry = std::pair<uint32_t, uint32_t>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
     for (uint32_t u = 0; u < units_.size(); ++u) {
@@ -324,7 +325,6 @@ class Fuser {
       waiting[u] = static_cast<uint32_t>(sources.size());
       if (!waiting[u]) ready.push({units_[u].last, u});
     }
-    size_t left = 0;
     while (!ready.empty()) {
       const uint32_t u = ready.top().second;
       ready.pop();

@@ -66,7 +66,7 @@ class Planner {
       std::vector<Layout> operands, results;
       for (const BlockView& v : step.operands) operands.push_back({v.type.dtype, v.type.shape, v.strides});
       for (const BlockView& v : step.results) results.push_back({v.type.dtype, v.type.shape, v.strides});
-      step.call = make_library_call(graph_, node, operands, results, {});
+      step.call = make_library_call(node, operands, results, {});
     }
     plan_.steps.push_back(std::move(step));
   }
