@@ -45,6 +45,11 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
     out.offset += window.offset;
     return Fit::Yes;
   }
+  if (ir::product(shape) == 0) {  // no element to be anywhere
+    out.coefs = ir::Dims(space.rank(), 0);
+    out.offset = window.offset;
+    return Fit::Yes;
+  }
   Digits digits(shape);
   // Terms that count backwards are taken from their smallest value upwards, so that every digit is positive.
   int64_t lowest = at.offset;

@@ -205,11 +205,20 @@ class Fuser {
     return points(inside) == points(around) || points(inside) == around.space().kept_numel();
   }
 
+  // Kernels that may only run one behind the other: both write a place, or one reads what the other makes in pieces.
   bool ordered(uint32_t a, uint32_t b) {
+    if (reads_pieces(units_[a], units_[b]) || reads_pieces(units_[b], units_[a])) return true;
     for (uint32_t u : units_[b].after)
       if (find(u) == a) return true;
     for (uint32_t u : units_[a].after)
       if (find(u) == b) return true;
+    return false;
+  }
+
+  bool reads_pieces(const Unit& reader, const Unit& maker) {
+    for (const Root& r : maker.roots)
+      if (r.target != r.value && std::binary_search(reader.reads.begin(), reader.reads.end(), home(r.target)))
+        return true;
     return false;
   }
 
@@ -300,10 +309,12 @@ class Fuser {
   void order() {
     std::vector<std::vector<uint32_t>> next(units_.size());
     std::vector<uint32_t> waiting(units_.size(), 0);
+    size_t left = 0;
     using Entry = std::pair<uint32_t, uint32_t>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
     for (uint32_t u = 0; u < units_.size(); ++u) {
       if (find(u) != u) continue;
+      ++left;
       std::vector<uint32_t> sources;
       for_sources(u, [&](uint32_t s) {
         if (find(s) != u) sources.push_back(find(s));
@@ -317,10 +328,12 @@ class Fuser {
     while (!ready.empty()) {
       const uint32_t u = ready.top().second;
       ready.pop();
+      --left;
       emit_unit(units_[u]);
       for (uint32_t n : next[u])
         if (--waiting[n] == 0) ready.push({units_[n].last, n});
     }
+    LAZULI_CHECK(left == 0, "fusion groups wait for each other");
   }
 
   void emit_unit(Unit& u) {

@@ -69,7 +69,7 @@ int64_t floor_modulo(int64_t a, int64_t b) {
 int64_t shift(int64_t a, int64_t n, DType t, bool left) {
   const int64_t width = ir::item_size(t) * 8;
   if (left) return n < 0 || n >= width ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << n);
-  return n < 0 || n >= width ? a >> (width - 1) : a >> n;
+  return n < 0 || n >= width ? (a < 0 ? -1 : 0) : a >> n;
 }
 
 Number evaluate_floating(Prim prim, DType t, const Number* x) {
@@ -86,8 +86,8 @@ Number evaluate_floating(Prim prim, DType t, const Number* x) {
     case Prim::fmod: return number(std::fmod(a, b));
     case Prim::pow: return number(std::pow(a, b));
     case Prim::atan2: return number(std::atan2(a, b));
-    case Prim::minimum: return number(std::isnan(a) ? a : std::isnan(b) || b < a ? b : a);
-    case Prim::maximum: return number(std::isnan(a) ? a : std::isnan(b) || b > a ? b : a);
+    case Prim::minimum: return number(std::isnan(a) || a < b ? a : b);
+    case Prim::maximum: return number(std::isnan(a) || a > b ? a : b);
     case Prim::fma:
       return t == DType::F32 ? Number{std::fmaf(float(a), float(b), float(c)), 0} : Number{std::fma(a, b, c), 0};
     case Prim::neg: return number(-a);
@@ -139,8 +139,8 @@ Number evaluate_integral(Prim prim, DType t, const Number* x) {
     case Prim::mod: return number(floor_modulo(a, b));
     case Prim::floordiv: return number(static_cast<uint64_t>(divide(a, b)) - (floor_modulo(a, b) != remainder(a, b)));
     case Prim::pow: return number(integer_power(a, b));
-    case Prim::minimum: return number(b < a ? b : a);
-    case Prim::maximum: return number(b > a ? b : a);
+    case Prim::minimum: return number(a < b ? a : b);
+    case Prim::maximum: return number(a > b ? a : b);
     case Prim::neg: return number(0 - ua);
     case Prim::abs: return number(a < 0 ? 0 - ua : ua);
     case Prim::floor:

@@ -2,7 +2,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include "ir/error.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -19,16 +18,8 @@ int cost(ir::Prim p) {
 }
 
 std::unique_ptr<ScalarProgram> record(ir::Op op, std::span<const ir::DType> operands, ir::DType result) {
-  const ir::Body& body = ir::info(op).body;
-  LAZULI_CHECK(body && body.arity == static_cast<int>(operands.size()),
-               "the row of " + std::string(ir::name(op)) + " has no formula for these operands");
   auto program = std::make_unique<ScalarProgram>();
-  std::vector<ir::Scalar> arguments;
-  for (size_t i = 0; i < operands.size(); ++i)
-    arguments.push_back(ir::argument(program->graph, static_cast<uint16_t>(i), ir::compute_type(operands[i])));
-  ir::Scalar y = body.call(arguments.data());
-  if (y.dtype() != ir::compute_type(result)) y = ir::convert(y, ir::compute_type(result));
-  program->result = y.id;
+  static_cast<ir::Program&>(*program) = ir::expand_body(op, operands, result);
   for (const ir::ScalarNode& n : program->graph.nodes()) program->cost += cost(n.prim);
   return program;
 }

@@ -1,13 +1,11 @@
 // A row's scalar formula for given operand types, recorded once per process.
 #pragma once
 #include <span>
-#include "ir/op.h"
+#include "ir/body.h"
 
 namespace lazuli::lowering {
 
-struct ScalarProgram {
-  ir::ScalarGraph graph;
-  uint16_t result = 0;
+struct ScalarProgram : ir::Program {
   int cost = 0;             // in additions
   bool expensive() const { return cost >= 8; }
 };

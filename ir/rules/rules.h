@@ -98,6 +98,16 @@ LAZULI_VJP(vjp_avg_pool2d)
 LAZULI_VJP(vjp_avg_pool2d_grad)
 #undef LAZULI_VJP
 
+#define LAZULI_WINDOW(name) StridedWindow name(const Type& operand, const Attrs& attrs, const Type& result);
+LAZULI_WINDOW(window_reshape)
+LAZULI_WINDOW(window_permute)
+LAZULI_WINDOW(window_broadcast)
+LAZULI_WINDOW(window_slice)
+LAZULI_WINDOW(window_flip)
+LAZULI_WINDOW(window_as_strided)
+LAZULI_WINDOW(window_bitcast)
+#undef LAZULI_WINDOW
+
 #define LAZULI_DECOMPOSE(name) void name(Builder& b, const Application& a, std::span<Value> results);
 LAZULI_DECOMPOSE(decompose_mean)
 LAZULI_DECOMPOSE(decompose_var)
