@@ -1,4 +1,5 @@
 #include "tests/ir/fuzz.h"
+#include <cmath>
 #include <random>
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -15,6 +16,7 @@ class Fuzzer {
     for (int i = 0; i < 4; ++i) add_input(pick_float(), random_shape());
     add_input(DType::I64, random_shape());
     add_input(DType::Bool, random_shape());
+    inputs_ = random_inputs(graph_, options_.seed);
     for (int tries = 0; applied_ < options_.nodes && tries < options_.nodes * 20; ++tries) step();
     // Half of what was computed last comes out, so that much of the graph is live and some is not.
     for (size_t i = pool_.size(); i-- > pool_.size() * 3 / 4;)
@@ -26,7 +28,11 @@ class Fuzzer {
  private:
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool chance(int n) { return below(n) == 0; }
-  Value any() { return pool_[static_cast<size_t>(below(static_cast<int64_t>(pool_.size())))]; }
+  // Half of the time a late one, so that graphs grow deep and rows of a kind meet.
+  Value any() {
+    auto size = static_cast<int64_t>(pool_.size());
+    return pool_[static_cast<size_t>(chance(2) ? size - 1 - below(std::min<int64_t>(size, 4)) : below(size))];
+  }
   DType pick_float() { return options_.narrow && chance(6) ? DType::BF16 : DType::F32; }
 
   Dims random_shape() {
@@ -47,7 +53,7 @@ class Fuzzer {
       } catch (const TypeError&) {
       }
     }
-    return chance(2) ? b_.constant(static_cast<double>(below(9)) / 2 - 2, dtype) : Value{};
+    return chance(2) ? b_.constant(static_cast<double>(below(11)) / 2 - 2, dtype) : Value{};
   }
 
   Value of_rank(int64_t rank, DType dtype) {
@@ -65,7 +71,12 @@ class Fuzzer {
   }
 
   void step() {
-    Op op = static_cast<Op>(below(kOpCount));
+    static constexpr Kind kKinds[] = {Kind::Elementwise, Kind::Elementwise, Kind::Elementwise, Kind::View, Kind::View,
+                                      Kind::Reduction, Kind::Index, Kind::Contraction, Kind::Composite};
+    Kind kind = kKinds[below(std::size(kKinds))];
+    Op op;
+    do op = static_cast<Op>(below(kOpCount));
+    while (info(op).kind != kind);
     const OpInfo& row = info(op);
     if (!options_.discrete && jumps(row)) return;
     Value v;
@@ -83,10 +94,29 @@ class Fuzzer {
       return;  // operands that do not fit: try another
     }
     if (!v) return;
+    evaluate();
     ++applied_;
     auto results = static_cast<uint32_t>(graph_.nodes[v.node].types.size());
-    for (uint32_t r = 0; r < results; ++r)
-      if (b_.type({v.node, r}).numel() > 0) pool_.push_back({v.node, r});
+    for (uint32_t r = 0; r < results; ++r) {
+      const Tensor& t = values_[v.node][r];
+      if (t.type.numel() > 0 && (is_tame(t) || chance(20))) pool_.push_back({v.node, r});
+    }
+  }
+
+  // The values of nodes that are new.
+  void evaluate() {
+    while (values_.size() < graph_.nodes.size()) {
+      const Node& n = graph_.nodes[values_.size()];
+      std::vector<const Tensor*> operands;
+      for (Value v : n.inputs) operands.push_back(v ? &values_[v.node][v.result] : nullptr);
+      values_.push_back(n.op == Op::input ? std::vector{inputs_[n.attrs.number(0)]} : interpret_node(n, operands));
+    }
+  }
+
+  static bool is_tame(const Tensor& t) {
+    for (int64_t i = 0; i < t.type.numel(); ++i)
+      if (!(std::abs(t.at(i)) < 1e4)) return false;
+    return true;
   }
 
   Value elementwise(Op op, const OpInfo& row) {
@@ -148,9 +178,10 @@ class Fuzzer {
     std::shuffle(order.begin(), order.end(), random_);
     Dims starts, sizes, steps;
     for (int64_t n : t.shape) {
-      starts.push_back(below(n));
-      steps.push_back(1 + below(2));
-      sizes.push_back(1 + below((n - starts.back() - 1) / steps.back() + 1));
+      starts.push_back(chance(2) ? below(n) : 0);
+      steps.push_back(chance(3) ? 2 : 1);
+      int64_t most = (n - starts.back() - 1) / steps.back() + 1;
+      sizes.push_back(chance(3) ? 1 + below(most) : most);
     }
     Dims strides = contiguous_strides(t.shape);
     int64_t offset = 0;
@@ -200,7 +231,7 @@ class Fuzzer {
     if (op == Op::index_add) return b_.emit(op, {x, positions({t.shape[dim]}, t.shape[dim]), x}, attrs);
     if (op != Op::as_strided_scatter) return {};
     Value row = b_.emit(Op::as_strided, {x}, Attrs().add(t.shape.back()).add(1).add(0));
-    return b_.emit(op, {x, b_.neg(row)}, Attrs{{1}, {0}});
+    return b_.emit(op, {x, b_.neg(row)}, Attrs{{1}, {t.numel() - t.shape.back()}});
   }
 
   Value contraction(Op op) {
@@ -228,6 +259,8 @@ class Fuzzer {
   Graph graph_;
   GraphBuilder b_;
   std::vector<Value> pool_;
+  std::vector<Tensor> inputs_;
+  std::vector<std::vector<Tensor>> values_;  // by node
   int applied_ = 0;
 };
 

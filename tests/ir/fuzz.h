@@ -1,5 +1,6 @@
 // Random valid graphs over the op table, for every test that compares two ways of computing the same: passes on and
-// off, compiled and interpreted. Deterministic in the seed.
+// off, compiled and interpreted. Deterministic in the seed. Values are interpreted as the graph grows, so that on
+// random_inputs(graph, seed) most of them stay finite and small: NaN would hide every difference.
 #pragma once
 #include "ir/interpret.h"
 
@@ -15,6 +16,6 @@ struct FuzzOptions {
 };
 
 Graph random_graph(const FuzzOptions& options);
-std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed);
+std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed);  // the same seed as the graph's
 
 }  // namespace lazuli::ir::testing

@@ -9,7 +9,7 @@
 namespace lazuli::ir::testing {
 namespace {
 
-constexpr int kGraphs = 300;
+constexpr int kGraphs = 1000;
 
 void compare(const Graph& graph, std::span<const Pass> passes, uint32_t seed) {
   Graph after = run_passes(graph, passes, {.disabled = {}, .verify = true, .on_change = {}, .on_time = {}});
