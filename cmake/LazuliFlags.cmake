@@ -29,7 +29,6 @@ target_compile_options(lazuli_flags INTERFACE
   -fvisibility=hidden -fvisibility-inlines-hidden
   -ffunction-sections -fdata-sections
   # The plugin is loaded once and never unloaded: thread-locals need no call to __tls_get_addr.
-  -ftls-model=initial-exec
   -fopenmp
   # __FILE__ and debug information are relative to the repository, however the path was spelled.
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=" "-ffile-prefix-map=${_up}/="
