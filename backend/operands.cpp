@@ -2,7 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
-#include <ATen/native/Scalar.h>
+#include <ATen/ScalarOps.h>
 #include <numeric>
 
 namespace lazuli::backend {

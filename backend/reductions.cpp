@@ -175,7 +175,7 @@ ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, do
 }
 bool variance_covered(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()); }
 
-Tensor var(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
+Tensor variance_of(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
   if (!variance_covered(x)) return fall_back<Tensor>("aten::var", "correction", x, dims, correction, keepdim);
   lazy::Recording r;
   return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim), x.scalar_type());
@@ -216,7 +216,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("all", Truth<ir::Op::all>::all);
   m.impl("any.dim", Truth<ir::Op::any>::dim);
   m.impl("all.dim", Truth<ir::Op::all>::dim);
-  m.impl("var.correction", var);
+  m.impl("var.correction", variance_of);
   m.impl("std.correction", std_);
   m.impl("var_mean.correction", var_mean);
 }

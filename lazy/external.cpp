@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <chrono>
+#include "ir/error.h"
 #include "lazy/config.h"
 #include "lazy/external_signature.h"
 #include "lazy/memory.h"

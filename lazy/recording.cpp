@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include "ir/error.h"
+#include "ir/infer.h"
 #include "lazy/config.h"
 #include "lazy/metrics.h"
 #include "lazy/source.h"

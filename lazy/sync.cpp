@@ -4,6 +4,7 @@
 #include <chrono>
 #include <unordered_map>
 #include "jit/kernel.h"
+#include "ir/error.h"
 #include "lazy/config.h"
 #include "lazy/external.h"
 #include "lazy/freeze.h"

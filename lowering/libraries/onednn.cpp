@@ -30,9 +30,11 @@ memory::data_type data_type(ir::DType dtype) {
 
 // Dimensions of stride 0 become dimensions of size 1, which is how oneDNN spells a broadcast.
 Descriptor descriptor(Layout layout) {
-  for (size_t d = 0; d < layout.shape.size(); ++d)
-    if (layout.strides[d] == 0) layout.shape[d] = 1;
-  layout = with_canonical_strides(std::move(layout));
+  for (size_t d = layout.shape.size(); d-- > 0;)
+    if (layout.strides[d] == 0) {
+      layout.shape[d] = 1;
+      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : 1;
+    }
   return Descriptor(memory::dims(layout.shape.begin(), layout.shape.end()), data_type(layout.dtype),
                     memory::dims(layout.strides.begin(), layout.strides.end()));
 }
@@ -242,13 +244,17 @@ struct Inside {
   Descriptor x, w, y;
 };
 
+Descriptor inside(const Layout& given, Inner inner) {
+  if (inner == Inner::ChannelsLast) return descriptor(channels_last_layout(given.dtype, given.shape));
+  return inner == Inner::Best ? any_layout(descriptor(given)) : descriptor(given);
+}
+
 // The convolution between operands laid out as in `given`, through primitives that like `inner`.
 class ConvolutionBuilder {
  public:
   ConvolutionBuilder(const Convolution& c, std::span<const PostOp> ops, Inner activations)
       : c_(c), g_(geometry(c)), given_{descriptor(c.x), grouped_weights(c.w, c.groups), descriptor(c.y)},
-        inner_{activations == Inner::Best ? any_layout(given_.x) : given_.x, any_layout(given_.w),
-               activations == Inner::Best ? any_layout(given_.y) : given_.y} {
+        inner_{inside(c.x, activations), any_layout(given_.w), inside(c.y, activations)} {
     if (!ops.empty() && ops[0].kind == PostOp::Add && is_bias(ops[0].operand)) {
       bias_ = Value{Value::Operand, 2, Descriptor({c.y.shape[1]}, data_type(ops[0].operand.dtype), memory::format_tag::a)};
       ops = ops.subspan(1);

@@ -7,8 +7,9 @@ namespace lazuli::lowering::onednn {
 
 // How an operand's layout is treated inside a primitive.
 enum class Inner : uint8_t {
-  Given,  // as the caller's layout says
-  Best,   // what the implementation likes best, reordered from or to the caller's layout in scratch when it differs
+  Given,         // as the caller's layout says
+  Best,          // what the implementation likes best, reordered from or to the caller's layout where it differs
+  ChannelsLast,  // of convolutions: dense channels-last, reordered likewise
 };
 
 std::unique_ptr<LibraryCall> matmul(const Layout& a, const Layout& b, const Layout& out,
