@@ -20,3 +20,7 @@ set_target_properties(lazuli PROPERTIES
   BUILD_RPATH "$ORIGIN;${LAZULI_DNNL_FOLDER};${LAZULI_TORCH_FOLDER}/lib"
   INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;$ORIGIN/../../..")
 install(TARGETS lazuli LIBRARY DESTINATION torch_lazuli)
+
+# The package reads this before it loads the library: another torch has other class layouts.
+file(CONFIGURE OUTPUT liblazuli.json CONTENT "{\"torch\": \"@LAZULI_TORCH_VERSION@\"}\n" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/liblazuli.json" DESTINATION torch_lazuli)

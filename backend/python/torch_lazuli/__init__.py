@@ -1,0 +1,31 @@
+"""Lazuli: a lazy, compiling device for PyTorch.
+
+`import torch` loads this package through the entry point group `torch.backends`; there is nothing
+to import by hand. What a user calls is in `torch.lazuli` (see device_module.py).
+"""
+
+from torch_lazuli.library import LibraryError
+
+__version__ = "0.1.0"
+
+_loaded = False
+
+
+def _autoload() -> None:
+    """Loads the plugin and registers the device with torch; called at the end of `import torch`.
+
+    A plugin that is missing or does not fit must not break `import torch`: it is warned about,
+    once, and the device is then not there.
+    """
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    import warnings
+
+    from torch_lazuli import registration
+
+    try:
+        registration.register()
+    except LibraryError as error:
+        warnings.warn(f"device 'lazuli' is not available: {error}", stacklevel=2)

@@ -1,0 +1,90 @@
+"""Which lazuli device is current, and waiting for it."""
+
+import torch
+
+TYPE = "lazuli"
+_ops = torch.ops.lazuli
+
+
+def device_index(which: torch.device | str | int | None) -> int:
+    """The number of a device given in any of the usual ways; the current one for None.
+
+    Raises ValueError for a device of another type.
+    """
+    if which is None:
+        return current_device()
+    if isinstance(which, int):
+        return which
+    which = torch.device(which)
+    if which.type != TYPE:
+        raise ValueError(f"Expected a {TYPE} device, but got: {which}")
+    return current_device() if which.index is None else which.index
+
+
+def is_available() -> bool:
+    """Whether the device can be used: true once the plugin is loaded."""
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Whether the device was set up; it always is."""
+    return True
+
+
+def device_count() -> int:
+    """How many lazuli devices there are: as many as backing devices."""
+    return _ops._device_count()
+
+
+def current_device() -> int:
+    """The number of the device that `device="lazuli"` means."""
+    return _ops._current_device()
+
+
+def set_device(device: torch.device | str | int) -> None:
+    """Makes a device the current one; a negative number changes nothing.
+
+    Raises ValueError for a device of another type, RuntimeError for one that is not there.
+    """
+    index = device_index(device)
+    if index >= 0:
+        _ops._set_device(index)
+
+
+def get_device_name(device: torch.device | str | int | None = None) -> str:
+    """A name for the device, to be shown to a person."""
+    return f"{TYPE}:{device_index(device)}"
+
+
+class device:
+    """Context manager that makes a device the current one; a negative number changes nothing."""
+
+    def __init__(self, device: torch.device | str | int | None):
+        self.idx = device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> "device":
+        self.prev_idx = current_device()
+        if self.idx >= 0 and self.idx != self.prev_idx:
+            _ops._set_device(self.idx)
+        return self
+
+    def __exit__(self, *exception) -> bool:
+        if self.idx >= 0 and self.idx != self.prev_idx:
+            _ops._set_device(self.prev_idx)
+        return False
+
+
+class device_of(device):
+    """Context manager that makes a tensor's device the current one, if it is a lazuli device."""
+
+    def __init__(self, tensor: torch.Tensor):
+        super().__init__(tensor.get_device() if tensor.device.type == TYPE else -1)
+
+
+def synchronize(device: torch.device | str | int | None = None) -> None:
+    """Runs everything recorded for a device and waits for it.
+
+    Raises RuntimeError, naming the op and the Python line that recorded it, if that failed.
+    """
+    _ops._synchronize(device_index(device))

@@ -1,0 +1,75 @@
+"""What happened on the device since somebody last asked, by Python line."""
+
+import json
+from dataclasses import dataclass
+
+import torch
+
+_ops = torch.ops.lazuli
+
+
+@dataclass(frozen=True)
+class Event:
+    """One kind of thing that happened at one place."""
+
+    kind: str
+    """What sort of thing: a sync, a compilation, an external call, ..."""
+    what: str
+    """Which one: a sync's reason, an op's name."""
+    count: int
+    """How often it happened."""
+    time_us: float
+    """How long it took in all, in microseconds."""
+    where: str
+    """The Python line, as file:line; empty where it is not known."""
+
+
+class Explanation:
+    """What `torch.lazuli.explain()` found: `print` it, or read `.events`."""
+
+    def __init__(self, events: list[Event]):
+        self.events = events
+
+    def __str__(self) -> str:
+        if not self.events:
+            return "nothing happened since the last call"
+        rows = [("kind", "what", "count", "time", "where")]
+        for event in sorted(self.events, key=lambda e: (e.kind, -e.time_us, -e.count)):
+            time = _readable_time(event.time_us)
+            rows.append((event.kind, event.what, str(event.count), time, event.where))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        return "\n".join(
+            f"{kind:<{widths[0]}}  {what:<{widths[1]}}  {count:>{widths[2]}}  "
+            f"{time:>{widths[3]}}  {where}".rstrip()
+            for kind, what, count, time, where in rows
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self):
+        return iter(self.events)
+
+
+def _readable_time(microseconds: float) -> str:
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.2f} s"
+    if microseconds >= 1e3:
+        return f"{microseconds / 1e3:.2f} ms"
+    return f"{microseconds:.0f} us"
+
+
+def explain() -> Explanation:
+    """What happened since the last call: syncs, compilations, external calls, with their lines."""
+    return Explanation([Event(**event) for event in json.loads(_ops._explain())])
+
+
+def dump(stage: str = "trace") -> str:
+    """What is pending on the device, as text: at `trace`, or after a named pass.
+
+    Raises RuntimeError for a stage that does not exist.
+    """
+    return _ops._dump(stage)

@@ -1,0 +1,48 @@
+"""Memory that tensors of the device hold."""
+
+import json
+import os
+from typing import Any
+
+import torch
+
+from torch_lazuli.devices import device_index
+
+_ops = torch.ops.lazuli
+
+
+def memory_stats(device: torch.device | str | int | None = None) -> dict[str, Any]:
+    """Counters of the device's memory, by name; sizes are bytes."""
+    return json.loads(_ops._memory_stats(device_index(device)))
+
+
+def memory_allocated(device: torch.device | str | int | None = None) -> int:
+    """Bytes that live buffers hold. A tensor that was never computed holds none."""
+    return memory_stats(device)["bytes_live"]
+
+
+def max_memory_allocated(device: torch.device | str | int | None = None) -> int:
+    """The most bytes held at once since the start or `reset_peak_memory_stats`."""
+    return memory_stats(device)["bytes_peak"]
+
+
+def reset_peak_memory_stats(device: torch.device | str | int | None = None) -> None:
+    """Starts counting the peak anew from what is held now."""
+    _ops._reset_peak_memory_stats(device_index(device))
+
+
+def empty_cache() -> None:
+    """Gives memory that is kept for reuse back to the backing device."""
+    _ops._empty_cache()
+
+
+def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, int]:
+    """Free and total bytes of the backing device's memory.
+
+    Raises ValueError for a device of another type.
+    """
+    stats = memory_stats(device)
+    if "bytes_total" in stats:
+        return stats["bytes_free"], stats["bytes_total"]
+    page = os.sysconf("SC_PAGE_SIZE")
+    return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")

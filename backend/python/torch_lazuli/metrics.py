@@ -1,0 +1,32 @@
+"""Counters of what the device did since the start, or since they were reset."""
+
+import atexit
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_ops = torch.ops.lazuli
+
+
+def metrics() -> dict[str, Any]:
+    """The counters by name.
+
+    Among them: `ops_recorded`, `traces_compiled`, `traces_reused`, `kernels_compiled`,
+    `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `bytes_live`,
+    `bytes_peak`.
+    """
+    return json.loads(_ops._metrics())
+
+
+def reset_metrics() -> None:
+    """Sets the counters to zero; `bytes_live` keeps what is held."""
+    _ops._metrics_reset()
+
+
+def write_at_exit() -> None:
+    """Writes the counters to the file that LAZULI_METRICS names, when Python ends."""
+    if file := os.environ.get("LAZULI_METRICS"):
+        atexit.register(lambda: Path(file).write_text(json.dumps(metrics(), indent=1) + "\n"))

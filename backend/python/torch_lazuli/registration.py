@@ -1,0 +1,23 @@
+"""Makes torch know the device: its name, its module `torch.lazuli`, its tensor methods."""
+
+import torch
+
+from torch_lazuli import library
+
+
+def register() -> None:
+    """Loads the plugin and registers the device.
+
+    Raises LibraryError.
+    """
+    library.load()
+    torch.utils.rename_privateuse1_backend("lazuli")
+
+    from torch_lazuli import device_module, metrics, patches
+
+    torch._register_device_module("lazuli", device_module)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    patches.apply()
+    metrics.write_at_exit()
