@@ -66,7 +66,7 @@ class Model : public ir::Builder {
   using Builder::emit;
   ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override {
     if (ir::is_composite(op)) {
-      std::vector<ir::Value> results(8);
+      std::vector<ir::Value> results(static_cast<size_t>(ir::info(op).results));
       if (ir::decompose(*this, {op, inputs, {}, attrs}, results)) return last_ = results, results[0];
     }
     return builder_.emit(op, inputs, std::move(attrs), types);
