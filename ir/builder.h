@@ -70,6 +70,10 @@ class GraphBuilder final : public Builder {
 // primitive.
 bool decompose(Builder& b, const Application& a, std::span<Value> results);
 
+// One application's cotangent rule: those of its inputs that `needs` masks, from its results' (either may be absent: zero).
+// The row's own rule, the row that is its derivative, or the rule derived from its body or decomposition.
+void vjp(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs, std::span<Value> out);
+
 // Reverse mode over `graph`: emits into `b` (whose values `map` holds, by node and result, for the nodes of graph)
 // the cotangents of `wrt` given those of `outputs`. An absent result means zero.
 std::vector<Value> differentiate(Builder& b, const Graph& graph, const std::vector<std::vector<Value>>& map,

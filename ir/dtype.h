@@ -17,6 +17,10 @@ constexpr bool is_signed(DType t) { return t != DType::Bool && t != DType::U8; }
 // The type that arithmetic on `t` is done in: float32 for the reduced floating types.
 constexpr DType compute_type(DType t) { return is_reduced_floating(t) ? DType::F32 : t; }
 
+// torch.promote_types on native types: floating beats integral beats bool, wider beats narrower; f16 with bf16 and u8
+// with i8 meet in the next wider type.
+DType promote_types(DType a, DType b);
+
 // Bytes of one element; 0 for Opaque, whose size only the backing device knows.
 int64_t item_size(DType t);
 std::string_view name(DType t);             // "f32", "i64", "bool", ...

@@ -31,7 +31,7 @@ enum class Kind : uint8_t {
   Index,        // moves elements by position or by an index operand
   Contraction,  // matmul and convolution: library calls
   Window,       // pooling
-  Composite,    // has a decomposition into other rows
+  Composite,    // has a decomposition into other rows, its own or derived
   External,     // the backing device's eager kernel
 };
 // How operand types make the result's.
@@ -59,6 +59,7 @@ struct Body {
   Scalar (*call)(const Scalar* operands) = nullptr;
   int arity = 0;
   constexpr Body() = default;
+  constexpr Body(Scalar (*f)(const Scalar*), int n) : call(f), arity(n) {}
   template <class F>
   constexpr Body(F f) : Body(f, &F::operator()) {}
   explicit constexpr operator bool() const { return call != nullptr; }
@@ -74,6 +75,16 @@ struct Body {
   }
 };
 
+// How a Reduction row combines elements; Max and Min propagate NaN, Arg* give the first position in row-major order.
+enum class Combine : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };
+// Where the elements of a View row's result lie in its dense operand: element (i, j, ...) of the result is element
+// offset + i * strides[0] + j * strides[1] + ... of the operand. Every view has this form (a reshape's strides are
+// the contiguous ones of its result), so interpreter, fusion and external calls know views by it alone.
+struct StridedWindow {
+  Dims strides;
+  int64_t offset = 0;
+};
+using WindowFn = StridedWindow (*)(const Type& operand, const Attrs& attrs, const Type& result);
 using InferFn = void (*)(std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results);
 using DecomposeFn = void (*)(Builder& b, const Application& a, std::span<Value> results);
 // Cotangents of the results in (absent where nothing flows), cotangents of the inputs out; `needs` masks inputs.
@@ -82,27 +93,44 @@ using VjpFn = void (*)(Builder& b, const Application& a, std::span<const Value> 
 
 inline constexpr Op kNoOp = static_cast<Op>(0xFFFF);
 
+// Where an operand of a derivative row comes from: a result's cotangent, an input or a saved output of the row
+// that it is the derivative of.
+struct Role {
+  enum From : uint8_t { None, Cotangent, Input, Output } from = None;
+  uint8_t index = 0;
+};
+constexpr Role cotangent(uint8_t i) { return {Role::Cotangent, i}; }
+constexpr Role operand(uint8_t i) { return {Role::Input, i}; }
+constexpr Role saved(uint8_t i) { return {Role::Output, i}; }
+
 struct OpInfo {
   Kind kind = Kind::Leaf;
-  int arity = 0;    // operands; -1 = any number. Optional trailing or middle operands are absent Values.
+  int arity = 0;    // operands; -1 = any number
   int results = 1;  // -1 = as many as the application says
+  uint32_t optional = 0;  // bit i: operand i may be an absent Value
   std::array<std::string_view, 8> attrs{};  // names, in order
   Result result = Result::Same;
   Promote promote = Promote::None;
   Saves saves = SavesInputs;
   Body body{};                  // Elementwise
   InferFn infer = nullptr;      // other kinds; Elementwise rows have the broadcasting rule
+  Combine combine = Combine::Sum;  // Reduction
+  WindowFn window = nullptr;       // View
   VjpFn vjp = nullptr;          // null on Elementwise: derived from the body; on Composite: from the decomposition
   DecomposeFn decompose = nullptr;
-  // This row is the derivative of another: operands (cotangents..., that row's inputs..., its saved outputs...).
-  // Body or decomposition is derived from that row.
+  // This row is the derivative of another: its operands (in ATen's order) play `roles`, and result i is the cotangent
+  // of that row's input wrt[i]. Body or decomposition is derived from that row unless this row has its own.
   Op derivative_of = kNoOp;
+  std::array<Role, 10> roles{};
+  std::array<int8_t, 4> wrt{0, -1, -1, -1};
   std::string_view aten{};      // the ATen operators that record it, separated by spaces
   std::string_view doc{};
   std::string_view name{};      // filled by the table
 };
 
-const OpInfo& info(Op op);
+// Constant-initialized, so that asking a trait is one indexed load.
+extern const std::array<OpInfo, kOpCount> kOps;
+inline const OpInfo& info(Op op) { return kOps[static_cast<size_t>(op)]; }
 inline std::string_view name(Op op) { return info(op).name; }
 bool parse_op(std::string_view name, Op& out);
 
@@ -110,6 +138,9 @@ inline bool is_elementwise(Op op) { return info(op).kind == Kind::Elementwise; }
 inline bool is_reduction(Op op) { return info(op).kind == Kind::Reduction; }
 inline bool is_view(Op op) { return info(op).kind == Kind::View; }
 inline bool is_leaf(Op op) { return info(op).kind == Kind::Leaf; }
+inline bool is_composite(Op op) { return info(op).kind == Kind::Composite; }
+// Equal applications give equal results, so one may stand for the other.
+inline bool is_pure(Op op) { return info(op).kind != Kind::External && op != Op::uninitialized; }
 inline bool is_contraction(Op op) { return info(op).kind == Kind::Contraction; }
 
 }  // namespace lazuli::ir

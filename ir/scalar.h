@@ -56,6 +56,8 @@ Scalar apply(Prim p, Scalar a);
 Scalar apply(Prim p, Scalar a, Scalar b);  // operands of different types: a plain number takes the other's type
 Scalar apply(Prim p, Scalar a, Scalar b, Scalar c);
 Scalar like(Scalar x, double value);  // a literal of x's type
+// Uniform in [0, 1) on `dtype` (F32 or F64), from a counter-based generator.
+Scalar random(Scalar seed, Scalar offset, Scalar index, DType dtype);
 
 #define LAZULI_BINARY(op, prim)                                                      \
   inline Scalar operator op(Scalar a, Scalar b) { return apply(Prim::prim, a, b); }  \
@@ -121,9 +123,10 @@ inline Scalar select(Scalar c, Scalar a, Scalar b) { return apply(Prim::select, 
 inline Scalar select(Scalar c, Scalar a, double b) { return select(c, a, like(a, b)); }
 inline Scalar select(Scalar c, double a, Scalar b) { return select(c, like(b, a), b); }
 
-// The derivative of `y` with respect to argument node `x`, as an expression in the same graph: reverse mode over
-// the primitives (Griewank and Walther, Evaluating Derivatives, chapter 3). `seed` is the cotangent of y.
-// Discrete primitives (floor, comparisons, bit operations) contribute nothing.
+// The derivative of `y` with respect to argument node `x`, times `seed`, as an expression in the same graph: forward
+// mode over the primitives, starting from `seed` at x (Griewank and Walther, Evaluating Derivatives, chapter 3). A
+// select's tangent selects between its branches' tangents, so that an infinite derivative of the branch not taken
+// does not leak as 0 * inf. Discrete primitives (floor, comparisons, bit operations) contribute nothing.
 Scalar differentiate(Scalar y, Scalar x, Scalar seed);
 
 }  // namespace lazuli::ir

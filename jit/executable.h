@@ -58,6 +58,8 @@ class Executable {
 
 struct CompileOptions {
   bool fusion = true;
+  bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
+  int threads = 0;                 // 0: as many as OpenMP would use
   std::string dump_folder;  // empty: no dump
   std::string dump_stages;
   std::vector<std::string> disabled_passes;

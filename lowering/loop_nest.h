@@ -14,16 +14,18 @@
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has
 // its own copy of the instructions (recomputed; loads hit the cache). A stage without element instructions has no loop.
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-#include "ir/scalar.h"
+#include "ir/op.h"
 
 namespace lazuli::lowering {
 
 enum class Schedule : uint8_t { Row, Column };
-enum class Reduce : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };  // Max/Min propagate NaN; Arg*: first index wins
+using Reduce = ir::Combine;
 
 // How a memory operand moves along the vector dimension; part of the code. Strides along the others are arguments.
 enum class VectorStride : uint8_t { Zero, One, Any };
@@ -57,7 +59,12 @@ struct Inst {
   uint16_t slot = 0;
   uint16_t args[3] = {0, 0, 0};
   double value = 0;                  // literals
-  friend bool operator==(const Inst&, const Inst&) = default;
+  // Literals are equal by their bits: -0.0 is not 0.0, and a NaN is itself.
+  friend bool operator==(const Inst& a, const Inst& b) {
+    return a.code == b.code && a.prim == b.prim && a.reduce == b.reduce && a.dtype == b.dtype && a.stage == b.stage &&
+           a.row == b.row && a.slot == b.slot && std::equal(a.args, a.args + 3, b.args) &&
+           std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
+  }
 };
 
 struct LoopNest {

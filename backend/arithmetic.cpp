@@ -1,0 +1,104 @@
+// The four arithmetic operators: unboxed, since they are most of what a program records, and irregular in torch (alpha,
+// rounding modes).
+#include "backend/dispatch.h"
+#include "backend/elementwise.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+
+bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
+
+// b scaled by alpha, as an operand of its own; the product is fused.
+struct Scaled {
+  Scaled(const Tensor& b, const Scalar& alpha) {
+    if (is_one(alpha)) {
+      operand = {&b, {}};
+    } else {
+      product = elementwise(ir::Op::mul, {{&b, {}}, {nullptr, alpha}});
+      operand = {&product, {}};
+    }
+  }
+  Tensor product;
+  Operand operand;
+};
+
+// torch rejects some types here (bool subtraction, floating alpha for integers): the fallback raises its error.
+bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_one(alpha)) return true;
+  return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() && !alpha.isComplex();
+}
+
+template <ir::Op op>
+Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
+  if (is_one(alpha)) {
+    if (Tensor r = binary_fast(op, a, b, false); r.defined()) return r;
+  }
+  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+    Scaled scaled(b, alpha);
+    if (Tensor r = elementwise(op, {{&a, {}}, scaled.operand}); r.defined()) return r;
+  }
+  return fall_back<Tensor>(name, "Tensor", a, b, alpha);
+}
+template <ir::Op op>
+Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
+  constexpr const char* name = op == ir::Op::add ? "aten::add_" : "aten::sub_";
+  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+    Scaled scaled(b, alpha);
+    if (elementwise_into(a, op, {{&a, {}}, scaled.operand}, false)) return a;
+  }
+  fall_back<Tensor>(name, "Tensor", a, b, alpha);
+  return a;
+}
+template <ir::Op op>
+Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
+  constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
+  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+    Scaled scaled(b, alpha);
+    if (elementwise_into(out, op, {{&a, {}}, scaled.operand}, true)) return out;
+  }
+  fall_back<Tensor>(name, "out", a, b, alpha, out);
+  return out;
+}
+
+template <ir::Op op>
+struct Product {
+  static constexpr bool divide = op == ir::Op::div;
+  static constexpr const char* name = divide ? "aten::div" : "aten::mul";
+  static constexpr const char* name_ = divide ? "aten::div_" : "aten::mul_";
+  static Tensor functional(const Tensor& a, const Tensor& b) {
+    if (Tensor r = binary_fast(op, a, b, divide); r.defined()) return r;
+    if (Tensor r = elementwise(op, {{&a, {}}, {&b, {}}}); r.defined()) return r;
+    return fall_back<Tensor>(name, "Tensor", a, b);
+  }
+  static Tensor& in_place(Tensor& a, const Tensor& b) {
+    if (!elementwise_into(a, op, {{&a, {}}, {&b, {}}}, false)) fall_back<Tensor>(name_, "Tensor", a, b);
+    return a;
+  }
+  static Tensor& out(const Tensor& a, const Tensor& b, Tensor& out) {
+    if (!elementwise_into(out, op, {{&a, {}}, {&b, {}}}, true)) fall_back<Tensor>(name, "out", a, b, out);
+    return out;
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("add.Tensor", sum_like<ir::Op::add>);
+  m.impl("add_.Tensor", sum_like_<ir::Op::add>);
+  m.impl("add.out", sum_like_out<ir::Op::add>);
+  m.impl("sub.Tensor", sum_like<ir::Op::sub>);
+  m.impl("sub_.Tensor", sum_like_<ir::Op::sub>);
+  m.impl("sub.out", sum_like_out<ir::Op::sub>);
+  m.impl("mul.Tensor", Product<ir::Op::mul>::functional);
+  m.impl("mul_.Tensor", Product<ir::Op::mul>::in_place);
+  m.impl("mul.out", Product<ir::Op::mul>::out);
+  m.impl("div.Tensor", Product<ir::Op::div>::functional);
+  m.impl("div_.Tensor", Product<ir::Op::div>::in_place);
+  m.impl("div.out", Product<ir::Op::div>::out);
+}
+
+}  // namespace lazuli::backend

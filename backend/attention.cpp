@@ -1,0 +1,62 @@
+// Scaled dot-product attention goes to the backing device's fused kernel, as one external call; what that kernel does not
+// cover is torch's decomposition into products and softmax.
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include "backend/dispatch.h"
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+using std::optional;
+
+// The CPU's flash kernel: four dimensions, one floating type, no dropout, no gradient of the mask.
+bool flash(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
+  for (const Tensor* t : {&q, &k, &v})
+    if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0)
+      return false;
+  bool sizes = q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
+  bool has_mask = mask && mask->defined();
+  if (has_mask && (mask->requires_grad() || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
+  return sizes && dropout == 0.0;
+}
+
+// The order is the one of aten's function table: (out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, seed, offset, mask).
+using Attention = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout, bool causal, bool,
+                    optional<double> scale) {
+  auto [out, lse] = fall_back_tuple<2>("aten::_scaled_dot_product_flash_attention_for_cpu", "", q, k, v, dropout, causal, bias, scale);
+  return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                              const Tensor& bias, std::array<bool, 4>, const Tensor& out,
+                                                              const Tensor& lse, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt,
+                                                              double dropout, bool causal, const Tensor&, const Tensor&,
+                                                              optional<double> scale) {
+  optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
+  auto [gq, gk, gv] = fall_back_tuple<3>("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", gy, q, k, v, out, lse, dropout,
+                                         causal, mask, scale);
+  return {gq, gk, gv, Tensor()};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
+}
+
+int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal,
+                         optional<double>, bool gqa) {
+  auto choice = flash(q, k, v, mask, dropout, causal) && !gqa ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
+  return static_cast<int64_t>(choice);
+}
+
+}  // namespace lazuli::backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &lazuli::backend::attention_choice)
+}

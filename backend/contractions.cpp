@@ -1,0 +1,176 @@
+// Matrix products and convolutions.
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/Resize.h>
+#include "backend/dispatch.h"
+#include "backend/format.h"
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::IntArrayRef;
+using at::Scalar;
+using at::Tensor;
+using std::optional;
+
+bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
+bool is_zero(const Scalar& s) { return !s.isComplex() && s.equal(0); }
+
+// Two matrices (or equal batches of them) of one floating type whose sizes fit; anything else is eager's to judge.
+bool multipliable(const Tensor& a, const Tensor& b, int64_t rank) {
+  return is_ours(a) && is_ours(b) && a.scalar_type() == b.scalar_type() && c10::isFloatingType(a.scalar_type()) &&
+         a.dim() == rank && b.dim() == rank && a.size(rank - 1) == b.size(rank - 2) && (rank == 2 || a.size(0) == b.size(0));
+}
+
+ir::Value product(lazy::Recording& r, const Tensor& a, const Tensor& b) { return r.emit(ir::Op::matmul, {r.value(a), r.value(b)}); }
+
+// beta * bias + alpha * product, with the factors that are one or zero left out.
+ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, ir::Value p, const Scalar& beta, const Scalar& alpha) {
+  ir::DType t = r.dtype(p);
+  if (!is_one(alpha)) p = r.mul(p, r.number(alpha, t));
+  if (is_zero(beta)) return p;
+  ir::Value b = r.value(bias);
+  if (!is_one(beta)) b = r.mul(b, r.number(beta, t));
+  return r.add(p, b);
+}
+
+bool bias_fits(const Tensor& bias, const Tensor& like, at::ArrayRef<int64_t> shape) {
+  return is_ours(bias) && bias.scalar_type() == like.scalar_type() && at::is_expandable_to(bias.sizes(), shape);
+}
+
+void store(lazy::Recording& r, const Tensor& out, ir::Value v) { r.write(out, v); }
+bool takes(const Tensor& out, const Tensor& like) { return is_ours(out) && out.scalar_type() == like.scalar_type(); }
+
+template <int64_t rank>
+struct Matmul {
+  static constexpr const char* name = rank == 2 ? "aten::mm" : "aten::bmm";
+  static constexpr const char* add_name = rank == 2 ? "aten::addmm" : "aten::baddbmm";
+  static constexpr const char* add_name_ = rank == 2 ? "aten::addmm_" : "aten::baddbmm_";
+  static at::DimVector shape(const Tensor& a, const Tensor& b) {
+    if (rank == 2) return {a.size(0), b.size(1)};
+    return {a.size(0), a.size(1), b.size(2)};
+  }
+  static Tensor plain(const Tensor& a, const Tensor& b) {
+    if (!multipliable(a, b, rank)) return fall_back<Tensor>(name, "", a, b);
+    lazy::Recording r;
+    return r.tensor(product(r, a, b), a.scalar_type());
+  }
+  static Tensor& plain_out(const Tensor& a, const Tensor& b, Tensor& out) {
+    if (!multipliable(a, b, rank) || !takes(out, a)) return fall_back<Tensor>(name, "out", a, b, out), out;
+    at::native::resize_output(out, shape(a, b));
+    lazy::Recording r;
+    store(r, out, product(r, a, b));
+    return out;
+  }
+  static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b) {
+    return multipliable(a, b, rank) && bias_fits(bias, a, shape(a, b));
+  }
+  static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+    if (!covered(bias, a, b)) return fall_back<Tensor>(add_name, "", bias, a, b, beta, alpha);
+    lazy::Recording r;
+    return r.tensor(scaled_sum(r, bias, product(r, a, b), beta, alpha), a.scalar_type());
+  }
+  static Tensor& add_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(shape(a, b)))
+      return fall_back<Tensor>(add_name_, "", self, a, b, beta, alpha), self;
+    lazy::Recording r;
+    store(r, self, scaled_sum(r, self, product(r, a, b), beta, alpha));
+    return self;
+  }
+  static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Tensor& out) {
+    if (!covered(bias, a, b) || !takes(out, a)) return fall_back<Tensor>(add_name, "out", bias, a, b, beta, alpha, out), out;
+    at::native::resize_output(out, shape(a, b));
+    lazy::Recording r;
+    store(r, out, scaled_sum(r, bias, product(r, a, b), beta, alpha));
+    return out;
+  }
+};
+
+// ---- Convolution
+
+struct Convolution {
+  IntArrayRef stride, padding, dilation;
+  bool transposed;
+  IntArrayRef output_padding;
+  int64_t groups;
+  ir::Attrs attrs() const {
+    ir::Attrs a;
+    for (IntArrayRef list : {stride, padding, dilation}) a.add({list.data(), list.size()});
+    a.add(transposed).add({output_padding.data(), output_padding.size()}).add(groups);
+    return a;
+  }
+};
+
+bool convolvable(const Tensor& x, const Tensor& w) {
+  return is_ours(x) && is_ours(w) && x.scalar_type() == w.scalar_type() && c10::isFloatingType(x.scalar_type()) && x.dim() >= 3 &&
+         x.dim() <= 5 && w.dim() == x.dim() && x.numel() > 0 && w.numel() > 0;
+}
+
+// Channels-last when an operand is, as torch's own convolutions answer.
+lazy::Order convolution_order(const Tensor& x, const Tensor& w) {
+  lazy::Order order = format_order(x);
+  return order.empty() ? format_order(w) : order;
+}
+
+ir::Value with_bias(lazy::Recording& r, ir::Value y, const Tensor& bias) {
+  ir::Dims shape(r.shape(y).size(), 1);
+  shape[1] = bias.numel();
+  return r.add(y, r.reshape(r.value(bias), shape));
+}
+
+Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
+                   IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
+  bool has_bias = bias && bias->defined();
+  bool fits = convolvable(x, w) && (!has_bias || (is_ours(*bias) && bias->scalar_type() == x.scalar_type()));
+  if (!fits)
+    return fall_back<Tensor>("aten::convolution", "", x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
+  Convolution c{stride, padding, dilation, transposed, output_padding, groups};
+  lazy::Recording r;
+  ir::Value y = r.emit(ir::Op::convolution, {r.value(x), r.value(w)}, c.attrs());
+  if (has_bias) y = with_bias(r, y, *bias);
+  return tensor_in(r, y, x.scalar_type(), convolution_order(x, w));
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const Tensor& x, const Tensor& w, IntArrayRef stride,
+                                                        IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                                                        IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
+  if (!convolvable(x, w) || !is_ours(gy) || gy.scalar_type() != x.scalar_type()) {
+    int64_t channels = transposed ? w.size(1) * groups : w.size(0);
+    return fall_back_tuple<3>("aten::convolution_backward", "", gy, x, w, optional<at::IntArrayRef>(channels), stride, padding, dilation,
+                              transposed, output_padding, groups, mask);
+  }
+  Convolution c{stride, padding, dilation, transposed, output_padding, groups};
+  lazy::Order order = convolution_order(x, w);
+  lazy::Recording r;
+  Tensor gx, gw, gb;
+  ir::Value g = r.value(gy);
+  if (mask[0])
+    gx = tensor_in(r, r.emit(ir::Op::convolution_input_grad, {g, r.value(w)}, c.attrs().add(lazy::to_dims(x.sizes()))), x.scalar_type(), order);
+  if (mask[1])
+    gw = tensor_in(r, r.emit(ir::Op::convolution_weight_grad, {g, r.value(x)}, c.attrs().add(lazy::to_dims(w.sizes()))), x.scalar_type(), order);
+  if (mask[2]) {
+    ir::Dims dims{0};
+    for (int64_t d = 2; d < x.dim(); ++d) dims.push_back(d);
+    gb = r.tensor(r.sum(g, dims, false), x.scalar_type());
+  }
+  return {gx, gw, gb};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("mm", Matmul<2>::plain);
+  m.impl("mm.out", Matmul<2>::plain_out);
+  m.impl("bmm", Matmul<3>::plain);
+  m.impl("bmm.out", Matmul<3>::plain_out);
+  m.impl("addmm", Matmul<2>::add);
+  m.impl("addmm_", Matmul<2>::add_);
+  m.impl("addmm.out", Matmul<2>::add_out);
+  m.impl("baddbmm", Matmul<3>::add);
+  m.impl("baddbmm_", Matmul<3>::add_);
+  m.impl("baddbmm.out", Matmul<3>::add_out);
+  m.impl("convolution_overrideable", convolution);
+  m.impl("convolution_backward_overrideable", convolution_backward);
+}
+
+}  // namespace lazuli::backend

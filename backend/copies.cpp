@@ -1,0 +1,138 @@
+// Copies between devices, types and layouts; filling; reading numbers.
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include "backend/dispatch.h"
+#include "backend/elementwise.h"
+#include <functional>
+#include "lazy/memory.h"
+#include "lazy/sync.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+using c10::Scalar;
+
+bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.sizes(), t.strides(), order); }
+
+// A row-major snapshot of host memory on our side; the caller may change its tensor at once.
+lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
+  ir::DType dtype = lazy::to_ir(type);
+  auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
+  jit::Buffer buffer = lazy::allocate_buffer(bytes);
+  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type)).copy_(host);
+  ir::Type value{dtype, lazy::to_dims(host.sizes())};
+  if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
+  return lazy::make_ready(std::move(buffer), std::move(value));
+}
+
+void copy_from_host(const Tensor& self, const Tensor& src) {
+  Tensor expanded = src.sizes() == self.sizes() ? src : src.expand(self.sizes());
+  lazy::LazyStorage& storage = lazy::storage_of(self);
+  bool whole = self.storage_offset() == 0 && static_cast<size_t>(self.numel()) * self.itemsize() == storage.nbytes();
+  lazy::Order order;
+  if (whole && dense(self, order)) {
+    storage.rebind(snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
+    return;
+  }
+  if (!is_ours(self)) {
+    lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(expanded);
+    return;
+  }
+  Tensor staged = lazy::make_tensor(snapshot(expanded, self.scalar_type()), self.scalar_type());
+  lazy::Recording r;
+  r.write(self, r.value(staged));
+}
+
+// Device to device, same or other type and layout.
+void copy_within(const Tensor& self, const Tensor& src) {
+  if (is_ours(self) && is_ours(src)) {
+    lazy::Order order, from;
+    bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();
+    bool whole = self.storage_offset() == 0 && static_cast<size_t>(self.numel()) * self.itemsize() == self.storage().nbytes();
+    if (!(whole && dense(self, order))) order.clear(), whole = false;
+    lazy::Recording r;
+    if (same && whole) return r.rebind_storage(self, r.value(src, order));
+    ir::Value v = r.convert(r.value(src), lazy::to_ir(self.scalar_type()));
+    ir::Dims shape = lazy::to_dims(self.sizes());
+    if (r.shape(v) != shape) v = r.broadcast(v, shape);
+    r.write(self, v);
+    return;
+  }
+  Tensor from = lazy::host_view(src, lazy::SyncReason::HostCopy);
+  lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(from);
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
+  if (dst.numel() == 0) return dst;
+  if (self.is_privateuseone() && dst.is_privateuseone())
+    copy_within(dst, self);
+  else if (dst.is_privateuseone())
+    copy_from_host(dst, self);
+  else
+    const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+  return dst;
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool) {
+  TORCH_CHECK(src.defined(), "copy_(): the source is undefined");
+  if (self.is_same(src)) return self;
+  if (!src.sizes().equals(self.sizes())) at::infer_size(self.sizes(), src.sizes());
+  if (self.sizes() != src.sizes()) {
+    auto expanded = at::infer_size_dimvector(self.sizes(), src.sizes());
+    TORCH_CHECK(self.sizes() == at::IntArrayRef(expanded), "output with shape ", self.sizes(),
+                " doesn't match the broadcast shape ", at::IntArrayRef(expanded));
+  }
+  copy_from(src.is_sparse() ? src.to_dense() : src, self, false);
+  return self;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  if (dst.sizes() != self.sizes()) dst.resize_(self.sizes());
+  return copy_from(self, dst, false);
+}
+
+Scalar local_scalar(const Tensor& self) {
+  TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
+  return at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+}
+
+// A value of one number everywhere, fit for the tensor's shape.
+void fill_with(const Tensor& self, const std::function<ir::Value(lazy::Recording&, ir::DType)>& number) {
+  lazy::Recording r;
+  ir::DType dtype = lazy::to_ir(self.scalar_type());
+  r.write(self, r.broadcast(number(r, dtype), lazy::to_dims(self.sizes())));
+}
+
+Tensor& fill_scalar(Tensor& self, const Scalar& value) {
+  if (!is_ours(self) || value.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, value), self;
+  double d = value.toDouble();
+  // Zeros and ones are everywhere and worth folding into code; any other number may change from step to step.
+  bool constant = d == 0 || d == 1;
+  fill_with(self, [&](lazy::Recording& r, ir::DType t) { return constant ? r.constant(d, t) : r.number(value, t); });
+  return self;
+}
+Tensor& zero_(Tensor& self) { return fill_scalar(self, 0); }
+Tensor& fill_tensor(Tensor& self, const Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  if (!value.is_privateuseone()) return fill_scalar(self, value.item());
+  if (!is_ours(self) || !is_ours(value)) return fall_back<Tensor>("aten::fill_", "Tensor", self, value), self;
+  fill_with(self, [&](lazy::Recording& r, ir::DType t) { return r.convert(r.value(value), t); });
+  return self;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("copy_", copy_);
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_local_scalar_dense", local_scalar);
+  m.impl("fill_.Scalar", fill_scalar);
+  m.impl("fill_.Tensor", fill_tensor);
+  m.impl("zero_", zero_);
+}
+
+}  // namespace lazuli::backend

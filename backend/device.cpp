@@ -1,0 +1,99 @@
+// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. The CPU is the backing
+// device and its work is done when a call returns, so streams are in order by nature.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/jit/serialization/pickler.h>
+#include <torch/library.h>
+#include "backend/generator.h"
+#include "backend/storage_surgery.h"
+#include "lazy/memory.h"
+#include "lazy/storage.h"
+#include "lazy/sync.h"
+
+namespace lazuli::backend {
+namespace {
+
+using c10::Device;
+using c10::Stream;
+
+void check_index(c10::DeviceIndex index) {
+  TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index), "; this process has one lazuli device");
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  Device exchangeDevice(Device d) const override { return check_index(d.index()), lazy::device(); }
+  Device getDevice() const override { return lazy::device(); }
+  void setDevice(Device d) const override { check_index(d.index()); }
+  void uncheckedSetDevice(Device) const noexcept override {}
+  Stream getStream(Device) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getDefaultStream(Device) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getNewStream(Device, int) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getStreamFromGlobalPool(Device, bool) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream exchangeStream(Stream s) const override { return s; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  bool queryStream(const Stream&) const override { return true; }
+  void synchronizeStream(const Stream&) const override { lazy::sync(lazy::SyncReason::Explicit); }
+  void synchronizeDevice(c10::DeviceIndex) const override { lazy::sync(lazy::SyncReason::Explicit); }
+  // An event is the time at which it was recorded; what came before it is computed by then.
+  void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    lazy::sync(lazy::SyncReason::Explicit);
+    if (!*event) *event = new std::chrono::steady_clock::time_point;
+    *static_cast<std::chrono::steady_clock::time_point*>(*event) = std::chrono::steady_clock::now();
+  }
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<std::chrono::steady_clock::time_point*>(event);
+  }
+  double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
+    using Time = std::chrono::steady_clock::time_point;
+    return std::chrono::duration<double, std::milli>(*static_cast<Time*>(to) - *static_cast<Time*>(from)).count();
+  }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return check_index(index), default_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return at::make_generator<Generator>(std::max<c10::DeviceIndex>(index, 0));
+  }
+  Device getDeviceFromPtr(void*) const override { return lazy::device(); }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex index) const override { check_index(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return check_index(index), 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  // Host memory is what the backing device computes on: nothing is gained by pinning it.
+  bool isPinnedPtr(const void*) const override { return false; }
+  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
+  }
+};
+
+c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr, c10::Allocator*,
+                                                    bool) {
+  int64_t n = bytes.expect_int();
+  return lazy::make_storage(lazy::make_uninitialized({ir::DType::U8, {n}}), static_cast<size_t>(n));
+}
+
+// Everything that must be known to torch before the first tensor.
+const bool registered = [] {
+  c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &create_storage);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, lazy::storage_allocator());
+  if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(new Hooks);
+  c10::register_privateuse1_backend("lazuli");
+  auto nothing = [](const at::Tensor&, std::unordered_map<std::string, bool>&) {};
+  torch::jit::TensorBackendMetaRegistry(c10::DeviceType::PrivateUse1, nothing, nothing);
+  return true;
+}();
+
+}  // namespace
+}  // namespace lazuli::backend

@@ -1,0 +1,97 @@
+#include "backend/elementwise.h"
+
+#include <ATen/native/Resize.h>
+#include "backend/dispatch.h"
+
+namespace lazuli::backend {
+namespace {
+
+struct Plan {
+  c10::ScalarType common, result;
+  ir::Dims shape;
+};
+
+bool promote(ir::Op op, const Operands& operands, Plan& p) {
+  const ir::OpInfo& row = ir::info(op);
+  p.common = promoted_type(operands);
+  if (row.promote == ir::Promote::None)
+    for (const Operand& o : operands)
+      if (o.tensor && o.tensor->is_privateuseone() && o.tensor->scalar_type() != p.common) return false;
+  if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true)) p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
+  p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
+  return ir::is_native(lazy::to_ir(p.common));
+}
+
+ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const Plan& p, const lazy::Order& order, ir::Attrs attrs) {
+  c10::SmallVector<ir::Value, 4> in;
+  ir::DType type = lazy::to_ir(p.common);
+  for (const Operand& o : operands) in.push_back(read(r, o, type, order));
+  return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
+}
+
+}  // namespace
+
+at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
+  Plan p;
+  if (!covered(operands) || !promote(op, operands, p)) return {};
+  p.shape = broadcast_shape(operands);
+  lazy::Order order = result_order(operands, p.shape);
+  lazy::Recording r;
+  return r.tensor(apply(r, op, operands, p, order, std::move(attrs)), p.result, order);
+}
+
+bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs) {
+  Plan p;
+  if (!is_ours(out) || !covered(operands) || !promote(op, operands, p)) return false;
+  if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
+  p.shape = broadcast_shape(operands);
+  bool fits = std::ranges::equal(p.shape, out.sizes());
+  if (!fits && !resize) return false;
+  // Memory that overlaps itself has no defined result; eager's check says so.
+  if (!out.is_non_overlapping_and_dense() && !out.is_contiguous()) {
+    for (int64_t d = 0; d < out.dim(); ++d)
+      if (out.stride(d) == 0 && out.size(d) > 1) return false;
+  }
+  if (!fits) at::native::resize_output(out, lazy::to_ref(p.shape));
+  lazy::Order order;
+  if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);
+  lazy::Recording r;
+  ir::Value v = r.convert(apply(r, op, operands, p, order, std::move(attrs)), lazy::to_ir(out.scalar_type()));
+  if (order.empty()) {
+    r.write(out, v);
+  } else {
+    lazy::Order inverse(order.size(), 0);
+    for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+    bool whole = out.storage_offset() == 0 && static_cast<size_t>(out.numel()) * out.itemsize() == out.storage().nbytes();
+    if (whole)
+      r.rebind_storage(out, v);
+    else
+      r.write(out, r.permute(v, inverse));
+  }
+  return true;
+}
+
+at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool floating_only) {
+  auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
+  if (!x->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !x->is_contiguous()) return {};
+  c10::ScalarType type = a.scalar_type();
+  ir::DType dtype = lazy::to_ir(type);
+  if (!(ir::is_floating(dtype) || (!floating_only && ir::is_integral(dtype)))) return {};
+  bool number = y->dim() == 0 && y->is_wrapped_number() && y->is_cpu();
+  if (number) {
+    if (!ir::is_floating(dtype) || x->dim() == 0) return {};
+    c10::Scalar s = number_of(b);
+    if (s.isComplex()) return {};
+    lazy::Recording r;
+    ir::Value v = r.value(a);
+    return r.tensor(r.emit_typed(op, {v, r.number(s, dtype)}, ir::Type(r.type(v))), type);
+  }
+  if (!y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !y->is_contiguous() || x->dtype() != y->dtype() ||
+      x->sizes() != y->sizes())
+    return {};
+  lazy::Recording r;
+  ir::Value v = r.value(a);
+  return r.tensor(r.emit_typed(op, {v, r.value(b)}, r.type(v)), type);
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,165 @@
+// Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/IListRef.h>
+#include "backend/dispatch.h"
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::IntArrayRef;
+using at::Scalar;
+using at::Tensor;
+using std::optional;
+
+bool is_index(const Tensor& t) { return is_ours(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt); }
+
+Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
+  auto list = tensors.materialize();
+  std::vector<Tensor> all;
+  for (const Tensor& t : list) all.push_back(t);
+  auto give_up = [&] { return fall_back<Tensor>("aten::cat", "", all, dim); };
+  // Empty one-dimensional operands are skipped, as torch does.
+  std::vector<const Tensor*> parts;
+  for (const Tensor& t : all)
+    if (!(t.dim() == 1 && t.numel() == 0)) parts.push_back(&t);
+  if (parts.empty()) return give_up();
+  const Tensor& first = *parts[0];
+  if (first.dim() == 0) return give_up();
+  dim = at::maybe_wrap_dim(dim, first.dim());
+  Operands operands;
+  for (const Tensor* t : parts) {
+    if (!is_ours(*t) || t->dim() != first.dim()) return give_up();
+    for (int64_t d = 0; d < first.dim(); ++d)
+      if (d != dim && t->size(d) != first.size(d)) return give_up();
+    operands.push_back({t, {}});
+  }
+  at::ScalarType type = promoted_type(operands);
+  lazy::Order order;
+  bool same = !first.is_contiguous() && lazy::memory_order(first.sizes(), first.strides(), order);
+  for (const Tensor* t : parts) same = same && t->strides() == first.strides();
+  if (!same) order.clear();
+  if (!order.empty() && first.suggest_memory_format() == c10::MemoryFormat::Contiguous) order.clear();
+  lazy::Recording r;
+  std::vector<ir::Value> in;
+  for (const Operand& o : operands) in.push_back(read(r, o, lazy::to_ir(type), order));
+  int64_t place = order.empty() ? dim : std::ranges::find(order, dim) - order.begin();
+  return r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
+}
+
+Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
+  bool fits = is_ours(x) && !value.isComplex() && amounts.size() % 2 == 0 && static_cast<int64_t>(amounts.size()) <= 2 * x.dim();
+  ir::Dims low(x.dim(), 0), high(x.dim(), 0);
+  for (size_t i = 0; fits && i < amounts.size() / 2; ++i) {
+    size_t d = x.dim() - 1 - i;
+    low[d] = amounts[2 * i], high[d] = amounts[2 * i + 1];
+    fits = x.size(d) + low[d] + high[d] >= 0;
+  }
+  if (!fits) return fall_back<Tensor>("aten::constant_pad_nd", "", x, amounts, value);
+  lazy::Recording r;
+  ir::Attrs attrs;
+  attrs.add(low).add(high);
+  return r.tensor(r.emit(ir::Op::pad, {r.value(x), r.number(value, lazy::to_ir(x.scalar_type()))}, attrs), x.scalar_type());
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& index, int64_t padding, bool scale, bool sparse) {
+  if (!is_ours(weight) || weight.dim() != 2 || !is_index(index))
+    return fall_back<Tensor>("aten::embedding", "", weight, index, padding, scale, sparse);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::index_select, {r.value(weight), r.value(index)}, {{0}}), weight.scalar_type());
+}
+
+Tensor embedding_backward(const Tensor& gy, const Tensor& index, int64_t rows, int64_t padding, bool scale) {
+  if (!is_ours(gy) || !is_index(index) || scale)
+    return fall_back<Tensor>("aten::embedding_dense_backward", "", gy, index, rows, padding, scale);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::embedding_backward, {r.value(gy), r.value(index)}, {{rows}, {padding}}), gy.scalar_type());
+}
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
+  if (!is_ours(x) || !is_index(index) || index.dim() != 1 || x.dim() == 0)
+    return fall_back<Tensor>("aten::index_select", "", x, dim, index);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::index_select, {r.value(x), r.value(index)}, {{at::maybe_wrap_dim(dim, x.dim())}}), x.scalar_type());
+}
+
+bool gathers(const Tensor& x, int64_t dim, const Tensor& index) {
+  if (!is_ours(x) || !is_index(index) || x.dim() == 0 || index.dim() != x.dim()) return false;
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (d != dim && index.size(d) > x.size(d)) return false;
+  return true;
+}
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, bool sparse) {
+  int64_t d = at::maybe_wrap_dim(dim, x.dim());
+  if (!gathers(x, d, index)) return fall_back<Tensor>("aten::gather", "", x, dim, index, sparse);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::gather, {r.value(x), r.value(index)}, {{d}}), x.scalar_type());
+}
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  int64_t d = at::maybe_wrap_dim(dim, x.dim());
+  bool fits = gathers(x, d, index) && is_ours(src) && src.scalar_type() == x.scalar_type() && src.sizes() == index.sizes();
+  if (!fits) return fall_back<Tensor>("aten::scatter_add", "", x, dim, index, src);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::scatter_add, {r.value(x), r.value(index), r.value(src)}, {{d}}), x.scalar_type());
+}
+
+// The transposes of slicing and selecting: zeros with a window written.
+ir::Value placed(lazy::Recording& r, const Tensor& g, const ir::Dims& shape, const ir::Dims& strides, int64_t offset) {
+  ir::DType t = lazy::to_ir(g.scalar_type());
+  ir::Attrs attrs;
+  attrs.add(strides).add(offset);
+  return r.emit(ir::Op::as_strided_scatter, {r.full(shape, 0, t), r.value(g)}, attrs);
+}
+Tensor select_backward(const Tensor& g, IntArrayRef sizes, int64_t dim, int64_t index) {
+  if (!is_ours(g)) return fall_back<Tensor>("aten::select_backward", "", g, sizes, dim, index);
+  dim = at::maybe_wrap_dim(dim, sizes.size());
+  if (index < 0) index += sizes[dim];
+  ir::Dims shape = lazy::to_dims(sizes), strides = ir::contiguous_strides(shape);
+  int64_t offset = index * strides[dim];
+  strides.erase(dim);
+  lazy::Recording r;
+  return r.tensor(placed(r, g, shape, strides, offset), g.scalar_type());
+}
+Tensor slice_backward(const Tensor& g, IntArrayRef sizes, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  if (!is_ours(g)) return fall_back<Tensor>("aten::slice_backward", "", g, sizes, dim, start, end, step);
+  dim = at::maybe_wrap_dim(dim, sizes.size());
+  if (start < 0) start += sizes[dim];
+  start = std::clamp<int64_t>(start, 0, sizes[dim]);
+  ir::Dims shape = lazy::to_dims(sizes), strides = ir::contiguous_strides(shape);
+  int64_t offset = start * strides[dim];
+  strides[dim] *= step;
+  lazy::Recording r;
+  return r.tensor(placed(r, g, shape, strides, offset), g.scalar_type());
+}
+
+Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
+  bool integral = !start.isFloatingPoint() && !end.isFloatingPoint() && !step.isFloatingPoint();
+  bool fits = is_ours(out) && integral && out.scalar_type() == at::kLong && step.toLong() != 0;
+  int64_t n = fits ? (end.toLong() - start.toLong() + step.toLong() - (step.toLong() > 0 ? 1 : -1)) / step.toLong() : 0;
+  if (!fits || n < 0) return fall_back<Tensor>("aten::arange", "start_out", start, end, step, out), out;
+  if (out.numel() != n) out.resize_({n});
+  lazy::Recording r;
+  ir::Type type{ir::DType::I64, {n}};
+  ir::Value v = r.emit(ir::Op::iota, {}, {{n}}, {&type, 1});
+  if (step.toLong() != 1) v = r.mul(v, r.number(step, ir::DType::I64));
+  if (start.toLong() != 0) v = r.add(v, r.number(start, ir::DType::I64));
+  r.write(out, v);
+  return out;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("cat", cat);
+  m.impl("constant_pad_nd", pad);
+  m.impl("embedding", embedding);
+  m.impl("embedding_dense_backward", embedding_backward);
+  m.impl("index_select", index_select);
+  m.impl("gather", gather);
+  m.impl("scatter_add", scatter_add);
+  m.impl("select_backward", select_backward);
+  m.impl("slice_backward", slice_backward);
+  m.impl("arange.start_out", arange_out);
+}
+
+}  // namespace lazuli::backend

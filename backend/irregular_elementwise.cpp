@@ -1,0 +1,142 @@
+// Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
+#include "backend/dispatch.h"
+#include "backend/elementwise.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+
+bool is_floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
+
+Tensor gelu(const Tensor& x, c10::string_view approximate) {
+  if (!is_floating(x)) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
+  return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh : ir::Op::gelu, {{&x, {}}});
+}
+Tensor gelu_backward(const Tensor& gy, const Tensor& x, c10::string_view approximate) {
+  if (!is_floating(x) || !is_floating(gy)) return fall_back<Tensor>("aten::gelu_backward", "", gy, x, std::string(approximate));
+  return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh_backward : ir::Op::gelu_backward, {{&gy, {}}, {&x, {}}});
+}
+Tensor leaky_relu_backward(const Tensor& gy, const Tensor& x, const Scalar& slope, bool is_result) {
+  // From the result the sign tells the same unless the slope is negative, which torch rejects.
+  if (!is_floating(x) || !is_floating(gy) || (is_result && slope.toDouble() < 0))
+    return fall_back<Tensor>("aten::leaky_relu_backward", "", gy, x, slope, is_result);
+  return elementwise(ir::Op::leaky_relu_backward, {{&gy, {}}, {&x, {}}, {nullptr, slope}});
+}
+Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, bool is_result, const Tensor& x) {
+  if (!is_floating(x) || !is_floating(gy) || is_result)
+    return fall_back<Tensor>("aten::elu_backward", "", gy, alpha, scale, input_scale, is_result, x);
+  return elementwise(ir::Op::elu_backward, {{&gy, {}}, {&x, {}}, {nullptr, alpha}, {nullptr, scale}, {nullptr, input_scale}});
+}
+
+Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
+  Tensor r;
+  if (low && high)
+    r = elementwise(ir::Op::clamp, {{&x, {}}, {nullptr, *low}, {nullptr, *high}});
+  else if (low)
+    r = elementwise(ir::Op::clamp_min, {{&x, {}}, {nullptr, *low}});
+  else if (high)
+    r = elementwise(ir::Op::clamp_max, {{&x, {}}, {nullptr, *high}});
+  return r.defined() ? r : fall_back<Tensor>("aten::clamp", "", x, low, high);
+}
+
+Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view> mode) {
+  Tensor r;
+  if (!mode)
+    r = elementwise(ir::Op::div, {{&a, {}}, {&b, {}}});
+  else if (*mode == "floor")
+    r = elementwise(ir::Op::floor_divide, {{&a, {}}, {&b, {}}});
+  else if (*mode == "trunc")
+    r = elementwise(ir::Op::trunc_divide, {{&a, {}}, {&b, {}}});
+  if (r.defined()) return r;
+  return fall_back<Tensor>("aten::div", "Tensor_mode", a, b, mode ? std::optional<std::string>(*mode) : std::nullopt);
+}
+
+// Small exponents are products and roots: exact, and cheap in a kernel. Any other exponent is a run-time number.
+Tensor power(const Tensor& x, const Scalar& exponent) {
+  if (is_floating(x) && !exponent.isComplex()) {
+    double e = exponent.toDouble();
+    if (e == 2) return elementwise(ir::Op::mul, {{&x, {}}, {&x, {}}});
+    if (e == 1) return elementwise(ir::Op::mul, {{&x, {}}, {nullptr, Scalar(1.0)}});
+    if (e == 3) {
+      Tensor square = elementwise(ir::Op::mul, {{&x, {}}, {&x, {}}});
+      return elementwise(ir::Op::mul, {{&square, {}}, {&x, {}}});
+    }
+    if (e == 0.5) return elementwise(ir::Op::sqrt, {{&x, {}}});
+    if (e == -0.5) return elementwise(ir::Op::rsqrt, {{&x, {}}});
+    if (e == -1) return elementwise(ir::Op::reciprocal, {{&x, {}}});
+    if (Tensor r = elementwise(ir::Op::pow, {{&x, {}}, {nullptr, exponent}}); r.defined()) return r;
+  }
+  return fall_back<Tensor>("aten::pow", "Tensor_Scalar", x, exponent);
+}
+
+// where: the condition keeps its own type, the branches are promoted.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  Operands branches{{&a, {}}, {&b, {}}}, all{{&condition, {}}, {&a, {}}, {&b, {}}};
+  bool fits = is_ours(condition) && condition.scalar_type() == at::kBool &&
+              (is_ours(a) || is_number(a)) && (is_ours(b) || is_number(b));
+  c10::ScalarType type = fits ? promoted_type(branches) : at::kBool;
+  if (!fits || !ir::is_native(lazy::to_ir(type))) return fall_back<Tensor>("aten::where", "self", condition, a, b);
+  ir::Dims shape = broadcast_shape(all);
+  lazy::Order order = result_order(all, shape);
+  lazy::Recording r;
+  ir::DType t = lazy::to_ir(type);
+  ir::Value v = r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, order), read(r, branches[0], t, order), read(r, branches[1], t, order)});
+  return r.tensor(v, type, order);
+}
+
+bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool in_place, Tensor& out) {
+  if (!is_ours(self) || !is_ours(mask) || mask.scalar_type() != at::kBool) return false;
+  if (value.tensor ? value.tensor->dim() != 0 || !(is_ours(*value.tensor) || is_number(*value.tensor)) : value.number.isComplex()) return false;
+  ir::DType t = lazy::to_ir(self.scalar_type());
+  if (!ir::is_floating(t)) return false;  // whether the number fits is eager's to judge
+  Operands all{{&self, {}}, {&mask, {}}};
+  ir::Dims shape = broadcast_shape(all);
+  if (in_place && !std::ranges::equal(shape, self.sizes())) return false;
+  lazy::Order order = in_place ? lazy::Order{} : result_order(all, shape);
+  lazy::Recording r;
+  ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, order), read(r, value, t, {}), read(r, all[0], t, order)});
+  if (in_place)
+    r.write(self, v);
+  else
+    out = r.tensor(v, self.scalar_type(), order);
+  return true;
+}
+Tensor masked_fill_scalar(const Tensor& self, const Tensor& mask, const Scalar& value) {
+  Tensor out;
+  return masked(self, mask, {nullptr, value}, false, out) ? out : fall_back<Tensor>("aten::masked_fill", "Scalar", self, mask, value);
+}
+Tensor& masked_fill_scalar_(Tensor& self, const Tensor& mask, const Scalar& value) {
+  Tensor out;
+  if (!masked(self, mask, {nullptr, value}, true, out)) fall_back<Tensor>("aten::masked_fill_", "Scalar", self, mask, value);
+  return self;
+}
+Tensor masked_fill_tensor(const Tensor& self, const Tensor& mask, const Tensor& value) {
+  Tensor out;
+  return masked(self, mask, {&value, {}}, false, out) ? out : fall_back<Tensor>("aten::masked_fill", "Tensor", self, mask, value);
+}
+Tensor& masked_fill_tensor_(Tensor& self, const Tensor& mask, const Tensor& value) {
+  Tensor out;
+  if (!masked(self, mask, {&value, {}}, true, out)) fall_back<Tensor>("aten::masked_fill_", "Tensor", self, mask, value);
+  return self;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("gelu", gelu);
+  m.impl("gelu_backward", gelu_backward);
+  m.impl("leaky_relu_backward", leaky_relu_backward);
+  m.impl("elu_backward", elu_backward);
+  m.impl("clamp", clamp);
+  m.impl("div.Tensor_mode", div_mode);
+  m.impl("pow.Tensor_Scalar", power);
+  m.impl("where.self", where);
+  m.impl("masked_fill.Scalar", masked_fill_scalar);
+  m.impl("masked_fill_.Scalar", masked_fill_scalar_);
+  m.impl("masked_fill.Tensor", masked_fill_tensor);
+  m.impl("masked_fill_.Tensor", masked_fill_tensor_);
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,114 @@
+// Losses and pooling: composites that torch decomposes into one forward and one backward operator each.
+#include "backend/dispatch.h"
+#include "backend/format.h"
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using std::optional;
+
+bool floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
+bool has(const optional<Tensor>& t) { return t && t->defined(); }
+ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
+
+// [N, C] log-probabilities and [N] classes. Classes out of range are eager's error, found when the value is read there;
+// here they contribute nothing, as no host check can see them without ending the trace.
+bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
+  return floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
+         target.size(0) == x.size(0) && x.numel() > 0 &&
+         (!has(weight) || (floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) && weight->scalar_type() == x.scalar_type()));
+}
+
+std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction, int64_t ignore) {
+  if (!nll_covered(x, target, weight)) return fall_back_tuple<2>("aten::nll_loss_forward", "", x, target, weight, reduction, ignore);
+  lazy::Recording r;
+  ir::Value v = r.emit(ir::Op::nll_loss, {r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}}, {{reduction}, {ignore}});
+  return {r.tensor(v, x.scalar_type()), r.tensor(next(v, 1), x.scalar_type())};
+}
+Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction,
+                         int64_t ignore, const Tensor& total) {
+  if (!nll_covered(x, target, weight) || !floating(gy) || !floating(total))
+    return fall_back<Tensor>("aten::nll_loss_backward", "", gy, x, target, weight, reduction, ignore, total);
+  lazy::Recording r;
+  ir::Value v = r.emit(ir::Op::nll_loss_backward,
+                       {r.value(gy), r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}, r.value(total)},
+                       {{reduction}, {ignore}});
+  return r.tensor(v, x.scalar_type());
+}
+
+bool same_floating(const Tensor& a, const Tensor& b) {
+  return floating(a) && floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.is_contiguous() && b.is_contiguous();
+}
+Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
+  if (!same_floating(x, target)) return fall_back<Tensor>("aten::mse_loss", "", x, target, reduction);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::mse_loss, {r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
+}
+Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
+  if (!same_floating(x, target) || !floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
+}
+
+// ---- Pooling. Torch lets one number stand for both dimensions, and no stride for the kernel's.
+ir::Dims both(IntArrayRef v, IntArrayRef otherwise = {}) {
+  if (v.empty()) v = otherwise;
+  return v.size() == 1 ? ir::Dims{v[0], v[0]} : lazy::to_dims(v);
+}
+bool plane(const Tensor& x) { return floating(x) && (x.dim() == 4 || x.dim() == 3) && x.numel() > 0; }
+
+std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
+  if (!plane(x)) return fall_back_tuple<2>("aten::max_pool2d_with_indices", "", x, kernel, stride, padding, dilation, ceil);
+  ir::Attrs attrs;
+  attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(both(dilation)).add(ceil);
+  lazy::Order order = format_order(x);
+  lazy::Recording r;
+  ir::Value v = r.emit(ir::Op::max_pool2d, {r.value(x)}, attrs);
+  return {tensor_in(r, v, x.scalar_type(), order), tensor_in(r, next(v, 1), at::kLong, order)};
+}
+Tensor max_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                         bool ceil, const Tensor& indices) {
+  if (!plane(x) || !plane(gy) || !is_ours(indices))
+    return fall_back<Tensor>("aten::max_pool2d_with_indices_backward", "", gy, x, kernel, stride, padding, dilation, ceil, indices);
+  ir::Attrs attrs;
+  attrs.add(lazy::to_dims(x.sizes()));
+  lazy::Recording r;
+  return tensor_in(r, r.emit(ir::Op::max_pool2d_grad, {r.value(gy), r.value(indices)}, attrs), x.scalar_type(), format_order(x));
+}
+
+ir::Attrs average(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
+  ir::Attrs attrs;
+  return attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(ceil).add(count_pad).add(divisor.value_or(0));
+}
+Tensor avg_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
+  if (!plane(x) || (divisor && *divisor == 0))
+    return fall_back<Tensor>("aten::avg_pool2d", "", x, kernel, stride, padding, ceil, count_pad, divisor);
+  lazy::Recording r;
+  return tensor_in(r, r.emit(ir::Op::avg_pool2d, {r.value(x)}, average(kernel, stride, padding, ceil, count_pad, divisor)), x.scalar_type(), format_order(x));
+}
+Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil,
+                         bool count_pad, optional<int64_t> divisor) {
+  if (!plane(x) || !plane(gy) || (divisor && *divisor == 0))
+    return fall_back<Tensor>("aten::avg_pool2d_backward", "", gy, x, kernel, stride, padding, ceil, count_pad, divisor);
+  lazy::Recording r;
+  ir::Attrs attrs = average(kernel, stride, padding, ceil, count_pad, divisor).add(lazy::to_dims(x.sizes()));
+  return tensor_in(r, r.emit(ir::Op::avg_pool2d_grad, {r.value(gy)}, attrs), x.scalar_type(), format_order(x));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("nll_loss_forward", nll_loss);
+  m.impl("nll_loss_backward", nll_loss_backward);
+  m.impl("mse_loss", mse_loss);
+  m.impl("mse_loss_backward", mse_loss_backward);
+  m.impl("max_pool2d_with_indices", max_pool);
+  m.impl("max_pool2d_with_indices_backward", max_pool_backward);
+  m.impl("avg_pool2d", avg_pool);
+  m.impl("avg_pool2d_backward", avg_pool_backward);
+}
+
+}  // namespace lazuli::backend

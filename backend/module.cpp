@@ -1,0 +1,79 @@
+// What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
+#include <torch/library.h>
+#include <chrono>
+#include "backend/generator.h"
+#include "lazy/config.h"
+#include "lazy/memory.h"
+#include "lazy/metrics.h"
+#include "lazy/recording.h"
+#include "lazy/sync.h"
+
+namespace lazuli::backend {
+namespace {
+
+void synchronize(int64_t) { lazy::sync(lazy::SyncReason::Explicit); }
+void step_end() {
+  if (lazy::config().cut_at_step) lazy::sync(lazy::SyncReason::Step);
+}
+void set_config(const std::string& name, const std::string& value) {
+  try {
+    lazy::set_config(name, value);
+  } catch (const std::invalid_argument& e) {
+    TORCH_CHECK_VALUE(false, e.what());
+  }
+}
+void manual_seed(int64_t seed) { generator_of(std::nullopt).set_current_seed(static_cast<uint64_t>(seed)); }
+at::Tensor get_rng_state(int64_t) { return at::Tensor(generator_of(std::nullopt).get_state()); }
+void set_rng_state(const at::Tensor& state, int64_t) { generator_of(std::nullopt).set_state(*state.unsafeGetTensorImpl()); }
+void set_device(int64_t index) { TORCH_CHECK(index == 0, "lazuli: there is no device lazuli:", index); }
+std::string memory_stats(int64_t) {
+  lazy::MemoryStats s = lazy::memory_stats();
+  return "{\"allocated_bytes.current\": " + std::to_string(s.bytes_live) + ", \"allocated_bytes.peak\": " + std::to_string(s.bytes_peak) +
+         ", \"reserved_bytes.current\": " + std::to_string(s.bytes_reserved) + ", \"allocation.count\": " + std::to_string(s.allocations) + "}";
+}
+void reset_peak(int64_t) { lazy::reset_peak_memory(); }
+
+// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs.
+double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations) {
+  auto time = [&](auto&& call) {
+    for (int64_t i = 0; i < iterations / 10 + 1; ++i) call();
+    auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < iterations; ++i) call();
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(iterations);
+  };
+  if (what == "add") return time([&] { at::add(a, b); });
+  if (what == "mul") return time([&] { at::mul(a, b); });
+  if (what == "sin") return time([&] { at::sin(a); });
+  if (what == "mm") return time([&] { at::mm(a, b); });
+  if (what == "view") return time([&] { a.view({-1}); });
+  if (what == "add_") {
+    at::Tensor c = a.detach().clone();
+    return time([&] { c.add_(b); });
+  }
+  TORCH_CHECK_VALUE(false, "lazuli: no benchmark is called '", what, "'");
+}
+
+}  // namespace
+
+TORCH_LIBRARY(lazuli, m) {
+  m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
+  m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
+  m.def("_explain() -> str", [] { return lazy::metrics().explain(); });
+  m.def("_config_get() -> str", [] { return lazy::config_json(); });
+  m.def("_config_set(str name, str json_value) -> ()", set_config);
+  m.def("_synchronize(int device) -> ()", synchronize);
+  m.def("_device_count() -> int", [] { return int64_t{1}; });
+  m.def("_current_device() -> int", [] { return int64_t{0}; });
+  m.def("_set_device(int index) -> ()", set_device);
+  m.def("_manual_seed(int seed) -> ()", manual_seed);
+  m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
+  m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
+  m.def("_step_end() -> ()", step_end);
+  m.def("_memory_stats(int device) -> str", memory_stats);
+  m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
+  m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
+  m.def("_benchmark(str what, Tensor a, Tensor b, int iterations) -> float",
+        torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, benchmark));
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,131 @@
+#include "backend/operands.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/ScalarOps.h>
+#include <numeric>
+
+namespace lazuli::backend {
+
+bool covered(const Operands& operands) {
+  bool any = false;
+  for (const Operand& o : operands) {
+    if (!o.tensor) {
+      if (o.number.isComplex()) return false;
+      continue;
+    }
+    if (!o.tensor->defined()) return false;
+    bool ours = is_ours(*o.tensor);
+    any |= ours;
+    if (!ours && !(is_number(*o.tensor) && ir::is_native(lazy::to_ir(o.tensor->scalar_type())))) return false;
+  }
+  return any;
+}
+
+c10::ScalarType promoted_type(const Operands& operands) {
+  at::native::ResultTypeState state = {};
+  for (const Operand& o : operands)
+    state = o.tensor ? at::native::update_result_type_state(*o.tensor, state)
+                     : at::native::update_result_type_state(at::native::wrapped_scalar_tensor(o.number), state);
+  return at::native::result_type(state);
+}
+
+ir::Dims broadcast_shape(const Operands& operands) {
+  ir::Dims shape;
+  bool first = true;
+  for (const Operand& o : operands) {
+    if (!o.tensor || is_number(*o.tensor)) continue;
+    if (first) {
+      shape = lazy::to_dims(o.tensor->sizes());
+    } else if (!std::ranges::equal(shape, o.tensor->sizes())) {
+      auto s = at::infer_size_dimvector(lazy::to_ref(shape), o.tensor->sizes());
+      shape.assign(s.data(), s.size());
+    }
+    first = false;
+  }
+  return shape;
+}
+
+namespace {
+
+// Strides of an operand over the result's dimensions: 0 where it is broadcast.
+ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
+  ir::Dims out(shape.size(), 0);
+  size_t pad = shape.size() - static_cast<size_t>(t.dim());
+  for (int64_t d = 0; d < t.dim(); ++d)
+    out[pad + d] = t.size(d) == 1 && shape[pad + d] != 1 ? 0 : t.stride(d);
+  return out;
+}
+
+}  // namespace
+
+// The rule of torch's TensorIterator: dimensions are sorted by stride, the earlier operands deciding first, a broadcast
+// dimension having no say; ties keep the given order.
+lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
+  bool all_row_major = true;
+  for (const Operand& o : operands)
+    if (o.tensor && o.tensor->is_privateuseone()) all_row_major &= o.tensor->is_contiguous();
+  if (all_row_major || shape.size() < 2) return {};
+  std::vector<ir::Dims> strides;
+  for (const Operand& o : operands)
+    if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));
+  // Negative: a is inner to b; positive: outer; 0: undecided.
+  auto compare = [&](int64_t a, int64_t b) {
+    for (const ir::Dims& s : strides) {
+      if (s[a] == 0 || s[b] == 0) continue;
+      if (s[a] < s[b]) return -1;
+      if (s[a] > s[b]) return 1;
+      if (shape[a] > shape[b]) return 1;
+    }
+    return 0;
+  };
+  // Insertion sort, innermost first, as undecided pairs make the comparison no strict order.
+  lazy::Order inner_first(shape.size(), 0);
+  std::iota(inner_first.begin(), inner_first.end(), 0);
+  std::reverse(inner_first.begin(), inner_first.end());
+  for (size_t i = 1; i < inner_first.size(); ++i) {
+    size_t at = i;
+    for (size_t j = i; j-- > 0;) {
+      int c = compare(inner_first[j], inner_first[at]);
+      if (c > 0) {
+        std::swap(inner_first[j], inner_first[at]);
+        at = j;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  std::reverse(inner_first.begin(), inner_first.end());
+  return std::is_sorted(inner_first.begin(), inner_first.end()) ? lazy::Order{} : inner_first;
+}
+
+c10::Scalar number_of(const at::Tensor& t) {
+  // Reading the memory directly: item() would go through the dispatcher.
+  const void* p = t.const_data_ptr();
+  switch (t.scalar_type()) {
+    case c10::ScalarType::Double: return *static_cast<const double*>(p);
+    case c10::ScalarType::Long: return *static_cast<const int64_t*>(p);
+    case c10::ScalarType::Bool: return *static_cast<const bool*>(p);
+    default: return t.item();
+  }
+}
+
+ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order) {
+  if (!o.tensor) return r.number(o.number, type);
+  if (!o.tensor->is_privateuseone()) return r.number(number_of(*o.tensor), type);
+  const at::Tensor& t = *o.tensor;
+  ir::Value v;
+  if (order.empty() || static_cast<size_t>(t.dim()) == order.size()) {
+    v = r.value(t, t.dim() ? order : lazy::Order{});
+  } else if (t.dim() == 0) {
+    v = r.value(t);
+  } else {
+    // Missing leading dimensions are of size one, and then follow the order.
+    ir::Dims shape(order.size() - static_cast<size_t>(t.dim()), 1);
+    shape.append({t.sizes().data(), t.sizes().size()});
+    v = r.permute(r.reshape(r.value(t), shape), order);
+  }
+  return r.convert(v, type);
+}
+
+}  // namespace lazuli::backend

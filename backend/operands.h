@@ -1,0 +1,36 @@
+// The operands of an op as torch hands them over, tensors and numbers mixed, and what they agree on: type, shape and
+// memory order, by torch's own rules.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/native/TypeProperties.h>
+#include <c10/util/SmallVector.h>
+#include <optional>
+#include "lazy/recording.h"
+
+namespace lazuli::backend {
+
+struct Operand {
+  const at::Tensor* tensor = nullptr;  // null: a number
+  c10::Scalar number{};
+};
+using Operands = c10::SmallVector<Operand, 4>;
+
+// Whether kernels of ours compute on it: on the device and of a native type, or a 0-dim number on the CPU.
+inline bool is_number(const at::Tensor& t) { return t.is_cpu() && t.dim() == 0; }
+inline bool is_ours(const at::Tensor& t) {
+  return t.is_privateuseone() && ir::is_native(lazy::to_ir(t.scalar_type())) && t.layout() == c10::kStrided;
+}
+bool covered(const Operands& operands);
+
+c10::ScalarType promoted_type(const Operands& operands);
+// Throws torch's broadcasting error.
+ir::Dims broadcast_shape(const Operands& operands);
+// The memory order that torch's elementwise kernels give the result: that of the operands, row-major when they differ
+// in ways that leave it open.
+lazy::Order result_order(const Operands& operands, const ir::Dims& shape);
+
+// The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
+ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);
+c10::Scalar number_of(const at::Tensor& t);  // of a 0-dim CPU tensor
+
+}  // namespace lazuli::backend

@@ -1,0 +1,224 @@
+// Reductions: torch's many spellings of "which dimensions" and "which result type", onto the few rows.
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include "backend/dispatch.h"
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::IntArrayRef;
+using at::OptionalIntArrayRef;
+using at::Scalar;
+using at::ScalarType;
+using at::Tensor;
+using std::optional;
+
+// Sorted dimensions without repeats; all of them for an empty or absent list.
+ir::Dims dims_of(OptionalIntArrayRef dims, int64_t rank) {
+  ir::Dims out;
+  if (!dims || dims->empty()) {
+    for (int64_t d = 0; d < rank; ++d) out.push_back(d);
+    return out;
+  }
+  for (int64_t d : *dims) out.push_back(at::maybe_wrap_dim(d, rank));
+  if (rank == 0) return {};
+  std::sort(out.begin(), out.end());
+  for (size_t i = 1; i < out.size(); ++i)
+    TORCH_CHECK(out[i] != out[i - 1], "dim ", out[i], " appears multiple times in the list of dims");
+  return out;
+}
+
+struct Reduction {
+  ir::Op op;
+  ir::Dims dims;
+  bool keepdim;
+  ScalarType compute;  // operands are converted to this first
+  ScalarType result;   // and the result to this
+};
+
+ir::Value reduce(lazy::Recording& r, const Tensor& x, const Reduction& d) {
+  ir::Value v = r.convert(r.value(x), lazy::to_ir(d.compute));
+  ir::Attrs attrs;
+  attrs.add(d.dims).add(d.keepdim);
+  if (x.dim() == 0) v = r.reshape(v, ir::Dims{1}), attrs = {{0}, {0}};
+  return r.convert(r.emit(d.op, {v}, attrs), lazy::to_ir(d.result));
+}
+
+Tensor reduce(const Tensor& x, const Reduction& d) {
+  lazy::Recording r;
+  return r.tensor(reduce(r, x, d), d.result);
+}
+Tensor& reduce_out(const Tensor& x, const Reduction& d, Tensor& out) {
+  ir::Dims shape;
+  for (int64_t i = 0; i < x.dim(); ++i) {
+    bool folded = std::ranges::find(d.dims, i) != d.dims.end();
+    if (!folded) shape.push_back(x.size(i));
+    if (folded && d.keepdim) shape.push_back(1);
+  }
+  at::native::resize_output(out, lazy::to_ref(shape));
+  lazy::Recording r;
+  r.write(out, r.convert(reduce(r, x, d), lazy::to_ir(out.scalar_type())));
+  return out;
+}
+
+// sum and prod widen integers; mean and variance need floating types.
+ScalarType sum_type(const Tensor& x, optional<ScalarType> asked) {
+  if (asked) return *asked;
+  return c10::isIntegralType(x.scalar_type(), true) ? at::kLong : x.scalar_type();
+}
+bool native(ScalarType t) { return ir::is_native(lazy::to_ir(t)); }
+
+Tensor sum_dims(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type) {
+  ScalarType t = sum_type(x, type);
+  if (!is_ours(x) || !native(t)) return fall_back<Tensor>("aten::sum", "dim_IntList", x, dims, keepdim, type);
+  return reduce(x, {ir::Op::sum, dims_of(dims, x.dim()), keepdim, t, t});
+}
+Tensor& sum_out(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type, Tensor& out) {
+  ScalarType t = sum_type(x, type);
+  if (!is_ours(x) || !is_ours(out) || out.scalar_type() != t)
+    return fall_back<Tensor>("aten::sum", "IntList_out", x, dims, keepdim, type, out), out;
+  return reduce_out(x, {ir::Op::sum, dims_of(dims, x.dim()), keepdim, t, t}, out);
+}
+Tensor sum_all(const Tensor& x, optional<ScalarType> type) { return sum_dims(x, std::nullopt, false, type); }
+
+Tensor prod_all(const Tensor& x, optional<ScalarType> type) {
+  ScalarType t = sum_type(x, type);
+  if (!is_ours(x) || !native(t)) return fall_back<Tensor>("aten::prod", "", x, type);
+  return reduce(x, {ir::Op::prod, dims_of(std::nullopt, x.dim()), false, t, t});
+}
+Tensor prod_dim(const Tensor& x, int64_t dim, bool keepdim, optional<ScalarType> type) {
+  ScalarType t = sum_type(x, type);
+  if (!is_ours(x) || !native(t)) return fall_back<Tensor>("aten::prod", "dim_int", x, dim, keepdim, type);
+  return reduce(x, {ir::Op::prod, dims_of(IntArrayRef(dim), x.dim()), keepdim, t, t});
+}
+
+Tensor mean_dims(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type) {
+  ScalarType t = type.value_or(x.scalar_type());
+  if (!is_ours(x) || !c10::isFloatingType(t) || !native(t))
+    return fall_back<Tensor>("aten::mean", "dim", x, dims, keepdim, type);
+  return reduce(x, {ir::Op::mean, dims_of(dims, x.dim()), keepdim, t, t});
+}
+Tensor& mean_out(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type, Tensor& out) {
+  ScalarType t = type.value_or(x.scalar_type());
+  if (!is_ours(x) || !is_ours(out) || !c10::isFloatingType(t) || out.scalar_type() != t)
+    return fall_back<Tensor>("aten::mean", "out", x, dims, keepdim, type, out), out;
+  return reduce_out(x, {ir::Op::mean, dims_of(dims, x.dim()), keepdim, t, t}, out);
+}
+Tensor mean_all(const Tensor& x, optional<ScalarType> type) {
+  ScalarType t = type.value_or(x.scalar_type());
+  if (!is_ours(x) || !c10::isFloatingType(t) || !native(t)) return fall_back<Tensor>("aten::mean", "", x, type);
+  return mean_dims(x, std::nullopt, false, type);
+}
+
+bool empty_extremum(const Tensor& x, const ir::Dims& dims) {
+  for (int64_t d : dims)
+    if (x.dim() && x.size(d) == 0) return true;
+  return false;
+}
+
+template <ir::Op op>
+struct Extremum {
+  static constexpr const char* name = op == ir::Op::amax ? "aten::amax" : "aten::amin";
+  static constexpr const char* all_name = op == ir::Op::amax ? "aten::max" : "aten::min";
+  static Tensor dims(const Tensor& x, IntArrayRef dims, bool keepdim) {
+    if (!is_ours(x) || empty_extremum(x, dims_of(dims, x.dim()))) return fall_back<Tensor>(name, "", x, dims, keepdim);
+    return reduce(x, {op, dims_of(dims, x.dim()), keepdim, x.scalar_type(), x.scalar_type()});
+  }
+  static Tensor all(const Tensor& x) {
+    if (!is_ours(x) || x.numel() == 0) return fall_back<Tensor>(all_name, "", x);
+    return reduce(x, {op, dims_of(std::nullopt, x.dim()), false, x.scalar_type(), x.scalar_type()});
+  }
+};
+
+template <ir::Op op>
+struct ArgExtremum {
+  static constexpr bool largest = op == ir::Op::argmax;
+  static constexpr const char* name = largest ? "aten::argmax" : "aten::argmin";
+  static constexpr const char* pair_name = largest ? "aten::max" : "aten::min";
+  static Tensor index(const Tensor& x, optional<int64_t> dim, bool keepdim) {
+    if (!is_ours(x) || x.numel() == 0 || x.scalar_type() == at::kBool) return fall_back<Tensor>(name, "", x, dim, keepdim);
+    if (dim) return reduce(x, {op, dims_of(IntArrayRef(*dim), x.dim()), keepdim, x.scalar_type(), at::kLong});
+    return reduce(x, {op, dims_of(std::nullopt, x.dim()), keepdim, x.scalar_type(), at::kLong});
+  }
+  // max and min along one dimension: the values and where they were.
+  static std::tuple<Tensor, Tensor> pair(const Tensor& x, int64_t dim, bool keepdim) {
+    if (!is_ours(x) || x.numel() == 0 || x.scalar_type() == at::kBool) {
+      return fall_back_tuple<2>(pair_name, "dim", x, dim, keepdim);
+    }
+    ir::Dims dims = dims_of(IntArrayRef(dim), x.dim());
+    return {reduce(x, {largest ? ir::Op::amax : ir::Op::amin, dims, keepdim, x.scalar_type(), x.scalar_type()}),
+            reduce(x, {op, dims, keepdim, x.scalar_type(), at::kLong})};
+  }
+};
+
+template <ir::Op op>
+struct Truth {
+  static constexpr const char* name = op == ir::Op::any ? "aten::any" : "aten::all";
+  static ScalarType type(const Tensor& x) { return x.scalar_type() == at::kByte ? at::kByte : at::kBool; }
+  static Tensor all(const Tensor& x) {
+    if (!is_ours(x)) return fall_back<Tensor>(name, "", x);
+    return reduce(x, {op, dims_of(std::nullopt, x.dim()), false, x.scalar_type(), type(x)});
+  }
+  static Tensor dim(const Tensor& x, int64_t dim, bool keepdim) {
+    if (!is_ours(x)) return fall_back<Tensor>(name, "dim", x, dim, keepdim);
+    return reduce(x, {op, dims_of(IntArrayRef(dim), x.dim()), keepdim, x.scalar_type(), type(x)});
+  }
+};
+
+ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, double correction, bool keepdim) {
+  ir::Value v = r.value(x);
+  ir::Attrs attrs;
+  attrs.add(dims).add(keepdim);
+  if (x.dim() == 0) v = r.reshape(v, ir::Dims{1}), attrs = {{0}, {0}};
+  return r.emit(ir::Op::var, {v, r.number(correction, lazy::to_ir(x.scalar_type()))}, attrs);
+}
+bool variance_covered(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()); }
+
+Tensor variance_of(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
+  if (!variance_covered(x)) return fall_back<Tensor>("aten::var", "correction", x, dims, correction, keepdim);
+  lazy::Recording r;
+  return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim), x.scalar_type());
+}
+Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
+  if (!variance_covered(x)) return fall_back<Tensor>("aten::std", "correction", x, dims, correction, keepdim);
+  lazy::Recording r;
+  ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim);
+  return r.tensor(r.emit(ir::Op::sqrt, {v}), x.scalar_type());
+}
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
+  if (!variance_covered(x)) {
+    return fall_back_tuple<2>("aten::var_mean", "correction", x, dims, correction, keepdim);
+  }
+  return {var(x, dims, correction, keepdim), mean_dims(x, dims, keepdim, std::nullopt)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("sum", sum_all);
+  m.impl("sum.dim_IntList", sum_dims);
+  m.impl("sum.IntList_out", sum_out);
+  m.impl("prod", prod_all);
+  m.impl("prod.dim_int", prod_dim);
+  m.impl("mean", mean_all);
+  m.impl("mean.dim", mean_dims);
+  m.impl("mean.out", mean_out);
+  m.impl("amax", Extremum<ir::Op::amax>::dims);
+  m.impl("amin", Extremum<ir::Op::amin>::dims);
+  m.impl("max", Extremum<ir::Op::amax>::all);
+  m.impl("min", Extremum<ir::Op::amin>::all);
+  m.impl("argmax", ArgExtremum<ir::Op::argmax>::index);
+  m.impl("argmin", ArgExtremum<ir::Op::argmin>::index);
+  m.impl("max.dim", ArgExtremum<ir::Op::argmax>::pair);
+  m.impl("min.dim", ArgExtremum<ir::Op::argmin>::pair);
+  m.impl("any", Truth<ir::Op::any>::all);
+  m.impl("all", Truth<ir::Op::all>::all);
+  m.impl("any.dim", Truth<ir::Op::any>::dim);
+  m.impl("all.dim", Truth<ir::Op::all>::dim);
+  m.impl("var.correction", variance_of);
+  m.impl("std.correction", std_);
+  m.impl("var_mean.correction", var_mean);
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,19 @@
+// Reverse mode's inner parts, which derived decompositions share with `vjp` and `differentiate` (builder.h).
+#pragma once
+#include "ir/builder.h"
+
+namespace lazuli::ir {
+
+// The cotangents of an application's inputs through the decomposition of its row. Results that are given in
+// `a.results` stand for themselves instead of being computed again; what flows through `detach` does not.
+void derive_from_decomposition(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                               std::span<Value> out);
+
+// A cotangent made to fit the operand that it belongs to: summed over broadcast dimensions, in its type.
+Value fit(Builder& b, Value cotangent, Value operand);
+
+// Emits a scalar expression as a graph; `arguments` by index. `known` maps scalar nodes to values already at hand.
+Value emit_formula(Builder& b, const ScalarGraph& g, uint16_t id, std::span<const Value> arguments,
+                   std::vector<Value>& known);
+
+}  // namespace lazuli::ir

@@ -1,0 +1,35 @@
+#include "ir/hash.h"
+
+namespace lazuli::ir {
+
+uint64_t hash(const Type& type) {
+  uint64_t h = mix(type.shape.size(), static_cast<uint64_t>(type.dtype));
+  for (int64_t n : type.shape) h = mix(h, static_cast<uint64_t>(n));
+  return h;
+}
+
+uint64_t hash_application(Op op, std::span<const Value> inputs, const Attrs& attrs, std::span<const Type> types) {
+  uint64_t h = mix(inputs.size(), static_cast<uint64_t>(op));
+  for (Value v : inputs) h = mix(h, uint64_t{v.node} << 8 | v.result);
+  for (int64_t x : attrs.flat()) h = mix(h, static_cast<uint64_t>(x));
+  for (const Type& t : types) h = mix(h, hash(t));
+  return h;
+}
+
+uint64_t hash(const Graph& graph) {
+  uint64_t h = graph.nodes.size();
+  for (const Node& n : graph.nodes) h = mix(h, hash_application(n.op, n.inputs, n.attrs, n.types));
+  for (Value v : graph.outputs) h = mix(h, uint64_t{v.node} << 8 | v.result);
+  for (size_t i = 0; i < graph.donated.size(); ++i) h = mix(h, graph.donated[i] ? i + 1 : 0);
+  return h;
+}
+
+bool same_structure(const Graph& a, const Graph& b) {
+  auto same_node = [](const Node& x, const Node& y) {
+    return x.op == y.op && x.inputs == y.inputs && x.attrs == y.attrs && x.types == y.types;
+  };
+  return a.outputs == b.outputs && a.donated == b.donated && a.input_count == b.input_count &&
+         a.scalar_count == b.scalar_count && std::ranges::equal(a.nodes, b.nodes, same_node);
+}
+
+}  // namespace lazuli::ir

@@ -1,0 +1,46 @@
+#include "ir/infer.h"
+#include "ir/error.h"
+
+namespace lazuli::ir {
+namespace {
+
+[[noreturn]] void types_differ(const OpInfo& row, DType a, DType b) {
+  throw TypeError(std::string(row.name) + ": operands have different types, " + std::string(name(a)) + " and " +
+                  std::string(name(b)));
+}
+
+void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const Attrs& attrs, Type& out) {
+  DType common = in[0]->dtype;
+  out.shape = in[0]->shape;
+  for (const Type* t : in.subspan(1)) {
+    if (t->dtype != common) types_differ(row, common, t->dtype);
+    if (t->shape != out.shape) out.shape = broadcast_shapes(out.shape, t->shape);
+  }
+  switch (row.result) {
+    case Result::Same: out.dtype = common; break;
+    case Result::Bool: out.dtype = DType::Bool; break;
+    case Result::Attr: out.dtype = static_cast<DType>(attrs.number(0)); break;
+  }
+  if (row.promote == Promote::Floating && !is_floating(common))
+    throw TypeError(std::string(row.name) + ": expected a floating type, got " + std::string(name(common)));
+}
+
+}  // namespace
+
+void infer(Op op, std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results) {
+  const OpInfo& row = info(op);
+  LAZULI_CHECK(row.arity < 0 || static_cast<size_t>(row.arity) == inputs.size(),
+               std::string(row.name) + " has the wrong number of operands");
+  for (size_t i = 0; i < inputs.size(); ++i)
+    LAZULI_CHECK(inputs[i] || row.optional >> i & 1 || row.kind == Kind::External,
+                 std::string(row.name) + " misses an operand");
+  LAZULI_CHECK(row.results < 0 || static_cast<size_t>(row.results) == results.size(),
+               std::string(row.name) + " has the wrong number of results");
+  if (row.infer) {
+    row.infer(inputs, attrs, results);
+  } else if (row.kind == Kind::Elementwise) {
+    infer_elementwise(row, inputs, attrs, results[0]);
+  }
+}
+
+}  // namespace lazuli::ir

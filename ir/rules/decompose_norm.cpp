@@ -1,0 +1,92 @@
+// Decompositions of normalizations. The mean inside the variance is detached: the variance does not depend on it to
+// first order, and the derived backward then needs two independent sums instead of two in a chain.
+#include "ir/rules/decompose.h"
+#include "ir/rules/rules.h"
+
+namespace lazuli::ir {
+namespace {
+
+struct Normalized {
+  Value y, mean, scale, variance;
+};
+
+// (x - mean) / sqrt(variance + eps) over `dims`, with kept dimensions.
+Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, Value eps) {
+  Value mean = b.mean(x, dims, true);
+  Value centered = b.sub(x, b.emit(Op::detach, {mean}));
+  Value variance = b.mean(b.mul(centered, centered), dims, true);
+  Value scale = b.emit(Op::rsqrt, {b.add(variance, b.convert(eps, b.dtype(x)))});
+  return {b.mul(b.sub(x, mean), scale), mean, scale, variance};
+}
+
+Value affine(Builder& b, Value y, Value weight, Value bias, const Dims& shape) {
+  if (weight) y = b.mul(y, b.reshape(widen(b, weight), shape));
+  if (bias) y = b.add(y, b.reshape(widen(b, bias), shape));
+  return y;
+}
+
+Dims all_but(const Dims& shape, size_t kept) {
+  Dims dims;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i != kept) dims.push_back(static_cast<int64_t>(i));
+  return dims;
+}
+
+Dims channel_shape(const Dims& shape) {
+  Dims s(shape.size(), 1);
+  s[1] = shape[1];
+  return s;
+}
+
+}  // namespace
+
+void decompose_layer_norm(Builder& b, const Application& a, std::span<Value> results) {
+  Value x = widen(b, a.inputs[0]);
+  const Dims shape = b.shape(x);
+  Dims dims;
+  for (int64_t d = b.type(x).rank() - a.attrs.number(0); d < b.type(x).rank(); ++d) dims.push_back(d);
+  Dims affine_shape(std::span<const int64_t>(shape).last(dims.size()));
+  Normalized n = normalize(b, x, dims, a.inputs[3]);
+  results[0] = b.convert(affine(b, n.y, a.inputs[1], a.inputs[2], affine_shape), b.dtype(a.inputs[0]));
+  results[1] = n.mean;
+  results[2] = n.scale;
+}
+
+void decompose_batch_norm(Builder& b, const Application& a, std::span<Value> results) {
+  Value x = widen(b, a.inputs[0]);
+  const Dims shape = b.shape(x);
+  Dims flat{shape[1]};
+  Normalized n = normalize(b, x, all_but(shape, 1), a.inputs[3]);
+  Value y = affine(b, n.y, a.inputs[1], a.inputs[2], channel_shape(shape));
+  int64_t count = product(shape) / std::max<int64_t>(shape[1], 1);
+  double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  results[0] = b.convert(y, b.dtype(a.inputs[0]));
+  results[1] = b.reshape(n.mean, flat);
+  results[2] = b.reshape(n.scale, flat);
+  results[3] = b.mul(b.reshape(n.variance, flat), unbiased);
+}
+
+void decompose_batch_norm_inference(Builder& b, const Application& a, std::span<Value> results) {
+  Value x = widen(b, a.inputs[0]);
+  const Dims shape = b.shape(x), along = channel_shape(shape);
+  Value mean = b.reshape(b.convert(a.inputs[3], b.dtype(x)), along);
+  Value variance = b.convert(a.inputs[4], b.dtype(x));
+  Value scale = b.emit(Op::rsqrt, {b.add(variance, b.convert(a.inputs[5], b.dtype(x)))});
+  Value y = b.mul(b.sub(x, mean), b.reshape(scale, along));
+  results[0] = b.convert(affine(b, y, a.inputs[1], a.inputs[2], along), b.dtype(a.inputs[0]));
+}
+
+void decompose_group_norm(Builder& b, const Application& a, std::span<Value> results) {
+  Value x = widen(b, a.inputs[0]);
+  const Dims shape = b.shape(x);
+  int64_t groups = a.attrs.number(0);
+  Dims grouped{shape[0], groups, groups ? product(shape) / std::max<int64_t>(shape[0] * groups, 1) : 0};
+  Dims reduced{2}, statistics{shape[0], groups};
+  Normalized n = normalize(b, b.reshape(x, grouped), reduced, a.inputs[3]);
+  Value y = affine(b, b.reshape(n.y, shape), a.inputs[1], a.inputs[2], channel_shape(shape));
+  results[0] = b.convert(y, b.dtype(a.inputs[0]));
+  results[1] = b.reshape(n.mean, statistics);
+  results[2] = b.reshape(n.scale, statistics);
+}
+
+}  // namespace lazuli::ir

@@ -1,0 +1,49 @@
+// Decompositions of the remaining composites.
+#include <tuple>
+#include "ir/rules/decompose.h"
+#include "ir/rules/rules.h"
+
+namespace lazuli::ir {
+
+void decompose_addmm(Builder& b, const Application& a, std::span<Value> results) {
+  auto [bias, beta, alpha] = std::tuple(a.inputs[0], a.inputs[3], a.inputs[4]);
+  Value product = b.emit(Op::matmul, {a.inputs[1], a.inputs[2]});
+  auto scale = [&](Value x, Value by) { return by ? b.mul(x, b.convert(by, b.dtype(x))) : x; };
+  results[0] = b.add(scale(product, alpha), scale(bias, beta));
+}
+
+void decompose_dropout(Builder& b, const Application& a, std::span<Value> results) {
+  Value x = widen(b, a.inputs[0]);
+  const Dims shape = b.shape(x);
+  Value p = b.convert(a.inputs[3], b.dtype(x));
+  Value index = b.reshape(b.emit(Op::iota, std::span<const Value>(), Attrs{{product(shape)}}), shape);
+  Value u = b.emit(Op::random_uniform, {a.inputs[1], a.inputs[2], index}, Attrs{{static_cast<int64_t>(b.dtype(x))}});
+  Value mask = b.emit(Op::ge, {u, p});
+  Value one = b.constant(1, b.dtype(x)), zero = b.constant(0, b.dtype(x));
+  // With p = 1 the factor would be infinite; nothing is kept then.
+  Value factor = b.emit(Op::where, {b.emit(Op::ge, {p, one}), zero, b.div(one, b.sub(one, p))});
+  results[0] = b.convert(b.emit(Op::where, {mask, b.mul(x, factor), zero}), b.dtype(a.inputs[0]));
+  results[1] = mask;
+}
+
+void decompose_dropout_backward(Builder& b, const Application& a, std::span<Value> results) {
+  Value gy = widen(b, a.inputs[0]);
+  Value scaled = b.mul(gy, b.convert(a.inputs[2], b.dtype(gy)));
+  Value kept = b.emit(Op::where, {a.inputs[1], scaled, b.constant(0, b.dtype(gy))});
+  results[0] = b.convert(kept, b.dtype(a.inputs[0]));
+}
+
+void decompose_embedding_backward(Builder& b, const Application& a, std::span<Value> results) {
+  Value gy = a.inputs[0], index = a.inputs[1];
+  int64_t rows = a.attrs.number(0), padding = a.attrs.number(1);
+  Value base = b.full(Dims{rows, b.shape(gy).back()}, 0, b.dtype(gy));
+  if (padding >= 0) {
+    Dims shape = b.shape(index);
+    shape.push_back(1);
+    Value pads = b.emit(Op::eq, {index, b.constant(static_cast<double>(padding), b.dtype(index))});
+    gy = b.emit(Op::where, {b.reshape(pads, shape), b.constant(0, b.dtype(gy)), gy});
+  }
+  results[0] = b.emit(Op::index_add, {base, index, gy}, Attrs{{0}});
+}
+
+}  // namespace lazuli::ir

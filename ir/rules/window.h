@@ -1,0 +1,26 @@
+// The geometry of pooling windows, shared by shape rules and interpreter.
+#pragma once
+#include <algorithm>
+#include "ir/graph.h"
+
+namespace lazuli::ir {
+
+// One spatial dimension of a pooling window.
+struct Window {
+  int64_t kernel, stride, padding, dilation;
+
+  int64_t positions(int64_t size, bool ceil_mode) const {
+    int64_t span = size + 2 * padding - dilation * (kernel - 1) - 1;
+    int64_t n = (span + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+    if (span < 0 && !ceil_mode) return span / stride + 1 - (span % stride != 0);
+    // The last window has to start inside the input or the padding before it.
+    if (ceil_mode && (n - 1) * stride >= size + padding) --n;
+    return n;
+  }
+};
+inline Window max_window(const Attrs& a, int d) {
+  return {a.list(0)[d], a.list(1)[d], a.list(2)[d], a.list(3)[d]};
+}
+inline Window avg_window(const Attrs& a, int d) { return {a.list(0)[d], a.list(1)[d], a.list(2)[d], 1}; }
+
+}  // namespace lazuli::ir

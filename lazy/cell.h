@@ -1,0 +1,59 @@
+// A cell is what a storage currently holds: a value that the trace will compute, or a buffer that it has computed.
+// Whoever may still read the value (storages, the trace, saved values) holds a reference to its cell; when a trace ends,
+// a cell that only the trace holds is dead and is not computed.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include "ir/type.h"
+#include "jit/executable.h"
+#include "lazy/pool.h"
+
+namespace lazuli::lazy {
+
+struct Cell final : Pooled<Cell, 192> {
+  enum class State : uint8_t {
+    Uninitialized,  // storage from empty(): no content yet
+    Pending,        // to be computed by the trace `epoch`, as its value `id`
+    Ready,          // `buffer` holds it, dense row-major; `epoch`/`id` say which input of the current trace it is, if any
+    Failed,         // its computation failed; `failure` says why
+  };
+  std::atomic<uint32_t> references{1};
+  State state = State::Uninitialized;
+  uint32_t id = 0;
+  uint64_t epoch = 0;  // 0 = in no trace
+  ir::Type type;
+  jit::Buffer buffer;
+  std::shared_ptr<std::string> failure;
+};
+
+class CellRef {
+ public:
+  CellRef() = default;
+  explicit CellRef(Cell* adopted) : cell_(adopted) {}
+  static CellRef share(Cell* cell) {
+    cell->references.fetch_add(1, std::memory_order_relaxed);
+    return CellRef(cell);
+  }
+  CellRef(const CellRef& o) : cell_(o.cell_) {
+    if (cell_) cell_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  CellRef(CellRef&& o) noexcept : cell_(std::exchange(o.cell_, nullptr)) {}
+  CellRef& operator=(CellRef o) noexcept {
+    std::swap(cell_, o.cell_);
+    return *this;
+  }
+  ~CellRef() {
+    if (cell_ && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete cell_;
+  }
+  Cell* get() const { return cell_; }
+  Cell* operator->() const { return cell_; }
+  Cell& operator*() const { return *cell_; }
+  explicit operator bool() const { return cell_ != nullptr; }
+
+ private:
+  Cell* cell_ = nullptr;
+};
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,97 @@
+#include "lazy/config.h"
+
+#include <cstdlib>
+#include <functional>
+#include <stdexcept>
+#include <variant>
+#include <vector>
+
+namespace lazuli::lazy {
+namespace {
+
+using Field = std::variant<bool Config::*, std::string Config::*, int64_t Config::*>;
+struct Setting {
+  const char* name;
+  const char* environment;
+  Field field;
+};
+const Setting kSettings[] = {
+    {"fusion", "LAZULI_FUSION", &Config::fusion},
+    {"fallback", "LAZULI_FALLBACK", &Config::fallback},
+    {"debug", "LAZULI_DEBUG", &Config::debug},
+    {"disable_passes", "LAZULI_DISABLE_PASSES", &Config::disable_passes},
+    {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
+    {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},
+    {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
+    {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes},
+};
+
+[[noreturn]] void reject(const char* name, const std::string& value, const char* wanted) {
+  throw std::invalid_argument("lazuli: setting '" + std::string(name) + "' takes " + wanted + ", not " + value);
+}
+
+bool parse_bool(const char* name, const std::string& v) {
+  if (v == "true" || v == "1") return true;
+  if (v == "false" || v == "0") return false;
+  reject(name, v, "true or false");
+}
+
+int64_t parse_int(const char* name, const std::string& v) {
+  size_t used = 0;
+  int64_t n = 0;
+  try {
+    n = std::stoll(v, &used);
+  } catch (const std::exception&) {
+  }
+  if (used == 0 || used != v.size() || n <= 0) reject(name, v, "a positive integer");
+  return n;
+}
+
+void assign(Config& c, const Setting& s, std::string v) {
+  if (auto* f = std::get_if<bool Config::*>(&s.field)) {
+    c.*(*f) = parse_bool(s.name, v);
+  } else if (auto* f = std::get_if<int64_t Config::*>(&s.field)) {
+    c.*(*f) = parse_int(s.name, v);
+  } else {
+    if (v.size() >= 2 && v.front() == '"' && v.back() == '"') v = v.substr(1, v.size() - 2);
+    if (std::string(s.name) == "fallback" && v != "quiet" && v != "warn" && v != "error")
+      reject(s.name, v, "quiet, warn or error");
+    c.*std::get<std::string Config::*>(s.field) = v;
+  }
+}
+
+Config from_environment() {
+  Config c;
+  for (const Setting& s : kSettings)
+    if (const char* v = std::getenv(s.environment)) assign(c, s, v);
+  return c;
+}
+
+}  // namespace
+
+Config& config() {
+  static Config c = from_environment();
+  return c;
+}
+
+std::string config_json() {
+  std::string out = "{";
+  for (const Setting& s : kSettings) {
+    out += std::string(out.size() > 1 ? ", " : "") + "\"" + s.name + "\": ";
+    if (auto* f = std::get_if<bool Config::*>(&s.field))
+      out += config().*(*f) ? "true" : "false";
+    else if (auto* f = std::get_if<int64_t Config::*>(&s.field))
+      out += std::to_string(config().*(*f));
+    else
+      out += "\"" + config().*std::get<std::string Config::*>(s.field) + "\"";
+  }
+  return out + "}";
+}
+
+void set_config(const std::string& name, const std::string& json_value) {
+  for (const Setting& s : kSettings)
+    if (name == s.name) return assign(config(), s, json_value);
+  throw std::invalid_argument("lazuli: no setting is called '" + name + "'");
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,24 @@
+// Settings: read from the environment at load (LAZULI_<NAME>), changed from Python through torch.lazuli.config.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace lazuli::lazy {
+
+struct Config {
+  bool fusion = true;             // group ops into kernels; off: one kernel an op
+  std::string fallback = "quiet"; // an op without a kernel of ours: quiet, warn or error
+  std::string debug;              // "<stages>:<folder>": what to dump of each new trace, and where
+  std::string disable_passes;     // comma-separated names
+  bool source_lines = true;       // remember the Python line of each op
+  bool cut_at_step = true;        // end the trace with each optimizer step
+  int64_t max_pending_ops = 20'000;
+  int64_t max_pending_bytes = int64_t{2} << 30;  // of values recorded and not computed yet
+};
+
+Config& config();
+std::string config_json();
+// Throws std::invalid_argument for an unknown name or a value of the wrong kind.
+void set_config(const std::string& name, const std::string& json_value);
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,409 @@
+#include "lazy/external.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <chrono>
+#include "ir/error.h"
+#include "lazy/config.h"
+#include "lazy/external_signature.h"
+#include "lazy/memory.h"
+#include "lazy/recording.h"
+#include "lazy/source.h"
+#include "lazy/sync.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using torch::jit::Stack;
+
+// The backing device's kernels run below autograd, autocast and functorch, whatever the recording thread was under.
+struct PlainDispatch {
+  c10::impl::ExcludeDispatchKeyGuard guard{
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+      c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchVmapMode,
+                           c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
+                           c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::Functionalize,
+                           c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+                           c10::DispatchKey::PythonDispatcher})};
+};
+
+// ---- Remembered calls
+
+struct Result {
+  enum Kind : uint8_t { Fresh, Argument, View, Absent } kind;
+  bool in_list = false;    // an element of a TensorList return
+  size_t return_index = 0;
+  size_t slot = 0;         // Argument, View: which tensor argument
+  Geometry geometry{};     // Fresh, View
+};
+
+struct Call {
+  explicit Call(Signature s) : signature(std::move(s)) {}
+  Signature signature;
+  bool deferrable = false;
+  std::vector<Result> results;
+  std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
+  std::vector<ir::Type> fresh_types;
+};
+
+struct Calls {
+  std::mutex mutex;
+  std::unordered_map<std::string, int64_t> by_key;
+  std::vector<std::unique_ptr<Call>> calls;
+};
+Calls& calls() {
+  static auto* c = new Calls;
+  return *c;
+}
+Call& call_at(int64_t id) {
+  std::lock_guard lock(calls().mutex);
+  return *calls().calls[id];
+}
+
+// ---- Asking the meta kernels
+
+at::Tensor meta_tensor(const Geometry& g, const at::Tensor& storage_owner) {
+  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()),
+                                                    c10::DispatchKeySet(c10::DispatchKey::Meta),
+                                                    c10::scalarTypeToTypeMeta(g.type));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
+  return t;
+}
+
+Geometry geometry_of(const at::Tensor& t) {
+  return {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), t.storage_offset()};
+}
+
+bool is_random(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+class MetaAnalysis {
+ public:
+  explicit MetaAnalysis(Call& call) : call_(call), signature_(call.signature) {}
+
+  // False when the results' shapes depend on data, or the call cannot be described.
+  bool run() {
+    if (!signature_.describable || is_random(signature_.op)) return false;
+    for (int64_t bytes : signature_.storage_bytes)
+      bases_.push_back(at::detail::empty_meta({bytes}, c10::ScalarType::Byte));
+    for (const Slot& s : signature_.slots) slots_.push_back(meta_tensor(s.geometry, bases_[s.geometry.storage]));
+    Stack stack = signature_.rebuild(slots_, c10::Device(c10::kMeta));
+    try {
+      PlainDispatch guard;
+      signature_.op.callBoxed(stack);
+    } catch (const std::exception&) {
+      return false;  // running it for real gives eager's own error, or the data-dependent result
+    }
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
+    return returns(stack) && mutations();
+  }
+
+ private:
+  static Geometry without_storage(Geometry g) {
+    g.storage = 0;
+    return g;
+  }
+
+  bool returns(const Stack& stack) {
+    const auto& schema = signature_.op.schema();
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (stack[i].isTensor()) {
+        if (!add(stack[i].toTensor(), schema.returns()[i], i, false)) return false;
+      } else if (stack[i].isTensorList()) {
+        for (const at::Tensor& t : stack[i].toTensorVector())
+          if (!add(t, schema.returns()[i], i, true)) return false;
+      } else {
+        return false;  // a number: it depends on data
+      }
+    }
+    return true;
+  }
+
+  bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
+    Result r{Result::Absent, in_list, index};
+    if (t.defined()) {
+      r.geometry = geometry_of(t);
+      auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
+      auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
+      if (slot != slots_.end()) {
+        r.kind = Result::Argument;
+        r.slot = static_cast<size_t>(slot - slots_.begin());
+      } else if (alias != slots_.end()) {
+        r.kind = Result::View;
+        r.slot = static_cast<size_t>(alias - slots_.begin());
+      } else {
+        if (declared.alias_info() || t.is_sparse() || t.layout() != c10::kStrided) return false;
+        Order order;
+        if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
+        r.kind = Result::Fresh;
+        call_.fresh_types.push_back(memory_type(r.geometry));
+      }
+    }
+    call_.results.push_back(std::move(r));
+    return true;
+  }
+
+  bool mutations() {
+    const auto& arguments = signature_.op.schema().arguments();
+    for (const Slot& s : signature_.slots) {
+      const auto* alias = arguments[s.argument].alias_info();
+      if (!alias || !alias->isWrite()) continue;
+      if (std::ranges::find(call_.mutated, s.geometry.storage) == call_.mutated.end())
+        call_.mutated.push_back(s.geometry.storage);
+    }
+    return true;
+  }
+
+  Call& call_;
+  const Signature& signature_;
+  std::vector<at::Tensor> bases_, slots_;
+};
+
+int64_t intern(Signature signature) {
+  Calls& c = calls();
+  {
+    std::lock_guard lock(c.mutex);
+    if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return it->second;
+  }
+  auto call = std::make_unique<Call>(std::move(signature));
+  call->deferrable = MetaAnalysis(*call).run();
+  std::lock_guard lock(c.mutex);
+  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, static_cast<int64_t>(c.calls.size()));
+  if (fresh) c.calls.push_back(std::move(call));
+  return it->second;
+}
+
+// ---- Recording
+
+// Results on the stack, in the schema's form.
+void push_results(const Call& call, const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& fresh,
+                  Stack* stack) {
+  const auto& schema = call.signature.op.schema();
+  size_t next_fresh = 0, next = 0;
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    c10::List<at::Tensor> list;
+    bool is_list = schema.returns()[i].type()->kind() == c10::TypeKind::ListType;
+    for (; next < call.results.size() && call.results[next].return_index == i; ++next) {
+      const Result& r = call.results[next];
+      at::Tensor t;
+      if (r.kind == Result::Argument) t = arguments[r.slot];
+      if (r.kind == Result::Fresh) t = fresh[next_fresh++];
+      if (r.kind == Result::View) {
+        t = make_view(arguments[r.slot], to_ref(r.geometry.sizes), to_ref(r.geometry.strides), r.geometry.offset);
+        if (t.scalar_type() != r.geometry.type)
+          t.unsafeGetTensorImpl()->set_storage_and_dtype(t.storage(), c10::scalarTypeToTypeMeta(r.geometry.type));
+      }
+      if (is_list)
+        list.push_back(t);
+      else
+        stack->emplace_back(std::move(t));
+    }
+    if (is_list) stack->emplace_back(std::move(list));
+  }
+}
+
+void record(int64_t id, const Call& call, const Bound& bound, Stack* stack) {
+  Recording r;
+  std::vector<ir::Value> inputs;
+  for (const at::Tensor& s : bound.storages) inputs.push_back(r.storage_value(s));
+  std::vector<ir::Type> types;
+  for (uint32_t m : call.mutated) types.push_back(r.type(inputs[m]));
+  types.insert(types.end(), call.fresh_types.begin(), call.fresh_types.end());
+  std::vector<at::Tensor> fresh;
+  if (!types.empty()) {
+    ir::Value v = r.emit(ir::Op::external, inputs, ir::Attrs{{id}}, types);
+    for (uint32_t m : call.mutated) {
+      r.rebind_storage(bound.storages[m], v);
+      ++v.result;
+    }
+    for (const Result& result : call.results) {
+      if (result.kind != Result::Fresh) continue;
+      const Geometry& g = result.geometry;
+      fresh.push_back(r.tensor(v, g.type, to_ref(g.sizes), to_ref(g.strides)));
+      ++v.result;
+    }
+  }
+  stack->clear();
+  push_results(call, bound.tensors, fresh, stack);
+}
+
+// ---- Running at once
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+// The memory of `g` inside a storage's buffer.
+at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
+  auto* data = static_cast<char*>(buffer.data) + g.offset * static_cast<int64_t>(c10::elementSize(g.type));
+  return at::from_blob(data, to_ref(g.sizes), to_ref(g.strides), [owner = buffer.owner](void*) {},
+                       at::TensorOptions().dtype(g.type).device(at::kCPU));
+}
+
+bool is_written(const Call& call, const Slot& s) {
+  const auto* alias = call.signature.op.schema().arguments()[s.argument].alias_info();
+  return alias && alias->isWrite();
+}
+
+// A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
+at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, const std::vector<at::Tensor>& arguments) {
+  if (!cpu.defined()) return {};
+  for (size_t i = 0; i < host.size(); ++i)
+    if (host[i].is_same(cpu)) return arguments[i];
+  if (cpu.layout() != c10::kStrided || cpu.is_quantized()) return cpu;
+  for (size_t i = 0; i < host.size(); ++i) {
+    if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
+    int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());
+    int64_t base = arguments[i].storage_offset() * static_cast<int64_t>(arguments[i].itemsize());
+    at::Tensor view = make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
+    if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
+    return view;
+  }
+  return adopt(cpu);
+}
+
+// The kernel resized or replaced this argument's memory: the tensor follows.
+void follow(const at::Tensor& argument, const at::Tensor& host) {
+  at::Tensor fresh = adopt(host);
+  LazyStorage& to = storage_of(argument);
+  to.rebind(storage_of(fresh).cell_ref());
+  to.set_nbytes(storage_of(fresh).nbytes());
+  argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), 0);
+}
+
+void run_now(const Call& call, const Bound& bound, Stack* stack) {
+  const auto& slots = call.signature.slots;
+  std::vector<at::Tensor> host;
+  std::vector<bool> own(slots.size(), false);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const at::Tensor& t = bound.tensors[i];
+    bool written = is_written(call, slots[i]);
+    // An empty output is there to be resized, which borrowed memory cannot be.
+    own[i] = written && t.numel() == 0;
+    host.push_back(own[i] ? at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()))
+                          : host_view(t, SyncReason::DataDependent, written));
+  }
+  std::string where = line_text(current_line());
+  double start = now_us();
+  Stack results = call.signature.rebuild(host, c10::Device(c10::kCPU));
+  {
+    PlainDispatch guard;
+    call.signature.op.callBoxed(results);
+  }
+  metrics().external(call.signature.name(), where, now_us() - start);
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (own[i] || (is_written(call, slots[i]) && host[i].sizes() != bound.tensors[i].sizes())) follow(bound.tensors[i], host[i]);
+  stack->clear();
+  for (c10::IValue& v : results) {
+    if (v.isTensor()) {
+      stack->emplace_back(wrap(v.toTensor(), host, bound.tensors));
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(wrap(t, host, bound.tensors));
+      stack->emplace_back(std::move(list));
+    } else {
+      stack->push_back(std::move(v));
+    }
+  }
+}
+
+void announce(const Call& call) {
+  const std::string& mode = config().fallback;
+  if (mode == "quiet") return;
+  std::string where = line_text(current_line());
+  std::string text = "lazuli: " + call.signature.name() + " has no kernel of its own and runs as an external call" +
+                     (where.empty() ? "" : " (" + where + ")");
+  TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
+  TORCH_WARN_ONCE(text);
+}
+
+}  // namespace
+
+at::Tensor adopt(const at::Tensor& cpu) {
+  at::Tensor t = cpu;
+  Order order;
+  if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) t = t.clone();
+  int64_t bytes = t.numel() * static_cast<int64_t>(t.itemsize());
+  Geometry g = {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), 0};
+  void* data = t.mutable_data_ptr();
+  jit::Buffer buffer{data, static_cast<size_t>(bytes), std::shared_ptr<void>(data, [keep = t](void*) {})};
+  if (!data) buffer = allocate_buffer(0);
+  return make_tensor(make_ready(std::move(buffer), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
+}
+
+void external_call(const c10::OperatorHandle& op, Stack* stack) {
+  Bound bound;
+  Signature signature = describe(op, *stack, bound);
+  bool describable = signature.describable;
+  int64_t id = -1;
+  std::unique_ptr<Call> once;
+  if (describable)
+    id = intern(std::move(signature));
+  else
+    once = std::make_unique<Call>(std::move(signature));
+  const Call& call = describable ? call_at(id) : *once;
+  bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
+  if (!only_views) announce(call);
+  if (call.deferrable)
+    record(id, call, bound, stack);
+  else
+    run_now(call, bound, stack);
+}
+
+std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferView> inputs, std::span<const ir::Type> results) {
+  const Call& call = call_at(id);
+  double start = now_us();
+  std::vector<jit::Buffer> storages, out;
+  for (const jit::BufferView& v : inputs) storages.push_back(v.buffer);
+  for (uint32_t m : call.mutated) {
+    jit::Buffer copy = allocate_buffer(storages[m].bytes);
+    std::memcpy(copy.data, storages[m].data, storages[m].bytes);
+    storages[m] = copy;
+    out.push_back(std::move(copy));
+  }
+  std::vector<at::Tensor> host;
+  for (const Slot& s : call.signature.slots) host.push_back(window(storages[s.geometry.storage], s.geometry));
+  Stack stack = call.signature.rebuild(host, c10::Device(c10::kCPU));
+  {
+    PlainDispatch guard;
+    call.signature.op.callBoxed(stack);
+  }
+  std::vector<at::Tensor> returned;
+  for (c10::IValue& v : stack) {
+    if (v.isTensor())
+      returned.push_back(v.toTensor());
+    else
+      for (const at::Tensor& t : v.toTensorVector()) returned.push_back(t);
+  }
+  LAZULI_CHECK(returned.size() == call.results.size(), "an external call returned another number of tensors than its meta kernel");
+  for (size_t i = 0; i < returned.size(); ++i) {
+    if (call.results[i].kind != Result::Fresh) continue;
+    at::Tensor t = returned[i];
+    const Geometry& g = call.results[i].geometry;
+    TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
+                " returned ", t.sizes(), " where its meta kernel promised ", to_ref(g.sizes));
+    if (t.strides() != to_ref(g.strides) || t.storage_offset() != 0) {
+      at::Tensor dense = at::empty_strided(to_ref(g.sizes), to_ref(g.strides), t.options());
+      dense.copy_(t);
+      t = dense;
+    }
+    jit::Buffer b{t.mutable_data_ptr(), static_cast<size_t>(t.numel()) * t.itemsize(), nullptr};
+    if (b.data)
+      b.owner = std::shared_ptr<void>(b.data, [keep = t](void*) {});
+    else
+      b = allocate_buffer(0);
+    out.push_back(std::move(b));
+  }
+  (void)results;
+  metrics().external(call.signature.name(), "", now_us() - start);
+  return out;
+}
+
+std::string external_name(int64_t id) { return call_at(id).signature.name(); }
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,49 @@
+// The signature of an external call: the operator with its constant arguments and the geometry of its tensor arguments.
+// Calls with equal signatures share their analysis and their number in the trace.
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include "lazy/convert.h"
+
+namespace lazuli::lazy {
+
+struct Geometry {
+  uint32_t storage = 0;  // which of the call's storages
+  c10::ScalarType type = c10::ScalarType::Undefined;
+  ir::Dims sizes, strides;
+  int64_t offset = 0;
+  friend bool operator==(const Geometry&, const Geometry&) = default;
+};
+
+// The type of the memory behind a dense geometry: its dimensions in memory order.
+ir::Type memory_type(const Geometry& g);
+
+struct Slot {  // where a lazuli tensor stands among the arguments
+  size_t argument;
+  int64_t element;  // in a tensor list; -1 = the argument itself
+  Geometry geometry;
+};
+
+struct Signature {
+  c10::OperatorHandle op;
+  std::string key;
+  bool describable = true;  // false: some argument has no constant form (a generator, an object)
+  torch::jit::Stack arguments;  // lazuli tensors left out
+  std::vector<Slot> slots;
+  std::vector<int64_t> storage_bytes;
+
+  // The arguments with these tensors in the slots and every device argument replaced.
+  torch::jit::Stack rebuild(const std::vector<at::Tensor>& tensors, c10::Device device) const;
+  std::string name() const { return toString(op.operator_name()); }
+};
+
+// The tensors of one particular call.
+struct Bound {
+  std::vector<at::Tensor> tensors;   // by slot
+  std::vector<at::Tensor> storages;  // one tensor per storage
+};
+
+// Throws torch's device-mix error when a CPU tensor that is not a plain number stands among lazuli tensors.
+Signature describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack, Bound& bound);
+
+}  // namespace lazuli::lazy

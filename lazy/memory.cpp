@@ -1,0 +1,110 @@
+#include "lazy/memory.h"
+
+#include <c10/util/Exception.h>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace lazuli::lazy {
+namespace {
+
+constexpr size_t kMaxCached = size_t{4} << 30;  // bytes kept for reuse at most
+
+// Four classes per power of two, so that at most a quarter of a block is unused.
+size_t size_class(size_t bytes) {
+  if (bytes <= 64) return 64;
+  size_t step = std::bit_floor(bytes - 1) / 4;
+  step = step < 64 ? 64 : step;
+  return (bytes + step - 1) / step * step;
+}
+
+class Allocator {
+ public:
+  void* take(size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      count(size);
+      auto& list = free_[size];
+      if (!list.empty()) {
+        void* p = list.back();
+        list.pop_back();
+        cached_ -= size;
+        return p;
+      }
+      stats_.bytes_reserved += static_cast<int64_t>(size);
+    }
+    void* p = std::aligned_alloc(64, size);
+    if (!p) {
+      release();
+      p = std::aligned_alloc(64, size);
+    }
+    if (!p) {
+      std::lock_guard lock(mutex_);
+      stats_.bytes_live -= static_cast<int64_t>(size);
+      stats_.bytes_reserved -= static_cast<int64_t>(size);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "lazuli: tried to allocate ", size, " bytes of host memory (",
+                       stats_.bytes_live, " in use)");
+    }
+    return p;
+  }
+  void give(void* p, size_t size) {
+    std::lock_guard lock(mutex_);
+    stats_.bytes_live -= static_cast<int64_t>(size);
+    if (cached_ + size > kMaxCached) {
+      stats_.bytes_reserved -= static_cast<int64_t>(size);
+      std::free(p);
+      return;
+    }
+    cached_ += size;
+    free_[size].push_back(p);
+  }
+  void release() {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, list] : free_) {
+      for (void* p : list) std::free(p);
+      list.clear();
+    }
+    stats_.bytes_reserved -= static_cast<int64_t>(cached_);
+    cached_ = 0;
+  }
+  MemoryStats stats() {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() {
+    std::lock_guard lock(mutex_);
+    stats_.bytes_peak = stats_.bytes_live;
+  }
+
+ private:
+  void count(size_t size) {
+    ++stats_.allocations;
+    stats_.bytes_live += static_cast<int64_t>(size);
+    if (stats_.bytes_live > stats_.bytes_peak) stats_.bytes_peak = stats_.bytes_live;
+  }
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;
+  size_t cached_ = 0;
+  MemoryStats stats_;
+};
+
+// Never destroyed: buffers may be freed while the process ends.
+Allocator& allocator() {
+  static auto* a = new Allocator;
+  return *a;
+}
+
+}  // namespace
+
+jit::Buffer allocate_buffer(size_t bytes) {
+  size_t size = size_class(bytes);
+  void* p = allocator().take(size);
+  return {p, bytes, std::shared_ptr<void>(p, [size](void* q) { allocator().give(q, size); })};
+}
+MemoryStats memory_stats() { return allocator().stats(); }
+void reset_peak_memory() { allocator().reset_peak(); }
+void release_cached_memory() { allocator().release(); }
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,109 @@
+#include "lazy/metrics.h"
+
+#include <sstream>
+#include "jit/kernel.h"
+#include "lazy/memory.h"
+
+namespace lazuli::lazy {
+namespace {
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      out += ' ';
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string object(const std::map<std::string, int64_t>& m) {
+  std::string out = "{";
+  for (auto& [k, v] : m) out += (out.size() > 1 ? ", " : "") + quoted(k) + ": " + std::to_string(v);
+  return out + "}";
+}
+
+}  // namespace
+
+const char* name(SyncReason r) {
+  switch (r) {
+    case SyncReason::Read: return "read";
+    case SyncReason::Step: return "optimizer step";
+    case SyncReason::Bound: return "bound on pending work";
+    case SyncReason::Repeat: return "repetition";
+    case SyncReason::Explicit: return "synchronize";
+    case SyncReason::DataDependent: return "data-dependent op";
+    case SyncReason::HostCopy: return "copy to host";
+    case SyncReason::Pointer: return "data pointer";
+  }
+  return "?";
+}
+
+void Metrics::note(Event e, double us) {
+  auto& total = events_[std::move(e)];
+  ++total.count;
+  total.time_us += us;
+}
+void Metrics::external(const std::string& op, const std::string& where, double us) {
+  std::lock_guard lock(mutex_);
+  ++external_calls_[op];
+  note({"external", op, where}, us);
+}
+void Metrics::sync(SyncReason reason, const std::string& where, double us) {
+  std::lock_guard lock(mutex_);
+  ++syncs_[name(reason)];
+  note({"sync", name(reason), where}, us);
+}
+void Metrics::compile(const std::string& what, const std::string& where, double us) {
+  std::lock_guard lock(mutex_);
+  note({"compile", what, where}, us);
+}
+
+std::string Metrics::json() {
+  std::lock_guard lock(mutex_);
+  MemoryStats memory = memory_stats();
+  jit::KernelStats kernels = jit::kernel_stats();
+  std::ostringstream o;
+  o << "{\"ops_recorded\": " << ops_recorded << ", \"traces_compiled\": " << traces_compiled
+    << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
+    << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
+    << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
+    << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
+    << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved << "}";
+  return o.str();
+}
+
+std::string Metrics::explain() {
+  std::lock_guard lock(mutex_);
+  std::ostringstream o;
+  o << "[";
+  bool first = true;
+  for (auto& [e, t] : events_) {
+    o << (first ? "" : ", ") << "{\"kind\": " << quoted(e.kind) << ", \"what\": " << quoted(e.what)
+      << ", \"count\": " << t.count << ", \"time_us\": " << t.time_us << ", \"where\": " << quoted(e.where) << "}";
+    first = false;
+  }
+  events_.clear();
+  o << "]";
+  return o.str();
+}
+
+void Metrics::reset() {
+  std::lock_guard lock(mutex_);
+  ops_recorded = traces_compiled = traces_reused = 0;
+  compile_ms = run_ms = 0;
+  external_calls_.clear();
+  syncs_.clear();
+  jit::KernelStats kernels = jit::kernel_stats();
+  kernels_compiled_base_ = kernels.compiled;
+  kernels_reused_base_ = kernels.reused;
+}
+
+Metrics& metrics() {
+  static auto* m = new Metrics;
+  return *m;
+}
+
+}  // namespace lazuli::lazy

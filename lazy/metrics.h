@@ -1,0 +1,47 @@
+// Counters of what happened, for torch.lazuli.metrics() and explain().
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace lazuli::lazy {
+
+// Why a trace ended; one counter each.
+enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, HostCopy, Pointer };
+const char* name(SyncReason r);
+
+struct Event {  // one line of explain()
+  std::string kind;   // "sync", "external", "compile"
+  std::string what;
+  std::string where;  // Python line
+  friend auto operator<=>(const Event&, const Event&) = default;
+};
+struct EventTotal {
+  int64_t count = 0;
+  double time_us = 0;
+};
+
+class Metrics {
+ public:
+  int64_t ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
+  double compile_ms = 0, run_ms = 0;
+  void external(const std::string& op, const std::string& where, double us);
+  void sync(SyncReason reason, const std::string& where, double us);
+  void compile(const std::string& what, const std::string& where, double us);
+  // JSON, with kernel and memory counters filled in.
+  std::string json();
+  // JSON list of events since the last call.
+  std::string explain();
+  void reset();
+
+ private:
+  void note(Event e, double us);
+  std::mutex mutex_;
+  std::map<std::string, int64_t> external_calls_, syncs_;
+  std::map<Event, EventTotal> events_;
+  int64_t kernels_compiled_base_ = 0, kernels_reused_base_ = 0;
+};
+Metrics& metrics();
+
+}  // namespace lazuli::lazy

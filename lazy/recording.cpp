@@ -1,0 +1,190 @@
+#include "lazy/recording.h"
+
+#include <numeric>
+#include "ir/error.h"
+#include "ir/infer.h"
+#include "lazy/config.h"
+#include "lazy/metrics.h"
+#include "lazy/source.h"
+#include "lazy/sync.h"
+
+namespace lazuli::lazy {
+
+Recorder& recorder() {
+  static auto* r = new Recorder;
+  return *r;
+}
+
+Recording::Recording() : trace_(recorder().trace), lock_(recorder().mutex) {
+  cut_if_due();
+  start_ = trace_.size();
+}
+
+Recording::~Recording() {
+  size_t end = trace_.size();
+  uint64_t epoch = trace_.epoch();
+  ++metrics().ops_recorded;
+  bool learning = end > start_ && needs_lines();
+  lock_.unlock();
+  if (!learning) return;
+  uint32_t line = current_line();  // takes Python's lock, so ours must be free
+  std::lock_guard lock(recorder().mutex);
+  if (trace_.epoch() != epoch) return;
+  if (trace_.lines.size() < end) trace_.lines.resize(end, line);
+  for (size_t i = start_; i < end; ++i) trace_.lines[i] = line;
+}
+
+ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) {
+  const ir::OpInfo& row = ir::info(op);
+  std::vector<ir::Type> inferred;
+  if (types.empty()) {
+    std::vector<const ir::Type*> in;
+    for (ir::Value v : inputs) in.push_back(v ? &type(v) : nullptr);
+    inferred.resize(row.results);
+    ir::infer(op, in, attrs, inferred);
+    types = inferred;
+  }
+  std::vector<ValueId> ids;
+  for (ir::Value v : inputs) ids.push_back(id(v));
+  ir::Dims flat(attrs.flat());
+  // Leaves are typed by the graph, so their type is part of what identifies the trace.
+  if (ir::is_leaf(op)) {
+    flat.push_back(static_cast<int64_t>(types[0].dtype));
+    flat.append(types[0].shape);
+  }
+  ValueId first = trace_.append(op, ids, flat, static_cast<uint16_t>(types.size()));
+  for (size_t i = 0; i < types.size(); ++i) CellRef(trace_.define(first + i, types[i]));
+  return {first, 0};
+}
+
+ir::Value Recording::emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type) {
+  ValueId ids[8];
+  size_t n = 0;
+  for (ir::Value v : inputs) ids[n++] = id(v);
+  ValueId first = trace_.append(op, {ids, n}, {}, 1);
+  CellRef(trace_.define(first, type));
+  return {first, 0};
+}
+
+const ir::Type& Recording::type(ir::Value v) const { return trace_.cell(id(v))->type; }
+
+ir::Value Recording::storage_value(LazyStorage& storage) {
+  Cell* c = storage.cell();
+  if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
+  return {trace_.use(c), 0};
+}
+
+ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
+  ir::Value v = storage_value(t);
+  int64_t bytes = static_cast<int64_t>(storage_of(t).nbytes());
+  int64_t n = bytes / ir::item_size(dtype);
+  if (this->dtype(v) != dtype) return emit(ir::Op::bitcast, {v}, {{static_cast<int64_t>(dtype)}, {n}});
+  return reshape(v, ir::Dims{n});
+}
+
+ir::Value Recording::value(const at::Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  Cell* c = storage_of(t).cell();
+  ir::DType dtype = to_ir(t.scalar_type());
+  at::IntArrayRef sizes = impl->sizes();
+  bool plain = impl->is_contiguous() && impl->storage_offset() == 0;
+  if (plain && c->type.dtype == dtype && std::ranges::equal(c->type.shape, sizes)) return storage_value(t);
+  TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", t.scalar_type());
+  ir::Dims shape = to_dims(sizes);
+  ir::Value base = storage_value(t);
+  if (this->dtype(base) == dtype) {
+    Order order;
+    if (plain && this->type(base).numel() == impl->numel()) return reshape(base, shape);
+    if (impl->storage_offset() == 0 && impl->numel() == this->type(base).numel() &&
+        memory_order(sizes, impl->strides(), order)) {
+      ir::Dims memory, inverse(order.size(), 0);
+      for (size_t i = 0; i < order.size(); ++i) memory.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
+      return permute(reshape(base, memory), inverse);
+    }
+  }
+  base = flat_value(t, dtype);
+  if (plain && this->type(base).numel() == impl->numel()) return reshape(base, shape);
+  ir::Attrs attrs;
+  attrs.add(shape).add(to_dims(impl->strides())).add(impl->storage_offset());
+  return emit(ir::Op::as_strided, {base}, attrs);
+}
+
+ir::Value Recording::value(const at::Tensor& t, const Order& order) {
+  if (order.empty()) return value(t);
+  auto* impl = t.unsafeGetTensorImpl();
+  Cell* c = storage_of(t).cell();
+  ir::Dims memory;
+  for (int64_t d : order) memory.push_back(impl->size(d));
+  Order own;
+  if (c->type.dtype == to_ir(t.scalar_type()) && c->type.shape == memory && impl->storage_offset() == 0 &&
+      memory_order(impl->sizes(), impl->strides(), own) && own == order)
+    return storage_value(t);
+  return permute(value(t), order);
+}
+
+ir::Value Recording::number(const c10::Scalar& s, ir::DType dtype) {
+  ValueId v = trace_.scalar(scalar_bits(s, dtype), dtype);
+  CellRef(trace_.define(v, ir::Type{dtype, {}}));
+  return {v, 0};
+}
+
+at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type) {
+  return make_tensor(CellRef::share(trace_.cell(id(v))), type);
+}
+
+at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, const Order& order) {
+  if (order.empty()) return tensor(v, type);
+  const ir::Dims& memory = this->type(v).shape;
+  ir::Dims strides = ir::contiguous_strides(memory), logical_sizes(order.size(), 0), logical_strides(order.size(), 0);
+  for (size_t i = 0; i < order.size(); ++i) {
+    logical_sizes[order[i]] = memory[i];
+    logical_strides[order[i]] = strides[i];
+  }
+  return tensor(v, type, to_ref(logical_sizes), to_ref(logical_strides));
+}
+
+at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return make_tensor(CellRef::share(trace_.cell(id(v))), type, sizes, strides);
+}
+
+void Recording::write(const at::Tensor& t, ir::Value v) {
+  auto* impl = t.unsafeGetTensorImpl();
+  LazyStorage& storage = storage_of(t);
+  ir::DType dtype = to_ir(t.scalar_type());
+  LAZULI_CHECK(this->dtype(v) == dtype, "a write must have the tensor's type");
+  LAZULI_CHECK(std::ranges::equal(shape(v), impl->sizes()), "a write must have the tensor's shape");
+  Order order;
+  bool whole = impl->storage_offset() == 0 && static_cast<size_t>(impl->numel()) * impl->itemsize() == storage.nbytes();
+  if (whole && memory_order(impl->sizes(), impl->strides(), order)) {
+    rebind_storage(t, order.empty() ? v : permute(v, order));
+    return;
+  }
+  if (impl->numel() == 0) return;
+  ir::Attrs attrs;
+  attrs.add(to_dims(impl->strides())).add(impl->storage_offset());
+  rebind_storage(t, emit(ir::Op::as_strided_scatter, {flat_value(t, dtype), v}, attrs));
+}
+
+bool memory_order(at::IntArrayRef sizes, at::IntArrayRef strides, Order& order) {
+  order.clear();
+  // True when the elements lie one after the other in this order; dimensions of size one have no say.
+  auto dense = [&](const Order& dims) {
+    int64_t expected = 1;
+    for (size_t i = dims.size(); i-- > 0;) {
+      int64_t d = dims[i];
+      if (sizes[d] != 1 && strides[d] != expected) return false;
+      expected *= sizes[d];
+    }
+    return true;
+  };
+  if (std::ranges::find(sizes, 0) != sizes.end()) return true;
+  Order dims(sizes.size(), 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  if (dense(dims)) return true;
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  if (!dense(dims)) return false;
+  order = dims;
+  return true;
+}
+
+}  // namespace lazuli::lazy

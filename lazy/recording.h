@@ -1,0 +1,66 @@
+// Recording ops. A Recording is a short scope in which one op's applications are appended to the device's trace; it holds
+// the trace's lock, is a Builder (so decompositions and derivatives can record through it), and translates between
+// tensors and values.
+#pragma once
+#include <mutex>
+#include "ir/builder.h"
+#include "lazy/convert.h"
+#include "lazy/storage.h"
+#include "lazy/trace.h"
+
+namespace lazuli::lazy {
+
+struct Recorder {
+  std::recursive_mutex mutex;  // recursive: an external call may itself record (a custom op written in Python)
+  Trace trace{1};
+  uint64_t next_epoch = 2;
+};
+Recorder& recorder();
+
+// A permutation of dimensions from outermost to innermost in memory; empty = row-major already.
+using Order = ir::Dims;
+
+class Recording final : public ir::Builder {
+ public:
+  Recording();
+  ~Recording() override;
+  Recording(const Recording&) = delete;
+
+  using Builder::emit;
+  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override;
+  const ir::Type& type(ir::Value v) const override;
+  // The hot path: one result whose type the caller knows.
+  ir::Value emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type);
+
+  // What the tensor reads now, with its logical shape; with `order`, its dimensions permuted so.
+  ir::Value value(const at::Tensor& t);
+  ir::Value value(const at::Tensor& t, const Order& order);
+  // The whole storage, as it lies in memory.
+  ir::Value storage_value(LazyStorage& storage);
+  ir::Value storage_value(const at::Tensor& t) { return storage_value(storage_of(t)); }
+  // The whole storage as a flat list of elements of this type.
+  ir::Value flat_value(const at::Tensor& t, ir::DType dtype);
+  // A run-time number: never part of the trace's identity.
+  ir::Value number(const c10::Scalar& s, ir::DType dtype);
+
+  // A fresh tensor that holds v. With `order`, v's dimensions are in memory order and the tensor undoes that.
+  at::Tensor tensor(ir::Value v, c10::ScalarType type);
+  at::Tensor tensor(ir::Value v, c10::ScalarType type, const Order& order);
+  // A fresh tensor over the memory v, with the given geometry.
+  at::Tensor tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides);
+  // Makes the tensor's window hold v, which has its shape and type.
+  void write(const at::Tensor& t, ir::Value v);
+  void rebind_storage(LazyStorage& storage, ir::Value v) { storage.rebind(CellRef::share(trace_.cell(id(v)))); }
+  void rebind_storage(const at::Tensor& t, ir::Value v) { rebind_storage(storage_of(t), v); }
+
+ private:
+  ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
+  Trace& trace_;
+  size_t start_;
+  std::unique_lock<std::recursive_mutex> lock_;
+};
+
+// The memory order of a dense tensor without overlap; empty when row-major. Returns false when it is not dense.
+bool memory_order(at::IntArrayRef sizes, at::IntArrayRef strides, Order& order);
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,111 @@
+#include "lazy/source.h"
+
+#include <dlfcn.h>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace lazuli::lazy {
+namespace {
+
+// The few entry points of Python's stable C API that walking frames takes.
+struct Python {
+  int (*is_initialized)() = find<int (*)()>("Py_IsInitialized");
+  int (*is_finalizing)() = find<int (*)()>("Py_IsFinalizing");  // from 3.13 on
+  int (*is_finalizing_old)() = find<int (*)()>("_Py_IsFinalizing");
+  int (*ensure)() = find<int (*)()>("PyGILState_Ensure");
+  void (*release)(int) = find<void (*)(int)>("PyGILState_Release");
+  void* (*frame)() = find<void* (*)()>("PyEval_GetFrame");              // borrowed
+  void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");     // new reference
+  void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");     // new reference
+  int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
+  void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
+  const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
+  void (*incref)(void*) = find<void (*)(void*)>("Py_IncRef");
+  void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
+
+  bool usable() const {
+    if (!is_initialized || !ensure || !release || !frame || !back || !code || !line || !attribute || !utf8) return false;
+    auto* finalizing = is_finalizing ? is_finalizing : is_finalizing_old;
+    return is_initialized() && !(finalizing && finalizing());
+  }
+
+ private:
+  template <class F>
+  static F find(const char* name) {
+    return reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+const Python& python() {
+  static const Python p;
+  return p;
+}
+
+bool is_library(std::string_view file) {
+  return file.find("/torch/") != file.npos || file.find("/torch_lazuli/") != file.npos || file.starts_with("<frozen");
+}
+
+struct Lines {
+  std::mutex mutex;
+  std::unordered_map<std::string, uint32_t> numbers;
+  std::vector<std::string> texts{""};
+};
+Lines& lines() {
+  static auto* l = new Lines;
+  return *l;
+}
+
+uint32_t intern(std::string text) {
+  Lines& l = lines();
+  std::lock_guard lock(l.mutex);
+  auto [it, fresh] = l.numbers.try_emplace(std::move(text), static_cast<uint32_t>(l.texts.size()));
+  if (fresh) l.texts.push_back(it->first);
+  return it->second;
+}
+
+std::string file_of(void* frame) {
+  const Python& p = python();
+  std::string out;
+  if (void* code = p.code(frame)) {
+    if (void* name = p.attribute(code, "co_filename")) {
+      if (const char* s = p.utf8(name)) out = s;
+      p.decref(name);
+    }
+    p.decref(code);
+  }
+  return out;
+}
+
+}  // namespace
+
+uint32_t current_line() {
+  const Python& p = python();
+  if (!p.usable()) return 0;
+  int state = p.ensure();
+  uint32_t result = 0;
+  void* frame = p.frame();
+  if (frame) p.incref(frame);
+  while (frame) {
+    std::string file = file_of(frame);
+    if (!is_library(file)) {
+      result = intern(file + ":" + std::to_string(p.line(frame)));
+      p.decref(frame);
+      break;
+    }
+    void* outer = p.back(frame);
+    p.decref(frame);
+    frame = outer;
+  }
+  p.release(state);
+  return result;
+}
+
+std::string line_text(uint32_t line) {
+  Lines& l = lines();
+  std::lock_guard lock(l.mutex);
+  return line < l.texts.size() ? l.texts[line] : "";
+}
+
+}  // namespace lazuli::lazy

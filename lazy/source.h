@@ -1,0 +1,15 @@
+// The Python line that is executing, for messages and explain(). Found through Python's C API in the running process,
+// so that the plugin needs no particular Python; in a process without Python every line is unknown.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace lazuli::lazy {
+
+// Interned number of the innermost user line (frames inside torch are skipped) of this thread; 0 = unknown. Takes the
+// interpreter lock: call with no lock of ours held.
+uint32_t current_line();
+// "script.py:12"; empty for 0.
+std::string line_text(uint32_t line);
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,128 @@
+#include "lazy/storage.h"
+
+#include <ATen/EmptyTensor.h>
+#include "lazy/convert.h"
+#include "lazy/memory.h"
+
+namespace lazuli::lazy {
+namespace {
+
+void keep(void*) {}
+
+// allocate() serves callers that want raw device memory; a LazyStorage's own memory belongs to its cell.
+class DeviceAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    auto* buffer = new jit::Buffer(allocate_buffer(bytes));
+    return {buffer->data, buffer, [](void* p) { delete static_cast<jit::Buffer*>(p); }, device()};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+};
+
+}  // namespace
+
+c10::Allocator* storage_allocator() {
+  static auto* a = new DeviceAllocator;
+  return a;
+}
+
+LazyStorage::LazyStorage(CellRef cell, size_t bytes)
+    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(this, nullptr, &keep, device()),
+                  storage_allocator(), /*resizable=*/true),
+      cell_(std::move(cell)) {}
+
+LazyStorage& storage_of(const at::Tensor& t) {
+  auto* s = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  TORCH_CHECK(s && s->allocator() == storage_allocator(), "lazuli: this tensor's storage was not made by the lazuli device (",
+              t.device(), ", ", t.sizes(), "); wrapping foreign memory as a lazuli tensor is not supported");
+  return *static_cast<LazyStorage*>(s);
+}
+
+template <class V>
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy(V&& version, bool allow_metadata_change) const {
+  if (key_set_.has(c10::DispatchKey::Python))  // a mode or subclass wants to make the copy itself
+    return TensorImpl::shallow_copy_and_detach(std::forward<V>(version), allow_metadata_change);
+  auto impl = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), data_type_);
+  copy_tensor_metadata(this, impl.get(), std::forward<V>(version), allow_metadata_change);
+  return impl;
+}
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                                        bool allow_metadata_change) const {
+  return copy(version, allow_metadata_change);
+}
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                                        bool allow_metadata_change) const {
+  return copy(std::move(version), allow_metadata_change);
+}
+
+void LazyTensor::set_row_major(std::span<const int64_t> shape) {
+  sizes_and_strides_.set_sizes({shape.data(), shape.size()});
+  int64_t stride = 1, numel = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    sizes_and_strides_.stride_at_unchecked(i) = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+    numel *= shape[i];
+  }
+  numel_ = numel;
+  refresh_contiguous();
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(CellRef cell, size_t bytes) {
+  return c10::make_intrusive<LazyStorage>(std::move(cell), bytes);
+}
+
+at::Tensor make_tensor(CellRef cell, c10::ScalarType type) {
+  auto meta = c10::scalarTypeToTypeMeta(type);
+  const ir::Dims& shape = cell->type.shape;
+  size_t bytes = static_cast<size_t>(ir::product(shape)) * meta.itemsize();
+  Cell* c = cell.get();
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(make_storage(std::move(cell), bytes)), meta);
+  static_cast<LazyTensor*>(t.unsafeGetTensorImpl())->set_row_major(c->type.shape);
+  return at::Tensor(std::move(t));
+}
+
+at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto meta = c10::scalarTypeToTypeMeta(type);
+  size_t bytes = at::detail::computeStorageNbytes(sizes, strides, meta.itemsize());
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(make_storage(std::move(cell), bytes)), meta);
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(t));
+}
+
+at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype());
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return at::Tensor(std::move(t));
+}
+
+at::Tensor make_empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type) {
+  auto meta = c10::scalarTypeToTypeMeta(type);
+  size_t bytes = at::detail::computeStorageNbytes(sizes, strides, meta.itemsize());
+  ir::DType dtype = to_ir(type);
+  ir::Type cell_type;
+  if (dtype == ir::DType::Opaque) {
+    cell_type = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
+  } else {
+    int64_t numel = static_cast<int64_t>(bytes / meta.itemsize());
+    bool row_major = c10::multiply_integers(sizes) == numel && at::IntArrayRef(ir::contiguous_strides(to_dims(sizes)).data(), sizes.size()) == strides;
+    cell_type = {dtype, row_major ? to_dims(sizes) : ir::Dims{numel}};
+  }
+  return make_tensor(make_uninitialized(std::move(cell_type)), type, sizes, strides);
+}
+
+CellRef make_ready(jit::Buffer buffer, ir::Type type) {
+  auto* c = new Cell;
+  c->state = Cell::State::Ready;
+  c->type = std::move(type);
+  c->buffer = std::move(buffer);
+  return CellRef(c);
+}
+
+CellRef make_uninitialized(ir::Type type) {
+  auto* c = new Cell;
+  c->type = std::move(type);
+  return CellRef(c);
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,67 @@
+// Storage as alias group: all tensors that share memory in eager share one LazyStorage, which holds the current value of
+// the whole buffer. Writing rebinds that value; sizes, strides and offset stay with the TensorImpl, as in eager. So
+// views, in-place ops, version counters and autograd's checks are torch's own.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include "lazy/cell.h"
+
+namespace lazuli::lazy {
+
+inline c10::Device device() { return {c10::DeviceType::PrivateUse1, 0}; }
+
+class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 256> {
+ public:
+  using Pooled<LazyStorage, 256>::operator new;
+  using Pooled<LazyStorage, 256>::operator delete;
+  // The data pointer is a unique, non-null, never dereferenced stand-in: this object's address.
+  LazyStorage(CellRef cell, size_t bytes);
+  void release_resources() override {
+    cell_ = CellRef();
+    StorageImpl::release_resources();
+  }
+  Cell* cell() const { return cell_.get(); }
+  const CellRef& cell_ref() const { return cell_; }
+  void rebind(CellRef cell) { cell_ = std::move(cell); }
+
+ private:
+  CellRef cell_;
+};
+
+// The mark by which our storages are known; also the device's allocator.
+c10::Allocator* storage_allocator();
+
+// Throws a torch error for a tensor whose storage Lazuli did not make.
+LazyStorage& storage_of(const at::Tensor& t);
+
+class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> {
+ public:
+  using Pooled<LazyTensor, 256>::operator new;
+  using Pooled<LazyTensor, 256>::operator delete;
+  LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type)
+      : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type) {}
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool allow_metadata_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool allow_metadata_change) const override;
+  // Fresh and row-major; cheaper than set_sizes_contiguous.
+  void set_row_major(std::span<const int64_t> shape);
+
+ private:
+  template <class V>
+  c10::intrusive_ptr<TensorImpl> copy(V&& version, bool allow_metadata_change) const;
+};
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(CellRef cell, size_t bytes);
+// A row-major tensor over a new storage that holds `cell`.
+at::Tensor make_tensor(CellRef cell, c10::ScalarType type);
+at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides);
+// Another window on the storage of `base`.
+at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
+// A tensor with no content yet, on storage of `bytes` bytes.
+at::Tensor make_empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type);
+// A cell that holds this buffer already.
+CellRef make_ready(jit::Buffer buffer, ir::Type type);
+CellRef make_uninitialized(ir::Type type);
+
+}  // namespace lazuli::lazy

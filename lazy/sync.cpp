@@ -1,0 +1,218 @@
+#include "lazy/sync.h"
+
+#include <ATen/ops/from_blob.h>
+#include <chrono>
+#include <unordered_map>
+#include "jit/kernel.h"
+#include "ir/error.h"
+#include "lazy/config.h"
+#include "lazy/external.h"
+#include "lazy/freeze.h"
+#include "lazy/memory.h"
+#include "lazy/recording.h"
+#include "lazy/source.h"
+
+namespace lazuli::lazy {
+namespace {
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+struct TorchHost final : jit::Host {
+  jit::Buffer allocate(size_t bytes) override { return allocate_buffer(bytes); }
+  std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
+                                    std::span<const ir::Type> results) override {
+    return run_external(call, inputs, results);
+  }
+};
+
+// A trace seen before: what its code is, what of it was alive, and what runs it.
+struct KnownTrace {
+  Trace code{0};  // without cells
+  std::vector<ValueId> live;
+  std::unique_ptr<jit::Executable> executable;
+  KnownTrace* successor = nullptr;  // the trace that came next, the last time
+};
+
+struct Cache {
+  std::unordered_multimap<uint64_t, std::unique_ptr<KnownTrace>> traces;
+  KnownTrace* previous = nullptr;
+  // The known trace that the current one is expected to repeat, while it does.
+  KnownTrace* expected = nullptr;
+  bool learning = true;
+
+  KnownTrace* find(uint64_t key, const Trace& trace, const std::vector<ValueId>& live) {
+    auto [begin, end] = traces.equal_range(key);
+    for (auto it = begin; it != end; ++it)
+      if (it->second->live == live && it->second->code.same_code(trace)) return it->second.get();
+    return nullptr;
+  }
+};
+Cache& cache() {
+  static auto* c = new Cache;
+  return *c;
+}
+
+jit::CompileOptions compile_options(uint64_t key) {
+  jit::CompileOptions o;
+  o.fusion = config().fusion;
+  const std::string& debug = config().debug;
+  if (size_t colon = debug.find(':'); colon != debug.npos) {
+    char name[32];
+    static int count = 0;
+    snprintf(name, sizeof name, "/trace-%03d-%08x", count++, static_cast<unsigned>(key));
+    o.dump_stages = debug.substr(0, colon);
+    o.dump_folder = debug.substr(colon + 1) + name;
+  }
+  std::string names = config().disable_passes;
+  for (size_t i = 0; i < names.size();) {
+    size_t j = std::min(names.find(',', i), names.size());
+    if (j > i) o.disabled_passes.push_back(names.substr(i, j - i));
+    i = j + 1;
+  }
+  return o;
+}
+
+KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live) {
+  double start = now_us();
+  auto known = std::make_unique<KnownTrace>();
+  known->executable = jit::compile(freeze(trace, live), compile_options(key));
+  known->code = trace.without_cells();
+  known->live = std::move(live);
+  KnownTrace* k = known.get();
+  cache().traces.emplace(key, std::move(known));
+  double us = now_us() - start;
+  ++metrics().traces_compiled;
+  metrics().compile_ms += us / 1000;
+  metrics().compile("trace of " + std::to_string(trace.size()) + " ops", line_text(current_line()), us);
+  return k;
+}
+
+void run(KnownTrace& known, const Trace& trace) {
+  size_t n = trace.inputs().size();
+  std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
+  auto donate = std::make_unique<bool[]>(n);
+  for (size_t i = 0; i < n; ++i) {
+    Cell* c = trace.cell(trace.inputs()[i]);
+    inputs[i] = c->buffer;
+    // Only the trace holds the cell, and only the cell and this list hold the buffer: nobody can read it afterwards.
+    donate[i] = c->references.load(std::memory_order_acquire) == 1 && c->buffer.owner.use_count() == 2;
+  }
+  // Dead inputs give their buffers away, so that an executable may reuse or free them early.
+  for (size_t i = 0; i < n; ++i)
+    if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
+  TorchHost host;
+  double start = now_us();
+  known.executable->run(host, inputs, {donate.get(), n}, trace.scalars(), outputs);
+  metrics().run_ms += (now_us() - start) / 1000;
+  for (size_t i = 0; i < known.live.size(); ++i) {
+    Cell* c = trace.cell(known.live[i]);
+    c->buffer = std::move(outputs[i]);
+    c->state = Cell::State::Ready;
+    c->epoch = 0;
+  }
+}
+
+void fail(const Trace& trace, const std::vector<ValueId>& live, const std::string& why) {
+  auto failure = std::make_shared<std::string>(why);
+  for (ValueId v : live) {
+    trace.cell(v)->state = Cell::State::Failed;
+    trace.cell(v)->failure = failure;
+    trace.cell(v)->epoch = 0;
+  }
+}
+
+void predict(KnownTrace* done) {
+  Cache& c = cache();
+  if (c.previous) c.previous->successor = done;
+  c.previous = done;
+  c.expected = done ? done->successor : nullptr;
+  c.learning = c.expected == nullptr;
+}
+
+}  // namespace
+
+void sync(SyncReason reason) {
+  Recorder& r = recorder();
+  std::lock_guard lock(r.mutex);
+  if (r.trace.empty()) return;
+  Trace trace = std::move(r.trace);
+  r.trace = Trace(r.next_epoch++);
+  std::vector<ValueId> live = trace.live();
+  if (live.empty()) return;
+  double start = now_us();
+  uint64_t key = trace.hash();
+  for (ValueId v : live) key = mix(key, v);
+  KnownTrace* known = cache().find(key, trace, live);
+  try {
+    if (known)
+      ++metrics().traces_reused;
+    else
+      known = compile(key, trace, live);
+    run(*known, trace);
+  } catch (const c10::Error& e) {
+    fail(trace, live, e.what_without_backtrace());
+    predict(nullptr);
+    throw;
+  } catch (const std::exception& e) {
+    fail(trace, live, e.what());
+    predict(nullptr);
+    TORCH_CHECK(false, e.what());
+  }
+  predict(known);
+  const auto& lines = known->code.lines;
+  metrics().sync(reason, line_text(lines.empty() ? 0 : lines.back()), now_us() - start);
+}
+
+jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
+  std::lock_guard lock(recorder().mutex);
+  LazyStorage& s = storage_of(t);
+  if (s.cell()->state == Cell::State::Pending) sync(reason);
+  Cell* c = s.cell();
+  if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
+  if (c->state == Cell::State::Uninitialized) {
+    s.rebind(make_ready(allocate_buffer(s.nbytes()), c->type));
+    c = s.cell();
+  }
+  LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
+  if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
+    jit::Buffer copy = allocate_buffer(c->buffer.bytes);
+    std::memcpy(copy.data, c->buffer.data, c->buffer.bytes);
+    s.rebind(make_ready(std::move(copy), c->type));
+    c = s.cell();
+  }
+  return c->buffer;
+}
+
+at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
+  jit::Buffer b = materialize(t, reason, writable);
+  auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+  return at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
+                       at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+}
+
+void cut_if_due() {
+  Recorder& r = recorder();
+  const Config& c = config();
+  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= c.max_pending_bytes)
+    sync(SyncReason::Bound);
+}
+
+bool needs_lines() {
+  Cache& c = cache();
+  if (!config().source_lines) return false;
+  Trace& trace = recorder().trace;
+  size_t n = trace.size();
+  if (!c.learning) {
+    const auto& known = c.expected->code;
+    if (n <= known.prefix_hashes.size() && known.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1]) return false;
+    // It left the known path here: what went before has that path's lines.
+    trace.lines.assign(known.lines.begin(), known.lines.begin() + static_cast<ptrdiff_t>(std::min(n - 1, known.lines.size())));
+    c.learning = true;
+  }
+  return true;
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,22 @@
+// The only place that materializes: ends the trace, finds or compiles its executable, runs it and fills the cells.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include "lazy/cell.h"
+#include "lazy/metrics.h"
+
+namespace lazuli::lazy {
+
+// Computes every value that somebody can still read. Throws a torch error that names op and Python line when a step
+// fails; then every value of the trace is failed, and later traces are not affected.
+void sync(SyncReason reason);
+
+// The tensor's storage as host memory, computed if need be. `writable`: nobody else shares the buffer afterwards.
+jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
+// A CPU tensor over that memory, with the tensor's geometry.
+at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
+
+// Called while recording, under the recorder's lock.
+void cut_if_due();   // ends the trace when a bound is reached
+bool needs_lines();  // false while the trace repeats a known one, whose lines are kept
+
+}  // namespace lazuli::lazy

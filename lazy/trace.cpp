@@ -1,0 +1,100 @@
+#include "lazy/trace.h"
+
+namespace lazuli::lazy {
+
+ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
+  Entry e{op, results, static_cast<uint32_t>(operands_.size()), static_cast<uint32_t>(operands.size()),
+          static_cast<uint32_t>(attrs_.size()), static_cast<uint32_t>(attrs.size()),
+          static_cast<ValueId>(cells_.size())};
+  uint64_t h = mix(hash_, static_cast<uint64_t>(op) | uint64_t(results) << 16 | uint64_t(operands.size()) << 32);
+  for (ValueId v : operands) h = mix(h, v);
+  for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
+  hash_ = h;
+  operands_.insert(operands_.end(), operands.begin(), operands.end());
+  if (!attrs.empty()) attrs_.insert(attrs_.end(), attrs.begin(), attrs.end());
+  entries_.push_back(e);
+  prefix_hashes.push_back(h);
+  cells_.resize(cells_.size() + results);
+  return e.first_result;
+}
+
+Cell* Trace::define(ValueId id, const ir::Type& type) {
+  auto* cell = new Cell;
+  cell->references.store(2, std::memory_order_relaxed);
+  cell->state = Cell::State::Pending;
+  cell->id = id;
+  cell->epoch = epoch_;
+  cell->type = type;
+  pending_bytes_ += type.bytes();
+  cells_[id] = CellRef(cell);
+  return cell;
+}
+
+ValueId Trace::enter(Cell* cell) {
+  const ir::Type& type = cell->type;
+  ir::Dims attrs;
+  bool ready = cell->state == Cell::State::Ready;
+  // The input's type is part of the code, so it is kept with the entry's attributes.
+  attrs.push_back(1);
+  attrs.push_back(ready ? static_cast<int64_t>(inputs_.size()) : 0);
+  attrs.push_back(static_cast<int64_t>(type.dtype));
+  attrs.append(type.shape);
+  ValueId id = append(ready ? ir::Op::input : ir::Op::uninitialized, {}, attrs, 1);
+  if (ready) inputs_.push_back(id);
+  cells_[id] = CellRef::share(cell);
+  cell->epoch = epoch_;
+  cell->id = id;
+  return id;
+}
+
+ValueId Trace::scalar(int64_t bits, ir::DType dtype) {
+  int64_t attrs[] = {1, static_cast<int64_t>(scalars_.size()), static_cast<int64_t>(dtype)};
+  scalars_.push_back(bits);
+  return append(ir::Op::scalar, {}, attrs, 1);
+}
+
+ValueId Trace::constant(double value, ir::DType dtype) {
+  int64_t bits;
+  if (ir::is_floating(dtype))
+    std::memcpy(&bits, &value, sizeof bits);
+  else
+    bits = static_cast<int64_t>(value);
+  int64_t attrs[] = {1, bits, static_cast<int64_t>(dtype)};
+  return append(ir::Op::constant, {}, attrs, 1);
+}
+
+std::vector<ValueId> Trace::live() const {
+  std::vector<ValueId> out;
+  for (ValueId v = 0; v < cells_.size(); ++v) {
+    const Cell* c = cells_[v].get();
+    // An input that somebody still holds is ready already.
+    if (c && c->state == Cell::State::Pending && c->references.load(std::memory_order_acquire) > 1) out.push_back(v);
+  }
+  return out;
+}
+
+bool Trace::same_code(const Trace& o) const {
+  auto same = [](const auto& a, const auto& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0);
+  };
+  if (!same(operands_, o.operands_) || !same(attrs_, o.attrs_) || entries_.size() != o.entries_.size()) return false;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry &a = entries_[i], &b = o.entries_[i];
+    if (a.op != b.op || a.results != b.results || a.operand_count != b.operand_count || a.attr_count != b.attr_count)
+      return false;
+  }
+  return true;
+}
+
+Trace Trace::without_cells() const {
+  Trace t(0);
+  t.hash_ = hash_;
+  t.entries_ = entries_;
+  t.operands_ = operands_;
+  t.attrs_ = attrs_;
+  t.lines = lines;
+  t.prefix_hashes = prefix_hashes;
+  return t;
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,83 @@
+// The trace: a linear recording of pending ops. Values are numbered in the order of recording, leaves included; an
+// entry names its operands by number. A running hash of everything that decides the compiled code (ops, operands,
+// attributes, input types) identifies the trace; run-time numbers are kept beside it and never enter the hash.
+#pragma once
+#include <cstring>
+#include <span>
+#include <vector>
+#include "ir/graph.h"
+#include "lazy/cell.h"
+
+namespace lazuli::lazy {
+
+using ValueId = uint32_t;
+inline constexpr ValueId kAbsent = UINT32_MAX;
+
+inline uint64_t mix(uint64_t h, uint64_t v) {
+  h = (h ^ v) * 0x9E3779B97F4A7C15ull;
+  return h ^ (h >> 29);
+}
+
+struct Entry {
+  ir::Op op;
+  uint16_t results;
+  uint32_t operand_begin, operand_count;
+  uint32_t attr_begin, attr_count;
+  ValueId first_result;
+};
+
+class Trace {
+ public:
+  explicit Trace(uint64_t epoch) : epoch_(epoch) {}
+
+  // Appends an op; its results are new pending cells, each held by the trace and, once, by the caller.
+  ValueId append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
+  // Makes the cell for a result of the last append.
+  Cell* define(ValueId id, const ir::Type& type);
+  // The number of a cell in this trace; a ready cell becomes an input on first use.
+  ValueId use(Cell* cell) {
+    if (cell->epoch == epoch_) return cell->id;
+    return enter(cell);
+  }
+  ValueId scalar(int64_t bits, ir::DType dtype);
+  // A 0-dim (or, with shape, filled) constant that is part of the code.
+  ValueId constant(double value, ir::DType dtype);
+
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  uint64_t epoch() const { return epoch_; }
+  uint64_t hash() const { return hash_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+  std::span<const ValueId> operands(const Entry& e) const { return {operands_.data() + e.operand_begin, e.operand_count}; }
+  std::span<const int64_t> attrs(const Entry& e) const { return {attrs_.data() + e.attr_begin, e.attr_count}; }
+  // Null for numbers and constants, which have no cell.
+  Cell* cell(ValueId v) const { return cells_[v].get(); }
+  size_t value_count() const { return cells_.size(); }
+  std::span<const int64_t> scalars() const { return scalars_; }
+  std::span<const ValueId> inputs() const { return inputs_; }
+  // Values that somebody besides the trace can still read.
+  std::vector<ValueId> live() const;
+  bool same_code(const Trace& other) const;
+  // The same code for comparing with later recordings, holding no values.
+  Trace without_cells() const;
+  int64_t pending_bytes() const { return pending_bytes_; }
+
+  // Python lines by entry; interned numbers, 0 = unknown.
+  std::vector<uint32_t> lines;
+  std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
+
+ private:
+  ValueId enter(Cell* cell);
+
+  uint64_t epoch_;
+  uint64_t hash_ = 0x4c617a756c69;
+  int64_t pending_bytes_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<ValueId> operands_;
+  std::vector<int64_t> attrs_;
+  std::vector<CellRef> cells_;
+  std::vector<int64_t> scalars_;
+  std::vector<ValueId> inputs_;
+};
+
+}  // namespace lazuli::lazy

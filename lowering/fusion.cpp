@@ -1,0 +1,372 @@
+#include "lowering/fusion.h"
+#include <algorithm>
+#include <queue>
+#include "ir/error.h"
+#include "lowering/index_rules.h"
+#include "lowering/storage_choice.h"
+
+namespace lazuli::lowering {
+
+using ir::Value;
+
+namespace {
+
+// Bounds of one kernel: operands in registers, code size, compile time.
+constexpr size_t kMaxLoads = 40, kMaxTerms = 500, kMaxStores = 24;
+constexpr size_t kNeighbours = 8;          // readers of one value that are tried for sideways fusion
+constexpr int64_t kOneWalkNumel = 1 << 16;  // from here on a kernel with too few kept points walks its data once
+
+class Fuser {
+ public:
+  Fuser(const ir::Graph& graph, const FusionOptions& options)
+      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, {}},
+        storage_(graph, out_.values, out_.home, options.enabled) {}
+
+  Fusion run() {
+    makers_.resize(values().count());
+    readers_.resize(values().count());
+    built_.resize(graph_.nodes.size());
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) make_units(n);
+    if (options_.enabled)
+      for (uint32_t u = 0; u < units_.size(); ++u)
+        if (units_[u].terms) merge_neighbours(u);
+    emit();
+    return std::move(out_);
+  }
+
+ private:
+  // A kernel or a call, before and while kernels merge. Merged units point to the one that took them.
+  struct Unit {
+    std::unique_ptr<Terms> terms;
+    std::vector<Root> roots;
+    std::vector<uint32_t> reads;   // numbers of home values
+    std::vector<uint32_t> writes;
+    std::vector<uint32_t> after;   // units that write the same memory before
+    uint32_t node = UINT32_MAX;    // calls
+    uint32_t owner;
+    uint32_t first, last;          // smallest and largest unit merged in
+    uint32_t seen = 0;
+  };
+
+  ValueTable& values() { return out_.values; }
+  uint32_t home(Value v) { return values()[out_.home[values()[v]]]; }
+  uint32_t find(uint32_t u) {
+    while (units_[u].owner != u) u = units_[u].owner = units_[units_[u].owner].owner;
+    return u;
+  }
+
+  void make_units(uint32_t n) {
+    if (built_[n]) return;
+    built_[n] = true;
+    const ir::Node& node = graph_.nodes[n];
+    const Value v{n, 0};
+    if (node.types.empty() || !values().stored(v) || node.op == ir::Op::input || node.op == ir::Op::uninitialized)
+      return;
+    if (is_call(node.op)) return make_call(n);
+    if (out_.home[values()[v]] != v) return;
+    const IndexRule* rule = index_rule(node.op);
+    if (!rule || !rule->place) return make_kernel({v, v, {}}, {});
+    std::vector<uint32_t> before;
+    for (const Root& root : rule->place(graph_, v)) {
+      make_kernel(root, before);
+      if (rule->overlapping) before.push_back(static_cast<uint32_t>(units_.size() - 1));
+    }
+  }
+
+  uint32_t add_unit(Unit unit) {
+    const auto id = static_cast<uint32_t>(units_.size());
+    unit.owner = unit.first = unit.last = id;
+    for (uint32_t w : unit.writes) makers_[w].push_back(id);
+    for (uint32_t r : unit.reads) readers_[r].push_back(id);
+    units_.push_back(std::move(unit));
+    return id;
+  }
+
+  void make_call(uint32_t n) {
+    Unit unit;
+    unit.node = n;
+    for (Value x : graph_.nodes[n].inputs) {
+      if (!x) continue;
+      Value obstacle;
+      auto operand = strided_operand(graph_, values(), x, obstacle);
+      LAZULI_CHECK(operand && values().stored(operand->base), "a call's operand has no memory");
+      unit.reads.push_back(home(operand->base));
+    }
+    for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) unit.writes.push_back(values()[{n, r}]);
+    add_unit(std::move(unit));
+  }
+
+  std::unique_ptr<Terms> fresh_terms(const Root& root) {
+    if (root.target == root.value && ir::is_reduction(graph_[root.value].op))
+      return std::make_unique<Terms>(graph_, values(), root.value);
+    return std::make_unique<Terms>(graph_, values(), graph_.type(root.value).shape);
+  }
+
+  // One kernel for one root. Where a view inside is not linear in the root's shape, it gets memory.
+  void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
+    if (graph_.type(root.value).numel() == 0) return;
+    for (;;) {
+      auto terms = fresh_terms(root);
+      if (terms->add({&root, 1})) {
+        Unit unit;
+        unit.terms = std::move(terms);
+        unit.roots = {root};
+        unit.after = before;
+        unit.writes = {home(root.target)};
+        read_by(*unit.terms, unit.reads);
+        add_unit(std::move(unit));
+        return;
+      }
+      const Value obstacle = terms->obstacle();
+      LAZULI_CHECK(obstacle && !values().stored(obstacle),
+                   "no loop nest computes " + std::string(ir::name(graph_[root.value].op)));
+      storage_.require(obstacle);
+      make_stored(obstacle);
+    }
+  }
+
+  // A value stored late needs its unit, and so does what it shares memory with.
+  void make_stored(Value v) {
+    const Value base = out_.home[values()[v]];
+    built_[base.node] = false;
+    if (makers_[values()[base]].empty()) make_units(base.node);
+    built_[base.node] = true;
+  }
+
+  void read_by(const Terms& terms, std::vector<uint32_t>& reads) {
+    for (uint32_t t = 0; t < terms.size(); ++t)
+      if (terms[t].kind == Term::Load) reads.push_back(home(terms[t].value));
+    std::sort(reads.begin(), reads.end());
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+  }
+
+  void merge_neighbours(uint32_t u) {
+    std::vector<uint32_t> tries;
+    for (uint32_t r : units_[find(u)].reads)
+      for (uint32_t m : makers_[r]) tries.push_back(m);
+    std::sort(tries.rbegin(), tries.rend());
+    const int64_t wide = points(*units_[find(u)].terms);
+    for (uint32_t r : std::vector<uint32_t>(units_[find(u)].reads)) {
+      if (graph_.type(value_of(r)).numel() < wide / 2) continue;
+      const auto& readers = readers_[r];
+      const auto end = std::lower_bound(readers.begin(), readers.end(), u);
+      const auto begin = end - std::min<ptrdiff_t>(end - readers.begin(), kNeighbours);
+      for (auto it = end; it != begin;) tries.push_back(*--it);
+    }
+    for (uint32_t w : units_[u].writes)  // pieces of one concatenation
+      for (uint32_t m : makers_[w])
+        if (m < u) tries.push_back(m);
+    for (uint32_t t : tries) {
+      const uint32_t a = find(t), b = find(u);
+      if (a != b && units_[a].terms) try_merge(a, b);
+    }
+  }
+
+  static int64_t points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
+
+  Value value_of(uint32_t number) { return numbered_.empty() ? (number_values(), numbered_[number]) : numbered_[number]; }
+  void number_values() {
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
+      for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) numbered_.push_back({n, r});
+  }
+
+  void try_merge(uint32_t a, uint32_t b) {
+    if (a > b) std::swap(a, b);
+    Unit &x = units_[a], &y = units_[b];
+    if (x.terms->loads() + y.terms->loads() > kMaxLoads || x.terms->size() + y.terms->size() > kMaxTerms ||
+        x.roots.size() + y.roots.size() > kMaxStores)
+      return;
+    if (!spaces_may_fit(*x.terms, *y.terms) || ordered(a, b) || too_narrow(a, b) || cycle(a, b)) return;
+    const bool y_reads_x = reads_from(y, x), x_reads_y = reads_from(x, y);
+    // The side with the reduction decides the space; terms that load what the other side makes are made anew.
+    const bool grow_x = x.terms->has_reduction() || !y.terms->has_reduction();
+    Unit &base = grow_x ? x : y, &other = grow_x ? y : x;
+    if (!(grow_x ? x_reads_y : y_reads_x)) {
+      if (base.terms->add(other.roots)) absorb(a, b, std::move(base.terms));
+      return;
+    }
+    auto terms = fresh_terms(reduction_root(base));
+    std::vector<Root> roots = x.roots;
+    roots.insert(roots.end(), y.roots.begin(), y.roots.end());
+    if (terms->add(roots)) absorb(a, b, std::move(terms));
+  }
+
+  const Root& reduction_root(const Unit& u) {
+    for (const Root& r : u.roots)
+      if (r.target == r.value && ir::is_reduction(graph_[r.value].op)) return r;
+    return u.roots[0];
+  }
+
+  static bool spaces_may_fit(const Terms& x, const Terms& y) {
+    if (x.has_reduction() && y.has_reduction())
+      return x.space().kept_numel() == y.space().kept_numel() && x.space().reduced_numel() == y.space().reduced_numel();
+    if (x.has_reduction() == y.has_reduction()) return points(x) == points(y);
+    const Terms &around = x.has_reduction() ? x : y, &inside = x.has_reduction() ? y : x;
+    return points(inside) == points(around) || points(inside) == around.space().kept_numel();
+  }
+
+  // Kernels that may only run one behind the other: both write a place, or one reads what the other makes in pieces.
+  bool ordered(uint32_t a, uint32_t b) {
+    if (reads_pieces(units_[a], units_[b]) || reads_pieces(units_[b], units_[a])) return true;
+    for (uint32_t u : units_[b].after)
+      if (find(u) == a) return true;
+    for (uint32_t u : units_[a].after)
+      if (find(u) == b) return true;
+    return false;
+  }
+
+  bool reads_pieces(const Unit& reader, const Unit& maker) {
+    for (const Root& r : maker.roots)
+      if (r.target != r.value && std::binary_search(reader.reads.begin(), reader.reads.end(), home(r.target)))
+        return true;
+    return false;
+  }
+
+  // Walking the data again after a reduction keeps one thread busy per kept point.
+  bool too_narrow(uint32_t a, uint32_t b) {
+    const Terms &x = *units_[a].terms, &y = *units_[b].terms;
+    const Terms& around = x.has_reduction() ? x : y;
+    if (!around.has_reduction()) return false;
+    if (around.space().kept_numel() >= 2 * options_.threads || points(around) < kOneWalkNumel) return false;
+    if (!reads_from(units_[b], units_[a]) && !reads_from(units_[a], units_[b])) return false;
+    const bool row_only = !(x.has_reduction() && y.has_reduction()) &&
+                          points(x.has_reduction() ? y : x) == around.space().kept_numel();
+    const bool feeds = y.has_reduction() && !x.has_reduction();  // an elementwise producer of the reduction
+    return !row_only && !feeds;
+  }
+
+  bool reads_from(const Unit& reader, const Unit& maker) {
+    for (uint32_t w : maker.writes)
+      if (std::binary_search(reader.reads.begin(), reader.reads.end(), w)) return true;
+    return false;
+  }
+
+  // Does data flow between the two through a third? Then merging them would wait for itself.
+  bool cycle(uint32_t a, uint32_t b) { return flows_around(a, b) || flows_around(b, a); }
+
+  bool flows_around(uint32_t from, uint32_t to) {
+    ++epoch_;
+    std::vector<uint32_t> stack;
+    auto visit = [&](uint32_t u) {
+      u = find(u);
+      if (units_[u].seen == epoch_ || units_[u].last < units_[from].first) return;
+      units_[u].seen = epoch_;
+      stack.push_back(u);
+    };
+    units_[to].seen = epoch_;
+    for_sources(to, [&](uint32_t u) {
+      if (find(u) != from) visit(u);
+    });
+    while (!stack.empty()) {
+      const uint32_t u = stack.back();
+      stack.pop_back();
+      if (u == from) return true;
+      for_sources(u, visit);
+    }
+    return false;
+  }
+
+  template <class F>
+  void for_sources(uint32_t u, F&& f) {
+    for (uint32_t r : units_[u].reads)
+      for (uint32_t m : makers_[r]) f(m);
+    for (uint32_t m : units_[u].after) f(m);
+  }
+
+  void absorb(uint32_t a, uint32_t b, std::unique_ptr<Terms> terms) {
+    Unit &x = units_[a], &y = units_[b];
+    x.terms = std::move(terms);
+    y.terms.reset();
+    x.roots.insert(x.roots.end(), y.roots.begin(), y.roots.end());
+    x.writes.insert(x.writes.end(), y.writes.begin(), y.writes.end());
+    x.after.insert(x.after.end(), y.after.begin(), y.after.end());
+    x.reads.insert(x.reads.end(), y.reads.begin(), y.reads.end());
+    std::sort(x.reads.begin(), x.reads.end());
+    x.reads.erase(std::unique(x.reads.begin(), x.reads.end()), x.reads.end());
+    // What the group makes itself it no longer reads; concatenations are the exception, made in pieces.
+    std::erase_if(x.reads, [&](uint32_t r) {
+      return std::all_of(makers_[r].begin(), makers_[r].end(), [&](uint32_t m) { return find(m) == a || find(m) == b; }) &&
+             !makers_[r].empty();
+    });
+    x.last = std::max(x.last, y.last);
+    y.owner = a;
+  }
+
+  void emit() {
+    drop_unwanted();
+    order();
+  }
+
+  // Which stores are read outside their group.
+  void drop_unwanted() {
+    wanted_.assign(values().count(), false);
+    for (Value v : graph_.outputs) wanted_[home(v)] = true;
+    for (uint32_t u = 0; u < units_.size(); ++u)
+      if (find(u) == u)
+        for (uint32_t r : units_[u].reads) wanted_[r] = true;
+  }
+
+  void order() {
+    std::vector<std::vector<uint32_t>> next(units_.size());
+    std::vector<uint32_t> waiting(units_.size(), 0);
+    size_t left = 0;
+    using Entry = std::pair<uint32_t, uint32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (uint32_t u = 0; u < units_.size(); ++u) {
+      if (find(u) != u) continue;
+      ++left;
+      std::vector<uint32_t> sources;
+      for_sources(u, [&](uint32_t s) {
+        if (find(s) != u) sources.push_back(find(s));
+      });
+      std::sort(sources.begin(), sources.end());
+      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+      for (uint32_t s : sources) next[s].push_back(u);
+      waiting[u] = static_cast<uint32_t>(sources.size());
+      if (!waiting[u]) ready.push({units_[u].last, u});
+    }
+    while (!ready.empty()) {
+      const uint32_t u = ready.top().second;
+      ready.pop();
+      --left;
+      emit_unit(units_[u]);
+      for (uint32_t n : next[u])
+        if (--waiting[n] == 0) ready.push({units_[n].last, n});
+    }
+    LAZULI_CHECK(left == 0, "fusion groups wait for each other");
+  }
+
+  void emit_unit(Unit& u) {
+    if (!u.terms) {
+      out_.steps.push_back({-1, u.node});
+      return;
+    }
+    FusionGroup group;
+    bool any = false;
+    for (const auto& s : u.terms->stores()) {
+      group.needed.push_back(wanted_[home(s.root.target)]);
+      any |= group.needed.back();
+    }
+    if (!any) return;
+    group.terms = std::move(u.terms);
+    out_.steps.push_back({static_cast<int32_t>(out_.groups.size())});
+    out_.groups.push_back(std::move(group));
+  }
+
+  const ir::Graph& graph_;
+  const FusionOptions& options_;
+  Fusion out_;
+  StorageChoice storage_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<uint32_t>> makers_, readers_;  // units, by value number
+  std::vector<uint8_t> built_;                            // by node
+  std::vector<bool> wanted_;
+  std::vector<Value> numbered_;
+  uint32_t epoch_ = 0;
+};
+
+}  // namespace
+
+Fusion fuse(const ir::Graph& graph, const FusionOptions& options) { return Fuser(graph, options).run(); }
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,140 @@
+// Chooses who computes a convolution or one of its gradients, and in which layouts.
+#include <array>
+#include <stdexcept>
+#include "lowering/libraries/direct_convolution.h"
+#include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/primitive.h"
+#include "lowering/libraries/staged_call.h"
+#include "lowering/libraries/strided_copy.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::DType;
+using onednn::Convolution;
+using onednn::Inner;
+using onednn::Pass;
+
+void check_operands(const Convolution& c, const ConvolutionParams& params) {
+  const size_t rank = c.x.shape.size(), spatial = rank - 2;
+  bool fits = rank >= 3 && rank <= 5 && c.w.shape.size() == rank && c.y.shape.size() == rank && params.groups >= 1;
+  for (const ir::Dims* d : {&params.stride, &params.padding, &params.dilation}) fits = fits && d->size() == spatial;
+  fits = fits && c.x.shape[0] == c.y.shape[0] && c.w.shape[0] == c.y.shape[1] &&
+         c.x.shape[1] == c.w.shape[1] * params.groups && c.w.shape[0] % params.groups == 0;
+  for (size_t d = 2; fits && d < rank; ++d) {
+    const int64_t room = c.x.shape[d] + 2 * c.padding[d - 2] - c.dilation[d - 2] * (c.w.shape[d] - 1) - 1;
+    // A transposed convolution's result, our x, may be larger than what the exact formula gives back.
+    const int64_t out = room >= 0 ? room / c.stride[d - 2] + 1 : 0;
+    fits = c.y.shape[d] == out || (params.transposed && c.y.shape[d] <= out);
+  }
+  if (!fits) throw TypeError("convolution: the operands' shapes do not fit");
+}
+
+// x, w and y of the plain convolution that this pass belongs to: a transposed one is the input gradient of the plain
+// one that maps its result to its input.
+Convolution plain(Pass pass, const Layout& x, const Layout& w, const Layout& y, const ConvolutionParams& params) {
+  Convolution c{pass, x, w, y, params.stride, params.padding, params.dilation, params.groups, false};
+  if (params.transposed) {
+    std::swap(c.x, c.y);
+    if (pass == Pass::Forward) c.pass = Pass::InputGrad;
+    if (pass == Pass::InputGrad) c.pass = Pass::Forward;
+    if (pass == Pass::WeightGrad) c.swapped = true;
+  }
+  check_operands(c, params);
+  return c;
+}
+
+Layout& result_of(Convolution& c) { return c.pass == Pass::Forward ? c.y : c.pass == Pass::InputGrad ? c.x : c.w; }
+// The operands in the order in which the call takes them.
+std::array<Layout*, 2> operands_of(Convolution& c) {
+  if (c.pass == Pass::Forward) return {&c.x, &c.w};
+  if (c.pass == Pass::InputGrad) return {&c.y, &c.w};
+  return c.swapped ? std::array{&c.x, &c.y} : std::array{&c.y, &c.x};
+}
+
+bool same_strides(const Layout& a, const Layout& b) {
+  return with_canonical_strides(a).strides == with_canonical_strides(b).strides;
+}
+bool channels_last(const Layout& l) { return same_strides(l, channels_last_layout(l.dtype, l.shape)); }
+bool row_major(const Layout& l) { return same_strides(l, dense_layout(l.dtype, l.shape)); }
+
+// The layout to compute in: channels-last wins by far where either side has it already. Row-major operands are
+// reordered to whatever the implementation likes, except where reordering costs more than oneDNN's GEMM on row-major
+// operands does. Measured by benchmarks/libraries_core.cpp.
+Inner inner_for(const Convolution& c) {
+  const bool ambiguous = row_major(c.x) && row_major(c.y);
+  if (!ambiguous && (channels_last(c.x) || channels_last(c.y))) return Inner::ChannelsLast;
+  const bool pointwise = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2)) == 1 && c.groups == 1;
+  const bool few_channels = c.x.shape[1] <= 4 && c.pass == Pass::InputGrad;
+  return (pointwise && c.pass != Pass::WeightGrad) || few_channels ? Inner::Given : Inner::Best;
+}
+
+std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::span<const PostOp> ops, bool ops_inside) {
+  Convolution c = given;
+  Staging staging;
+  const auto stage = [](Layout& l) -> std::optional<Staging::Copy> {
+    const DType type = onednn::supports(l.dtype) ? l.dtype : DType::F32;
+    if (l.dtype == type && row_major(l)) return l = dense_layout(type, l.shape), std::nullopt;
+    if (l.dtype == type && channels_last(l)) return l = channels_last_layout(type, l.shape), std::nullopt;
+    const Layout before = l;
+    return Staging::Copy{before, l = dense_layout(type, l.shape)};
+  };
+  for (Layout* l : operands_of(c)) staging.operands.push_back(stage(*l));
+  const Layout before = result_of(c);
+  if (stage(result_of(c))) staging.result = {result_of(c), before};
+  for (const PostOp& op : ops)
+    if (has_operand(op)) {
+      if (ops_inside && !onednn::supports(op.operand.dtype)) return nullptr;
+      staging.operands.push_back({});
+    }
+  if (!ops_inside) {
+    staging.post_ops = broadcast_post_ops(ops, given.pass == Pass::InputGrad ? given.x.shape : given.y.shape);
+    staging.result_layout = result_of(c);
+    staging.post_op_operands_at = 2;
+    ops = {};
+  }
+  const Inner inner = inner_for(c);
+  auto call = onednn::convolution(c, ops, inner);
+  if (!call && inner != Inner::Best) call = onednn::convolution(c, ops, Inner::Best);
+  return make_staged_call(std::move(call), std::move(staging));
+}
+
+std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const PostOp> ops) {
+  for (const Layout* l : {&c.x, &c.w, &c.y})
+    if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
+  if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
+    // oneDNN takes post-ops on the forward pass only.
+    if (c.pass == Pass::Forward || ops.empty())
+      if (auto call = onednn_convolution(c, ops, true)) return call;
+    if (!ops.empty())
+      if (auto call = onednn_convolution(c, ops, false)) return call;
+  }
+  Staging rest;  // the direct loops apply post-ops to y only
+  if (c.pass == Pass::Forward || ops.empty()) return make_direct_convolution(c, ops);
+  rest.operands.resize(2);
+  for (const PostOp& op : ops)
+    if (has_operand(op)) rest.operands.push_back({});
+  rest.post_ops = broadcast_post_ops(ops, result_of(c).shape);
+  rest.result_layout = result_of(c);
+  rest.post_op_operands_at = 2;
+  return make_staged_call(make_direct_convolution(c, {}), std::move(rest));
+}
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
+                                              const ConvolutionParams& params, std::span<const PostOp> post_ops) {
+  return any_convolution(plain(Pass::Forward, x, w, out, params), post_ops);
+}
+
+std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
+                                                         const ConvolutionParams& params) {
+  return any_convolution(plain(Pass::InputGrad, gx, w, gy, params), {});
+}
+
+std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, const Layout& x, const Layout& gw,
+                                                          const ConvolutionParams& params) {
+  return any_convolution(plain(Pass::WeightGrad, x, gw, gy, params), {});
+}
+
+}  // namespace lazuli::lowering

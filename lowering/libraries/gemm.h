@@ -1,0 +1,15 @@
+// Our own matrix product, for the element types and degenerate sizes that oneDNN does not serve: float64, the
+// integers, an empty inner dimension. Blocked, packed and threaded.
+#pragma once
+#include <memory>
+#include <span>
+#include "lowering/libraries/library.h"
+
+namespace lazuli::lowering {
+
+// out[..., m, n] = post(sum over k of a[..., m, k] * b[..., k, n]); any strides, any number of batch dimensions.
+// The sum is made in the compute type. Operands must have equal rank; a batch dimension may be broadcast by stride 0.
+std::unique_ptr<LibraryCall> make_gemm(const Layout& a, const Layout& b, const Layout& out,
+                                       std::span<const PostOp> post_ops);
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,193 @@
+// Chooses who computes a matrix product, and in which layouts.
+#include <stdexcept>
+#include "lowering/libraries/gemm.h"
+#include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/primitive.h"
+#include "lowering/libraries/staged_call.h"
+#include "lowering/libraries/strided_copy.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::DType;
+
+void check_operands(const Layout& a, const Layout& b, const Layout& out) {
+  const size_t rank = out.shape.size();
+  bool fits = rank >= 2 && a.shape.size() == rank && b.shape.size() == rank &&
+              a.shape[rank - 1] == b.shape[rank - 2] && a.shape[rank - 2] == out.shape[rank - 2] &&
+              b.shape[rank - 1] == out.shape[rank - 1];
+  for (size_t d = 0; fits && d + 2 < rank; ++d) fits = a.shape[d] == out.shape[d] && b.shape[d] == out.shape[d];
+  if (!fits) throw TypeError("matmul: the operands' shapes do not fit");
+  if (a.dtype != b.dtype) throw TypeError("matmul: the operands' element types differ");
+}
+
+// One of the two matrix dimensions is contiguous, and the other does not fold back onto it.
+bool plain_matrix(const Layout& l) {
+  const size_t rank = l.shape.size();
+  const int64_t rows = l.shape[rank - 2], columns = l.shape[rank - 1];
+  const int64_t down = l.strides[rank - 2], along = l.strides[rank - 1];
+  return (along == 1 && (down >= columns || rows == 1)) || (down == 1 && (along >= rows || columns == 1));
+}
+
+Layout transposed(Layout l) {
+  const size_t rank = l.shape.size();
+  std::swap(l.shape[rank - 2], l.shape[rank - 1]);
+  std::swap(l.strides[rank - 2], l.strides[rank - 1]);
+  return l;
+}
+
+// Merges batch dimensions that every operand steps through evenly: oneDNN is fastest with one.
+void merge_batches(std::vector<Layout*> layouts) {
+  for (size_t d = layouts[0]->shape.size() - 2; d-- > 1;) {
+    bool even = true;
+    for (const Layout* l : layouts) even &= l->strides[d - 1] == l->strides[d] * l->shape[d];
+    if (!even) continue;
+    for (Layout* l : layouts) {
+      l->shape[d] *= l->shape[d - 1];
+      l->shape.erase(d - 1);
+      l->strides.erase(d - 1);
+    }
+  }
+}
+
+// A single row is contiguous along its own dimension, whatever its stride.
+void settle_row(Layout& l) {
+  const size_t rank = l.shape.size();
+  if (l.shape[rank - 2] == 1 && l.strides[rank - 1] != 1) l.strides[rank - 2] = 1;
+}
+
+struct Product {
+  Layout a, b, out;
+  std::vector<PostOp> ops;
+};
+
+// The same product with single-element dimensions, batches and post-op operands in one canonical form.
+Product canonical(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops) {
+  Product p{with_canonical_strides(a), with_canonical_strides(b), with_canonical_strides(out),
+            broadcast_post_ops(ops, out.shape)};
+  settle_row(p.a);
+  settle_row(p.b);
+  std::vector<Layout*> all{&p.a, &p.b, &p.out};
+  for (PostOp& op : p.ops)
+    if (has_operand(op)) all.push_back(&op.operand);
+  merge_batches(all);
+  return p;
+}
+
+// Reordering b before a big product costs less than reading it in plain order; the sizes come from
+// benchmarks/libraries_core.cpp.
+onednn::Inner b_layout_for(const Product& p) {
+  const size_t rank = p.out.shape.size();
+  if (rank > 2) return onednn::Inner::Given;
+  const int64_t rows = p.out.shape[0];
+  const bool straight = p.b.strides[1] == 1;
+  const int64_t enough = p.b.dtype == DType::BF16 && straight ? 32 : 512;
+  return rows >= enough ? onednn::Inner::Best : onednn::Inner::Given;
+}
+
+std::unique_ptr<LibraryCall> product(const Product& p) {
+  const onednn::Inner inner = b_layout_for(p);
+  auto call = onednn::matmul(p.a, p.b, p.out, p.ops, inner);
+  if (!call && inner == onednn::Inner::Best) call = onednn::matmul(p.a, p.b, p.out, p.ops, onednn::Inner::Given);
+  return call;
+}
+
+// oneDNN's product with the operands that it cannot take copied to plain ones, in `type`.
+std::unique_ptr<LibraryCall> staged_product(const Product& p, DType type_in, DType type_out, bool post_ops_inside) {
+  Product inner = p;
+  Staging staging;
+  const auto stage = [&](Layout& l, DType type) {
+    std::optional<Staging::Copy> copy;
+    const Layout given = l;
+    if (l.dtype != type || !plain_matrix(l)) l = dense_layout(type, l.shape), copy = {given, l};
+    staging.operands.push_back(copy);
+  };
+  stage(inner.a, type_in);
+  stage(inner.b, type_in);
+  stage(inner.out, type_out);
+  if (staging.operands.back()) staging.result = {inner.out, p.out};
+  staging.operands.pop_back();
+  for (PostOp& op : inner.ops)
+    if (has_operand(op)) {
+      std::optional<Staging::Copy> copy;
+      if (!onednn::supports(op.operand.dtype)) {
+        const Layout given = op.operand;
+        Layout dense = given;
+        for (size_t d = 0; d < dense.shape.size(); ++d)
+          if (given.strides[d] == 0) dense.shape[d] = 1;
+        const Layout source{given.dtype, dense.shape, given.strides};
+        dense = dense_layout(DType::F32, dense.shape);
+        copy = {source, dense};
+        op.operand = broadcast_to(dense, given.shape);
+      }
+      staging.operands.push_back(copy);
+    }
+  if (!post_ops_inside) {
+    staging.post_ops = std::move(inner.ops);
+    staging.result_layout = inner.out;
+    staging.post_op_operands_at = 2;
+    inner.ops.clear();
+  }
+  return make_staged_call(product(inner), std::move(staging));
+}
+
+std::unique_ptr<LibraryCall> onednn_product(const Product& p) {
+  if (!ir::is_floating(p.out.dtype) || p.out.dtype == DType::F64 || p.a.dtype == DType::F64) return nullptr;
+  const DType in = onednn::supports(p.a.dtype) ? p.a.dtype : DType::F32;
+  const DType out = onednn::supports(p.out.dtype) ? p.out.dtype : DType::F32;
+  auto call = staged_product(p, in, out, true);
+  if (!call && !p.ops.empty()) call = staged_product(p, in, DType::F32, false);
+  return call;
+}
+
+// Runs a call whose first two operands are the other way round.
+class SwappedCall final : public LibraryCall {
+ public:
+  SwappedCall(std::unique_ptr<LibraryCall> call, size_t operands) : call_(std::move(call)), operands_(operands) {}
+  void run(const void* const* operands, void* const* results, void* scratch) override {
+    operands_[0] = operands[1], operands_[1] = operands[0];
+    std::copy(operands + 2, operands + operands_.size(), operands_.begin() + 2);
+    call_->run(operands_.data(), results, scratch);
+  }
+  size_t scratch_bytes() const override { return call_->scratch_bytes(); }
+  std::string describe() const override { return call_->describe() + " (transposed)"; }
+
+ private:
+  std::unique_ptr<LibraryCall> call_;
+  std::vector<const void*> operands_;
+};
+
+std::unique_ptr<LibraryCall> any_product(const Product& p) {
+  const size_t rank = p.out.shape.size();
+  if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  if (auto call = onednn_product(p)) return call;
+  return make_gemm(p.a, p.b, p.out, p.ops);
+}
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
+                                         std::span<const PostOp> post_ops) {
+  check_operands(a, b, out);
+  Product p = canonical(a, b, out, post_ops);
+  const size_t rank = p.out.shape.size();
+  // A column-major result is the row-major result of the transposed product, whose operands change places.
+  if (p.out.strides[rank - 1] == 1 || p.out.strides[rank - 2] != 1) return any_product(p);
+  Product t{transposed(p.b), transposed(p.a), transposed(p.out), std::move(p.ops)};
+  for (PostOp& op : t.ops)
+    if (has_operand(op)) op.operand = transposed(op.operand);
+  size_t operands = 2;
+  for (const PostOp& op : t.ops) operands += has_operand(op);
+  return std::make_unique<SwappedCall>(any_product(t), operands);
+}
+
+PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {
+  check_operands(a, b, out);
+  if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
+  const Product p = canonical(a, b, out, post_ops);
+  for (const Layout* l : {&p.a, &p.b, &p.out})
+    if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};
+  return onednn::packed_matmul(p.a, p.b, p.out, p.ops);
+}
+
+}  // namespace lazuli::lowering

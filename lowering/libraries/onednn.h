@@ -1,0 +1,51 @@
+// Contractions on the CPU: matrix products and convolutions, forward and backward, with post-ops. oneDNN serves
+// float32 and bfloat16 (float16 through float32); our own loops serve float64, the integers and degenerate sizes.
+//
+// A factory decides everything that depends on shapes: the implementation, the layouts inside it, and whether
+// operands are reordered into scratch first. What it returns runs in microseconds plus the work itself. One call
+// object must not run on two threads at once; different ones may. Factories throw TypeError for operands that do
+// not fit, and std::runtime_error where nothing can serve the call.
+#pragma once
+#include <memory>
+#include <span>
+#include "lowering/libraries/library.h"
+
+namespace lazuli::lowering {
+
+// out[..., m, n] = post(a[..., m, k] x b[..., k, n]), all of equal rank >= 2. Any strides: transposed, sliced,
+// broadcast (0) operands cost a copy only where oneDNN cannot take them. Reduced floating types accumulate in
+// float32 and round once, after the post-ops. Operands: a, b, post-op operands.
+std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
+                                         std::span<const PostOp> post_ops = {});
+
+// A matrix product whose `b` seldom changes (a parameter of a frozen model): `pack` rewrites b (its only operand) into
+// `packed_bytes` bytes, 64-byte aligned, in the order that the implementation reads; `product` is make_matmul's call
+// with the packed bytes in place of b. Whoever calls repacks when b's contents change.
+struct PackedMatmul {
+  std::unique_ptr<LibraryCall> pack, product;
+  size_t packed_bytes = 0;
+};
+// `pack` is null where packing has no implementation; then use make_matmul.
+PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out,
+                                std::span<const PostOp> post_ops = {});
+
+// Attributes of torch's convolution, one number for each spatial dimension (one to three of them).
+struct ConvolutionParams {
+  ir::Dims stride, padding, dilation, output_padding;
+  bool transposed = false;
+  int64_t groups = 1;
+};
+
+// Shapes: x [N, C, spatial...], w [OC, C / groups, kernel...] (transposed: [C, OC / groups, kernel...]),
+// out [N, OC, spatial...]. Any strides; row-major and channels-last ones (strides of a permuted value) cost no copy.
+// Operands: x, w, post-op operands.
+std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
+                                              const ConvolutionParams& params, std::span<const PostOp> post_ops = {});
+// The gradient with regard to x. Operands: gy, w.
+std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
+                                                         const ConvolutionParams& params);
+// The gradient with regard to w. Operands: gy, x.
+std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, const Layout& x, const Layout& gw,
+                                                          const ConvolutionParams& params);
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,67 @@
+#include "lowering/libraries/post_ops.h"
+
+namespace lazuli::lowering {
+namespace {
+
+// Reads element `at` of an operand of any floating type as C.
+template <class C>
+C load(ir::DType dtype, const void* data, int64_t at) {
+  return with_element_type(dtype, [&](auto e) { return static_cast<C>(static_cast<const decltype(e)*>(data)[at]); });
+}
+
+}  // namespace
+
+Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
+  Layout out{operand.dtype, shape, ir::Dims(shape.size(), 0)};
+  const size_t missing = shape.size() - operand.shape.size();
+  if (operand.shape.size() > shape.size()) throw TypeError("a post-op's operand has more dimensions than the result");
+  for (size_t d = missing; d < shape.size(); ++d) {
+    const int64_t size = operand.shape[d - missing];
+    if (size != 1 && size != shape[d]) throw TypeError("a post-op's operand does not broadcast to the result");
+    out.strides[d] = size == 1 ? 0 : operand.strides[d - missing];
+  }
+  return out;
+}
+
+std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape) {
+  std::vector<PostOp> out(ops.begin(), ops.end());
+  for (PostOp& op : out)
+    if (has_operand(op)) op.operand = broadcast_to(op.operand, shape);
+  return out;
+}
+
+void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
+  if (ops.empty()) return;
+  const int64_t columns = result.shape.empty() ? 1 : result.shape.back();
+  const int64_t rows = columns ? ir::product(result.shape) / columns : 0;
+  const size_t rank = result.shape.size();
+  const auto offset_of = [&](const ir::Dims& strides, int64_t row) {
+    int64_t at = 0;
+    for (size_t d = rank; d-- > 1; row /= result.shape[d - 1]) at += row % result.shape[d - 1] * strides[d - 1];
+    return at;
+  };
+  with_element_type(result.dtype, [&](auto e) {
+    using T = decltype(e);
+    using C = Compute<T>;
+#pragma omp parallel for schedule(static) if (rows * columns > 4096)
+    for (int64_t row = 0; row < rows; ++row) {
+      T* out = static_cast<T*>(data) + offset_of(result.strides, row);
+      for (int64_t j = 0; j < columns; ++j) {
+        T& element = out[rank ? j * result.strides[rank - 1] : 0];
+        C x = static_cast<C>(element);
+        size_t at = 0;
+        for (const PostOp& op : ops) {
+          C y{};
+          if (has_operand(op)) {
+            const ir::Dims& strides = op.operand.strides;
+            y = load<C>(op.operand.dtype, operands[at++], offset_of(strides, row) + (rank ? j * strides[rank - 1] : 0));
+          }
+          x = apply_post_op(op, x, y);
+        }
+        element = static_cast<T>(x);
+      }
+    }
+  });
+}
+
+}  // namespace lazuli::lowering

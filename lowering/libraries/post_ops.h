@@ -1,0 +1,49 @@
+// Post-ops where the library does not take them: on the tile that a fallback has just computed, or as one more
+// pass over the result.
+#pragma once
+#include <cmath>
+#include <span>
+#include "lowering/libraries/elements.h"
+#include "lowering/libraries/library.h"
+
+namespace lazuli::lowering {
+
+inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.kind == PostOp::Mul; }
+
+// `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
+// it does not broadcast.
+Layout broadcast_to(const Layout& operand, const ir::Dims& shape);
+// The same post-ops with every operand broadcast so.
+std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
+
+// x after `op`; `y` is the operand's element for Add and Mul.
+template <class C>
+inline C apply_post_op(const PostOp& op, C x, C y) {
+  switch (op.kind) {
+    case PostOp::Add: return static_cast<C>(x + y);
+    case PostOp::Mul: return static_cast<C>(x * y);
+    case PostOp::Relu: return x < C(0) ? C(0) : x;
+    case PostOp::Scale: return static_cast<C>(x * static_cast<C>(op.scale));
+    default: break;
+  }
+  if constexpr (std::is_floating_point_v<C>) {
+    switch (op.kind) {
+      case PostOp::GeluErf: return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
+      case PostOp::GeluTanh: {
+        const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
+        return C(0.5) * x * (1 + std::tanh(inner));
+      }
+      case PostOp::Sigmoid: return 1 / (1 + std::exp(-x));
+      case PostOp::Tanh: return std::tanh(x);
+      case PostOp::Silu: return x / (1 + std::exp(-x));
+      default: break;
+    }
+  }
+  throw InternalError("this post-op has no meaning on integers");
+}
+
+// Applies `ops` in place to `data`, laid out as `result`, rounding once at the end. `operands` holds one pointer for
+// each op that has an operand; their layouts must have been broadcast already.
+void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands);
+
+}  // namespace lazuli::lowering

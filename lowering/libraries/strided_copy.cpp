@@ -1,0 +1,139 @@
+#include "lowering/libraries/strided_copy.h"
+#include <algorithm>
+#include <numeric>
+#include "lowering/libraries/clones.h"
+#include "lowering/libraries/elements.h"
+
+namespace lazuli::lowering {
+namespace {
+
+struct Axis {
+  int64_t size, from, to;
+};
+
+// The axes of the copy, by falling target stride, neighbours that move as one merged.
+std::vector<Axis> axes_of(const Layout& from, const Layout& to) {
+  std::vector<Axis> axes;
+  for (size_t d = 0; d < to.shape.size(); ++d)
+    if (to.shape[d] != 1) axes.push_back({to.shape[d], from.strides[d], to.strides[d]});
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.to > b.to; });
+  std::vector<Axis> merged;
+  for (const Axis& axis : axes) {
+    Axis* last = merged.empty() ? nullptr : &merged.back();
+    if (last && last->to == axis.to * axis.size && last->from == axis.from * axis.size)
+      *last = {last->size * axis.size, axis.from, axis.to};
+    else
+      merged.push_back(axis);
+  }
+  return merged;
+}
+
+// One tile: `rows` by `columns`, the columns along the innermost target axis.
+struct Tile {
+  template <class S, class T>
+  static LAZULI_INLINE void run(const S* source, T* target, Axis row, Axis column) {
+    for (int64_t i = 0; i < row.size; ++i) {
+      const S* s = source + i * row.from;
+      T* t = target + i * row.to;
+      if (column.from == 1 && column.to == 1) {
+#pragma omp simd
+        for (int64_t j = 0; j < column.size; ++j) t[j] = static_cast<T>(s[j]);
+      } else {
+        for (int64_t j = 0; j < column.size; ++j) t[j * column.to] = static_cast<T>(s[j * column.from]);
+      }
+    }
+  }
+};
+
+template <class S, class T>
+void copy(const std::vector<Axis>& axes, const S* source, T* target) {
+  Axis column = axes.back();
+  // Tiles span the axis that the source is contiguous along, so that a transposition uses whole cache lines.
+  size_t row_axis = axes.size() - 1;
+  for (size_t d = 0; d + 1 < axes.size(); ++d)
+    if (row_axis + 1 == axes.size() || axes[d].from <= axes[row_axis].from) row_axis = d;
+  Axis row = row_axis + 1 < axes.size() ? axes[row_axis] : Axis{1, 0, 0};
+  std::vector<Axis> outer;
+  for (size_t d = 0; d + 1 < axes.size(); ++d)
+    if (d != row_axis) outer.push_back(axes[d]);
+
+  const bool straight = column.from == 1;
+  const int64_t tile_rows = 32, tile_columns = straight ? 8192 : 32;
+  const int64_t across = (row.size + tile_rows - 1) / tile_rows;
+  const int64_t along = (column.size + tile_columns - 1) / tile_columns;
+  int64_t tiles = across * along;
+  for (const Axis& axis : outer) tiles *= axis.size;
+
+#pragma omp parallel for schedule(static) if (tiles > 1 && row.size * column.size * tiles / (across * along) > 16384)
+  for (int64_t t = 0; t < tiles; ++t) {
+    int64_t rest = t;
+    const int64_t c = rest % along * tile_columns;
+    rest /= along;
+    const int64_t r = rest % across * tile_rows;
+    rest /= across;
+    int64_t from = r * row.from + c * column.from, to = r * row.to + c * column.to;
+    for (size_t d = outer.size(); d-- > 0;) {
+      from += rest % outer[d].size * outer[d].from;
+      to += rest % outer[d].size * outer[d].to;
+      rest /= outer[d].size;
+    }
+    run_for_host<Tile, const S*, T*, Axis, Axis>(
+        source + from, target + to, {std::min(tile_rows, row.size - r), row.from, row.to},
+        {std::min(tile_columns, column.size - c), column.from, column.to});
+  }
+}
+
+}  // namespace
+
+void strided_copy(const Layout& from, const void* source, const Layout& to, void* target) {
+  if (ir::product(to.shape) == 0) return;
+  std::vector<Axis> axes = axes_of(from, to);
+  if (axes.empty()) axes.push_back({1, 1, 1});
+  with_element_type(to.dtype, [&](auto t) {
+    using T = decltype(t);
+    if (from.dtype == to.dtype) return copy(axes, static_cast<const T*>(source), static_cast<T*>(target));
+    with_element_type(from.dtype, [&](auto s) {
+      using S = decltype(s);
+      if constexpr (is_floating_element<S> && is_floating_element<T>)
+        copy(axes, static_cast<const S*>(source), static_cast<T*>(target));
+      else
+        throw InternalError("strided_copy converts between floating types only");
+    });
+  });
+}
+
+Layout dense_layout(ir::DType dtype, const ir::Dims& shape) {
+  Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
+  for (size_t d = shape.size(); d-- > 1;)
+    layout.strides[d - 1] = layout.strides[d] * std::max<int64_t>(shape[d], 1);
+  return layout;
+}
+
+Layout channels_last_layout(ir::DType dtype, const ir::Dims& shape) {
+  Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
+  int64_t stride = std::max<int64_t>(shape[1], 1);
+  for (size_t d = shape.size(); d-- > 2;) {
+    layout.strides[d] = stride;
+    stride *= std::max<int64_t>(shape[d], 1);
+  }
+  layout.strides[0] = stride;
+  return layout;
+}
+
+Layout with_canonical_strides(Layout layout) {
+  for (size_t d = layout.shape.size(); d-- > 0;)
+    if (layout.shape[d] == 1)
+      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : 1;
+  return layout;
+}
+
+size_t extent_bytes(const Layout& layout) {
+  int64_t last = 0;
+  for (size_t d = 0; d < layout.shape.size(); ++d) {
+    if (layout.shape[d] == 0) return 0;
+    last += (layout.shape[d] - 1) * layout.strides[d];
+  }
+  return static_cast<size_t>(last + 1) * ir::item_size(layout.dtype);
+}
+
+}  // namespace lazuli::lowering

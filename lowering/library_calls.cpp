@@ -1,0 +1,63 @@
+#include "lowering/library_calls.h"
+#include "ir/error.h"
+#include "lowering/libraries/onednn.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using Call = std::unique_ptr<LibraryCall>;
+struct Arguments {
+  const ir::Node& node;
+  std::span<const Layout> in, out;
+  std::span<const PostOp> post_ops;
+};
+
+ConvolutionParams convolution_params(const ir::Attrs& a) {
+  return {.stride = ir::Dims(a.list(0)), .padding = ir::Dims(a.list(1)), .dilation = ir::Dims(a.list(2)),
+          .output_padding = ir::Dims(a.list(4)), .transposed = a.number(3) != 0, .groups = a.number(5)};
+}
+
+Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
+Call convolution(const Arguments& a) {
+  return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops);
+}
+Call convolution_input_grad(const Arguments& a) {
+  return make_convolution_input_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
+}
+Call convolution_weight_grad(const Arguments& a) {
+  return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
+}
+
+struct Entry {
+  ir::Op op;
+  Call (*make)(const Arguments&);
+  bool post_ops = false;
+};
+const Entry kEntries[] = {
+    {ir::Op::matmul, matmul, true},
+    {ir::Op::convolution, convolution, true},
+    {ir::Op::convolution_input_grad, convolution_input_grad},
+    {ir::Op::convolution_weight_grad, convolution_weight_grad},
+};
+
+const Entry* entry(ir::Op op) {
+  for (const Entry& e : kEntries)
+    if (e.op == op) return &e;
+  return nullptr;
+}
+
+}  // namespace
+
+bool takes_post_ops(ir::Op op) {
+  const Entry* e = entry(op);
+  return e && e->post_ops;
+}
+
+Call make_library_call(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
+                       std::span<const PostOp> post_ops) {
+  const Entry* e = entry(node.op);
+  LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
+  return e->make({node, operands, results, post_ops});
+}
+
+}  // namespace lazuli::lowering

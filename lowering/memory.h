@@ -1,0 +1,35 @@
+// Places for values: one arena for temporaries, reused as they die, beside the buffers of inputs, outputs and external
+// results. A block is one such place; values that take over a dying one's place share its block.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace lazuli::lowering {
+
+inline constexpr uint32_t kNoBlock = UINT32_MAX;
+inline constexpr int64_t kAlignment = 64;
+
+struct Block {
+  enum Kind : uint8_t {
+    Input,     // graph input `index`
+    Output,    // allocated by the host for graph output `index`
+    Arena,     // at `offset`
+    External,  // handed back by the host when its step runs
+  } kind = Arena;
+  uint32_t index = 0;
+  int64_t bytes = 0;
+  int64_t offset = 0;
+  uint32_t first = UINT32_MAX, last = 0;  // steps that touch it
+  bool donated = false;                   // an input that an output takes over
+
+  void touch(uint32_t step) {
+    first = std::min(first, step);
+    last = std::max(last, step);
+  }
+};
+
+// Gives every arena block its offset; blocks alive at the same step do not overlap. Returns the arena's size.
+int64_t assign_offsets(std::vector<Block>& blocks);
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,171 @@
+#include "lowering/plan.h"
+#include <algorithm>
+#include "ir/error.h"
+#include "lowering/fusion.h"
+#include "lowering/in_place.h"
+#include "lowering/library_calls.h"
+#include "lowering/schedules/launch.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::Value;
+
+class Planner {
+ public:
+  Planner(const ir::Graph& graph, const PlanOptions& options)
+      : graph_(graph), options_(options), fusion_(fuse(graph, {options.fusion, options.threads})) {}
+
+  Plan run() {
+    for (FusionStep& step : fusion_.steps) step.group >= 0 ? add_kernel(step.group) : add_call(step.node);
+    place_values();
+    bind();
+    plan_.arena_bytes = assign_offsets(plan_.blocks);
+    return std::move(plan_);
+  }
+
+ private:
+  uint32_t home(Value v) const { return fusion_.values[fusion_.home[fusion_.values[v]]]; }
+
+  void add_kernel(int32_t group) {
+    const FusionGroup& g = fusion_.groups[group];
+    PlanStep step;
+    step.loops = make_loops(graph_, *g.terms, g.needed);
+    for (uint32_t t = 0; t < g.terms->size(); ++t)
+      if (const Term& x = (*g.terms)[t]; x.kind == Term::Apply || x.kind == Term::Reduce) step.nodes.push_back(x.value.node);
+    std::sort(step.nodes.begin(), step.nodes.end());
+    step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
+    step.node = g.terms->stores().back().root.target.node;
+    choose_launch(step.loops, options_.threads);
+    plan_.steps.push_back(std::move(step));
+  }
+
+  void add_call(uint32_t n) {
+    const ir::Node& node = graph_.nodes[n];
+    PlanStep step;
+    step.node = n;
+    step.nodes = {n};
+    step.kind = ir::info(node.op).kind == ir::Kind::External ? PlanStep::External : PlanStep::Library;
+    for (Value x : node.inputs) {
+      BlockView view;
+      if (x) {
+        Value obstacle;
+        const auto operand = strided_operand(graph_, fusion_.values, x, obstacle);
+        view.block = home(operand->base);  // a value for now; bind() makes it a block
+        view.type = graph_.type(x);
+        view.strides = operand->window.strides;
+        view.byte_offset = operand->window.offset * ir::item_size(view.type.dtype);
+      }
+      step.operands.push_back(std::move(view));
+    }
+    for (uint32_t r = 0; r < node.types.size(); ++r)
+      step.results.push_back({home({n, r}), 0, node.types[r], ir::contiguous_strides(node.types[r].shape)});
+    if (step.kind == PlanStep::External) {
+      step.external_call = node.attrs.number(0);
+    } else {
+      std::vector<Layout> operands, results;
+      for (const BlockView& v : step.operands) operands.push_back({v.type.dtype, v.type.shape, v.strides});
+      for (const BlockView& v : step.results) results.push_back({v.type.dtype, v.type.shape, v.strides});
+      step.call = make_library_call(node, operands, results, {});
+    }
+    plan_.steps.push_back(std::move(step));
+  }
+
+  // Gives every home value that steps or outputs mention its block.
+  void place_values() {
+    block_of_.assign(fusion_.values.count(), kNoBlock);
+    std::vector<int32_t> output_of(fusion_.values.count(), -1);
+    for (size_t i = graph_.outputs.size(); i-- > 0;) output_of[home(graph_.outputs[i])] = static_cast<int32_t>(i);
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
+      const ir::Node& node = graph_.nodes[n];
+      if (node.op != ir::Op::input) continue;
+      block_of_[home({n, 0})] = add_block(Block::Input, static_cast<uint32_t>(node.attrs.number(0)), node.types[0].bytes());
+    }
+    const InPlace in_place(graph_, plan_.steps, [&](Value v) { return home(v); }, fusion_.values.count());
+    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+      PlanStep& step = plan_.steps[s];
+      for (size_t a = 0; a < step.loops.accesses.size(); ++a)
+        if (step.loops.nest.accesses[a].store) place(step.loops.accesses[a].value, s, output_of, in_place);
+      for (const BlockView& r : step.results)
+        if (step.kind == PlanStep::External) block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
+        else place_fresh(r.block, r.type.bytes(), output_of[r.block]);
+    }
+    for (Value v : graph_.outputs) {
+      const uint32_t h = home(v);
+      if (block_of_[h] == kNoBlock) place_fresh(h, graph_.type(v).bytes(), output_of[h]);
+      plan_.outputs.push_back(block_of_[h]);
+    }
+  }
+
+  void place(Value v, uint32_t s, const std::vector<int32_t>& output_of, const InPlace& in_place) {
+    const uint32_t h = home(v);
+    if (block_of_[h] != kNoBlock) return;
+    const uint32_t taken = in_place.taken_by(s, h);
+    const uint32_t block = taken == kNoBlock ? kNoBlock : block_of_[taken];
+    if (block == kNoBlock) return place_fresh(h, graph_.type(v).bytes(), output_of[h]);
+    Block& b = plan_.blocks[block];
+    if (b.kind == Block::External || (b.kind == Block::Output && output_of[h] >= 0))
+      return place_fresh(h, graph_.type(v).bytes(), output_of[h]);
+    b.donated = b.kind == Block::Input;
+    if (b.kind == Block::Arena && output_of[h] >= 0) {
+      b.kind = Block::Output;
+      b.index = static_cast<uint32_t>(output_of[h]);
+    }
+    block_of_[h] = block;
+  }
+
+  void place_fresh(uint32_t h, int64_t bytes, int32_t output) {
+    block_of_[h] = output >= 0 ? add_block(Block::Output, static_cast<uint32_t>(output), bytes)
+                               : add_block(Block::Arena, 0, bytes);
+  }
+
+  uint32_t add_block(Block::Kind kind, uint32_t index, int64_t bytes) {
+    Block b;
+    b.kind = kind;
+    b.index = index;
+    b.bytes = bytes;
+    plan_.blocks.push_back(b);
+    return static_cast<uint32_t>(plan_.blocks.size() - 1);
+  }
+
+  // Steps speak of blocks from here on; uninitialized storage gets one when it is first mentioned.
+  void bind() {
+    auto block = [&](uint32_t h, int64_t bytes, uint32_t s) {
+      if (block_of_[h] == kNoBlock) place_fresh(h, bytes, -1);
+      plan_.blocks[block_of_[h]].touch(s);
+      return block_of_[h];
+    };
+    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+      PlanStep& step = plan_.steps[s];
+      for (const BoundAccess& a : step.loops.accesses) step.blocks.push_back(block(home(a.value), graph_.type(a.value).bytes(), s));
+      for (BlockView& v : step.operands)
+        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes(), s);
+      for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes(), s);
+      if (step.call && step.call->scratch_bytes() > 0) {
+        step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(step.call->scratch_bytes()));
+        plan_.blocks[step.scratch].touch(s);
+      }
+    }
+    std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
+  }
+
+  // A value that took over its operand's place whole needs no copying there.
+  static bool is_self_copy(const PlanStep& s) {
+    if (s.kind != PlanStep::Kernel || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2) return false;
+    const BoundAccess &a = s.loops.accesses[0], &b = s.loops.accesses[1];
+    return s.blocks[0] == s.blocks[1] && a.offset == b.offset && a.strides == b.strides && !s.loops.nest.accesses[0].indexed &&
+           s.loops.nest.accesses[0].dtype == s.loops.nest.accesses[1].dtype;
+  }
+
+  const ir::Graph& graph_;
+  const PlanOptions& options_;
+  Fusion fusion_;
+  Plan plan_;
+  std::vector<uint32_t> block_of_;  // by number of the home value
+};
+
+}  // namespace
+
+Plan make_plan(const ir::Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+
+}  // namespace lazuli::lowering

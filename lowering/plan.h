@@ -1,0 +1,57 @@
+// A graph's execution, decided: ordered steps, and where every value lives. What remains for the JIT is code for the
+// nests; what remains for a run is addresses.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+#include "ir/graph.h"
+#include "lowering/libraries/library.h"
+#include "lowering/loops.h"
+#include "lowering/memory.h"
+
+namespace lazuli::lowering {
+
+struct PlanOptions {
+  bool fusion = true;
+  int threads = 1;
+};
+
+// A strided window on a block.
+struct BlockView {
+  uint32_t block = kNoBlock;
+  int64_t byte_offset = 0;
+  ir::Type type;
+  ir::Dims strides;  // elements
+};
+
+struct PlanStep {
+  enum Kind : uint8_t { Kernel, Library, External } kind = Kernel;
+  uint32_t node = 0;                 // for messages: the op and line that it serves
+  std::vector<uint32_t> nodes;       // all that a kernel computes, for reading
+
+  // Kernel: `chunks` launches that differ in where they stand along reduced dimension `chunk_dim`; see split.h.
+  Loops loops;
+  std::vector<uint32_t> blocks;      // per access
+  int64_t chunks = 1, chunk_size = 0;
+  uint32_t chunk_dim = 0;
+
+  // Library and external: operands and results, then (library) scratch.
+  std::unique_ptr<LibraryCall> call;
+  int64_t external_call = 0;
+  std::vector<BlockView> operands, results;
+  uint32_t scratch = kNoBlock;
+};
+
+struct Plan {
+  std::vector<Block> blocks;
+  std::vector<PlanStep> steps;
+  std::vector<uint32_t> outputs;     // block per graph output
+  int64_t arena_bytes = 0;
+};
+
+Plan make_plan(const ir::Graph& graph, const PlanOptions& options);
+
+// Readable text: groups with their ops and lines, loop nests, steps and places.
+std::string print(const ir::Graph& graph, const Plan& plan);
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,73 @@
+// The plan as text. See plan.h.
+#include "ir/print.h"
+#include "lowering/plan.h"
+
+namespace lazuli::lowering {
+namespace {
+
+std::string place(const Plan& plan, uint32_t b) {
+  if (b == kNoBlock) return "_";
+  const Block& block = plan.blocks[b];
+  switch (block.kind) {
+    case Block::Input: return "input" + std::to_string(block.index) + (block.donated ? "!" : "");
+    case Block::Output: return "output" + std::to_string(block.index);
+    case Block::External: return "external" + std::to_string(b);
+    case Block::Arena: return "arena+" + std::to_string(block.offset);
+  }
+  return {};
+}
+
+std::string list(std::span<const int64_t> v) {
+  std::string s = "[";
+  for (size_t i = 0; i < v.size(); ++i) s += (i ? "," : "") + std::to_string(v[i]);
+  return s + "]";
+}
+
+void print_kernel(const Plan& plan, const PlanStep& step, std::string& out) {
+  const Loops& loops = step.loops;
+  out += "  sizes " + list(loops.sizes) + " block " + std::to_string(loops.block);
+  out += "\n";
+  for (size_t a = 0; a < loops.accesses.size(); ++a) {
+    const BoundAccess& access = loops.accesses[a];
+    out += "  access " + std::to_string(a) + ": %" + std::to_string(access.value.node) + " at " +
+           place(plan, step.blocks[a]) + " offset " + std::to_string(access.offset) + " strides " +
+           list(access.strides) + "\n";
+  }
+  std::string nest = loops.nest.print();
+  for (size_t at = 0; at < nest.size();) {
+    const size_t end = std::min(nest.find('\n', at), nest.size());
+    out += "    " + nest.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+}
+
+void print_views(const Plan& plan, const char* what, std::span<const BlockView> views, std::string& out) {
+  for (const BlockView& v : views)
+    out += std::string("  ") + what + " " + ir::to_string(v.type) + " at " + place(plan, v.block) + " byte " +
+           std::to_string(v.byte_offset) + " strides " + list(v.strides) + "\n";
+}
+
+}  // namespace
+
+std::string print(const ir::Graph& graph, const Plan& plan) {
+  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    const char* kinds[] = {"kernel", "library", "external"};
+    out += "step " + std::to_string(s) + ": " + kinds[step.kind];
+    if (step.call) out += " " + step.call->describe();
+    out += "\n";
+    for (uint32_t n : step.nodes) out += "  # " + ir::print_node(graph, n) + "\n";
+    if (step.kind == PlanStep::Kernel) {
+      print_kernel(plan, step, out);
+    } else {
+      print_views(plan, "operand", step.operands, out);
+      print_views(plan, "result", step.results, out);
+    }
+  }
+  out += "outputs";
+  for (uint32_t b : plan.outputs) out += " " + place(plan, b);
+  return out + "\n";
+}
+
+}  // namespace lazuli::lowering

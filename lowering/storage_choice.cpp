@@ -1,0 +1,183 @@
+#include "lowering/storage_choice.h"
+#include <algorithm>
+#include "ir/error.h"
+#include "lowering/fusion.h"
+#include "lowering/index_rules.h"
+#include "lowering/scalar_program.h"
+
+namespace lazuli::lowering {
+
+using ir::Kind;
+using ir::Value;
+
+namespace {
+
+// A value wanted in several places is recomputed there when that costs no more than reading it back.
+constexpr int kCheapOps = 8;
+// Bounds on what one expression may grow to by inlining.
+constexpr int kMaxLoads = 16, kMaxNodes = 64;
+
+bool is_leaf_number(ir::Op op) { return op == ir::Op::constant || op == ir::Op::scalar || op == ir::Op::iota; }
+
+// The same bytes in the same order.
+bool shares_bytes(const ir::Graph& g, Value v) {
+  const ir::Node& node = g[v];
+  const ir::Type &to = g.type(v), &from = g.type(node.inputs[0]);
+  if (to.dtype != from.dtype) return true;
+  if (to.numel() != from.numel()) return false;
+  const ir::StridedWindow w = ir::info(node.op).window(from, node.attrs, to);
+  int64_t expected = 1;
+  for (size_t d = to.shape.size(); d-- > 0; expected *= to.shape[d])
+    if (to.shape[d] != 1 && w.strides[d] != expected) return false;
+  return w.offset == 0;
+}
+
+}  // namespace
+
+bool is_call(ir::Op op) {
+  switch (ir::info(op).kind) {
+    case Kind::Contraction:
+    case Kind::Window:
+    case Kind::External: return true;
+    case Kind::Index: return index_rule(op) == nullptr;
+    case Kind::Composite: throw InternalError(std::string(ir::name(op)) + " reached fusion without decomposition");
+    default: return false;
+  }
+}
+
+std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const ValueTable& values, Value v,
+                                              Value& obstacle) {
+  Space space{graph.type(v).shape, graph.type(v).shape.size()};
+  Form at = kept_form(space);
+  while (!values.stored(v) && ir::is_view(graph[v].op)) {
+    const ir::Node& node = graph[v];
+    const ir::Type& operand = graph.type(node.inputs[0]);
+    if (operand.dtype != graph.type(v).dtype) break;
+    Form inside;
+    Split split;
+    if (through_window(at, space, graph.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph.type(v)),
+                       inside, split) != Fit::Yes) {
+      obstacle = v;
+      return {};
+    }
+    at = std::move(inside);
+    v = node.inputs[0];
+  }
+  return StridedOperand{v, {at.coefs, at.offset}};
+}
+
+StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<Value>& home, bool inline_nodes)
+    : graph_(graph), values_(values), home_(home) {
+  home_.resize(values.count());
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n)
+    for (uint32_t r = 0; r < graph.nodes[n].types.size(); ++r) home_[values[{n, r}]] = {n, r};
+  count_uses();
+  costs_.resize(values.count());
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (!live_[n] && node.op != ir::Op::input) continue;
+    const IndexRule* rule = index_rule(node.op);
+    if (is_call(node.op)) {
+      require_operands(node);
+      for (uint32_t r = 0; r < node.types.size(); ++r) values_.store({n, r});
+    } else if (node.op == ir::Op::input || node.op == ir::Op::uninitialized || ir::is_reduction(node.op) ||
+               (rule && rule->place)) {
+      values_.store({n, 0});
+    } else {
+      choose({n, 0}, inline_nodes);
+    }
+  }
+  for (Value v : graph.outputs) require(v);
+}
+
+void StorageChoice::count_uses() {
+  live_.resize(graph_.nodes.size());
+  uses_.resize(values_.count());
+  widened_.resize(values_.count());
+  for (Value v : graph_.outputs) live_[v.node] = true;
+  for (uint32_t n = static_cast<uint32_t>(graph_.nodes.size()); n-- > 0;) {
+    const ir::Node& node = graph_.nodes[n];
+    if (!live_[n]) continue;
+    const bool view = ir::is_view(node.op);
+    const uint32_t self = values_[{n, 0}];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value x = node.inputs[i];
+      if (!x) continue;
+      live_[x.node] = true;
+      const bool again = std::find(node.inputs.begin(), node.inputs.begin() + i, x) != node.inputs.begin() + i;
+      if (!again) uses_[values_[x]] += view ? std::max<uint16_t>(1, uses_[self]) : 1;
+      widened_[values_[x]] |= node.types[0].numel() > graph_.type(x).numel() || (view && widened_[self]);
+    }
+  }
+}
+
+void StorageChoice::require(Value v) {
+  if (values_.stored(v)) return;
+  if (ir::is_view(graph_[v].op) && shares_bytes(graph_, v)) {
+    const Value operand = graph_[v].inputs[0];
+    require(operand);
+    home_[values_[v]] = home_[values_[operand]];
+  }
+  values_.store(v);
+}
+
+void StorageChoice::require_operands(const ir::Node& node) {
+  for (Value x : node.inputs)
+    if (x) require_strided(x);
+}
+
+void StorageChoice::require_strided(Value v) {
+  for (;;) {
+    Value obstacle;
+    if (auto operand = strided_operand(graph_, values_, v, obstacle)) {
+      require(operand->base);
+      return;
+    }
+    require(obstacle);
+  }
+}
+
+StorageChoice::Cost StorageChoice::cost(Value v) const {
+  const ir::Node& node = graph_[v];
+  Cost c;
+  if (ir::is_elementwise(node.op)) {
+    std::vector<ir::DType> types;
+    for (Value x : node.inputs) types.push_back(graph_.type(x).dtype);
+    c.ops = scalar_program(node.op, types, graph_.type(v).dtype).cost;
+  }
+  c.nodes = 1;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value x = node.inputs[i];
+    if (std::find(node.inputs.begin(), node.inputs.begin() + i, x) != node.inputs.begin() + i) continue;
+    if (is_leaf_number(graph_[x].op)) continue;
+    if (values_.stored(x)) {
+      ++c.loads;
+      c.wide_loads += graph_.type(x).numel() >= graph_.type(v).numel();
+    } else {
+      const Cost& o = costs_[values_[x]];
+      const bool narrow = graph_.type(x).numel() < graph_.type(v).numel();
+      c.ops += o.ops;
+      c.loads += o.loads;
+      c.wide_loads += narrow ? 0 : o.wide_loads;
+      c.nodes += o.nodes;
+    }
+  }
+  return c;
+}
+
+void StorageChoice::choose(Value v, bool inline_nodes) {
+  const ir::Op op = graph_[v].op;
+  if (is_leaf_number(op)) return;
+  if (ir::is_view(op)) {
+    if (graph_.type(v).dtype != graph_.type(graph_[v].inputs[0]).dtype) return require(v);  // read through memory
+    costs_[values_[v]] = cost(v);
+    return;
+  }
+  const Cost c = cost(v);
+  const bool again = uses_[values_[v]] > 1 && (c.ops > kCheapOps || c.wide_loads > 1);
+  const bool repeated = widened_[values_[v]] && c.ops > kCheapOps;
+  if (!inline_nodes || again || repeated || c.loads > kMaxLoads || c.nodes > kMaxNodes) values_.store(v);
+  costs_[values_[v]] = c;
+}
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,39 @@
+// The first step of fusion: which values have memory of their own. See fusion.h.
+#pragma once
+#include <vector>
+#include "lowering/value_table.h"
+
+namespace lazuli::lowering {
+
+// Served by a library or the host rather than by a generated kernel.
+bool is_call(ir::Op op);
+
+class StorageChoice {
+ public:
+  StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<ir::Value>& home, bool inline_nodes);
+  // Gives v memory, or lets it share its operand's when it is the same bytes under another type.
+  void require(ir::Value v);
+
+ private:
+  struct Cost {
+    int ops = 0;         // in additions, to recompute
+    int wide_loads = 0;  // operands read at every element
+    int loads = 0;
+    int nodes = 0;
+  };
+  void count_uses();
+  void require_operands(const ir::Node& node);
+  void require_strided(ir::Value v);
+  void choose(ir::Value v, bool inline_nodes);
+  Cost cost(ir::Value v) const;
+
+  const ir::Graph& graph_;
+  ValueTable& values_;
+  std::vector<ir::Value>& home_;
+  std::vector<uint8_t> live_;        // by node
+  std::vector<uint16_t> uses_;       // by value, views counted as their readers
+  std::vector<uint8_t> widened_;     // by value: some reader repeats it
+  std::vector<Cost> costs_;          // by value
+};
+
+}  // namespace lazuli::lowering

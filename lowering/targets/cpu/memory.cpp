@@ -1,0 +1,126 @@
+#include "lowering/targets/cpu/memory.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "lowering/targets/loop.h"
+#include "lowering/targets/memory_types.h"
+
+namespace lazuli::lowering::cpu {
+namespace {
+
+using llvm::Value;
+
+// Without AVX-512 there are masked accesses only for 4 and 8 byte elements.
+bool has_masked_access(const CpuTarget& target, ir::DType memory) { return target.masks || ir::item_size(memory) >= 4; }
+
+llvm::Align alignment(ir::DType memory) { return llvm::Align(static_cast<uint64_t>(ir::item_size(memory))); }
+
+// A stack slot for one vector, in the entry block so that it is allocated once.
+Value* stack_vector(VectorIR& ir, llvm::Type* type) {
+  llvm::BasicBlock& entry = ir.b.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> b(&entry, entry.getFirstInsertionPt());
+  llvm::AllocaInst* slot = b.CreateAlloca(type);
+  slot->setAlignment(llvm::Align(64));
+  return slot;
+}
+
+Value* lane_address(VectorIR& ir, const Place& p, llvm::Type* element, Value* lane) {
+  Value* address = p.stride ? ir.b.CreatePtrAdd(p.address, ir.b.CreateMul(lane, p.stride))
+                            : ir.b.CreateGEP(element, p.address, lane);
+  return p.offsets ? ir.b.CreatePtrAdd(address, ir.b.CreateExtractElement(p.offsets, lane)) : address;
+}
+
+// Element by element through a stack slot, for the first `count` lanes: tails that have no masked instruction.
+Value* load_partly(VectorIR& ir, const Place& p, llvm::Type* element) {
+  llvm::Type* type = ir.of(element);
+  Value* slot = stack_vector(ir, type);
+  ir.b.CreateStore(llvm::Constant::getNullValue(type), slot);
+  emit_loop(ir.b, "load.lanes", ir.b.getInt64(0), p.count, ir.b.getInt64(1), {}, [&](Value* lane) {
+    ir.b.CreateStore(ir.b.CreateLoad(element, lane_address(ir, p, element, lane)), ir.b.CreateGEP(element, slot, lane));
+  });
+  return ir.b.CreateLoad(type, slot);
+}
+void store_partly(VectorIR& ir, const Place& p, llvm::Type* element, Value* x) {
+  Value* slot = stack_vector(ir, x->getType());
+  ir.b.CreateStore(x, slot);
+  Value* count = p.count ? p.count : ir.b.getInt64(ir.lanes);
+  emit_loop(ir.b, "store.lanes", ir.b.getInt64(0), count, ir.b.getInt64(1), {}, [&](Value* lane) {
+    ir.b.CreateStore(ir.b.CreateLoad(element, ir.b.CreateGEP(element, slot, lane)), lane_address(ir, p, element, lane));
+  });
+}
+
+Value* lane_addresses(VectorIR& ir, const Place& p) {
+  Value* offsets = p.offsets;
+  if (p.stride) {
+    Value* strided = ir.b.CreateMul(ir.iota(), ir.splat(p.stride));
+    offsets = offsets ? ir.b.CreateAdd(offsets, strided) : strided;
+  }
+  return ir.b.CreatePtrAdd(p.address, offsets);
+}
+
+// One load and one insertion per lane.
+Value* load_lanes(VectorIR& ir, const Place& p, llvm::Type* element) {
+  Value* x = llvm::PoisonValue::get(ir.of(element));
+  Value* address = p.address;
+  for (unsigned lane = 0; lane < ir.lanes; ++lane) {
+    if (p.offsets) {
+      address = lane_address(ir, p, element, ir.b.getInt64(lane));
+    } else if (lane) {
+      address = ir.b.CreatePtrAdd(address, p.stride);
+    }
+    x = ir.b.CreateInsertElement(x, ir.b.CreateLoad(element, address), lane);
+  }
+  return x;
+}
+
+}  // namespace
+
+Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p) {
+  llvm::Type* element = memory_element(ir.b, memory);
+  llvm::Type* type = ir.of(element);
+  const llvm::Align align = alignment(memory);
+  const bool scattered = p.stride || p.offsets;
+  Value* x = nullptr;
+  if (p.count && !has_masked_access(target, memory)) {
+    x = load_partly(ir, p, element);
+  } else if (!scattered) {
+    if (p.count)
+      x = ir.b.CreateMaskedLoad(type, p.address, align, p.mask, llvm::Constant::getNullValue(type));
+    else
+      x = ir.b.CreateAlignedLoad(type, p.address, align);
+  } else if (target.masks && ir::item_size(memory) >= 4) {
+    x = ir.b.CreateMaskedGather(type, lane_addresses(ir, p), align, p.mask, llvm::Constant::getNullValue(type));
+  } else {
+    x = p.count ? load_partly(ir, p, element) : load_lanes(ir, p, element);
+  }
+  return widen({&ir, x}, memory);
+}
+
+void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Vec value) {
+  Value* x = narrow(value, memory).v;
+  llvm::Type* element = memory_element(ir.b, memory);
+  const llvm::Align align = alignment(memory);
+  if (p.stride || p.offsets) {
+    // Scatters write in lane order, so the last lane wins, as it does here.
+    if (target.masks && ir::item_size(memory) >= 4)
+      ir.b.CreateMaskedScatter(x, lane_addresses(ir, p), align, p.mask);
+    else
+      store_partly(ir, p, element, x);
+  } else if (!p.count) {
+    ir.b.CreateAlignedStore(x, p.address, align);
+  } else if (has_masked_access(target, memory)) {
+    ir.b.CreateMaskedStore(x, p.address, align, p.mask);
+  } else {
+    store_partly(ir, p, element, x);
+  }
+}
+
+Vec load_scalar(VectorIR& scalar, ir::DType memory, Value* address) {
+  Value* x = scalar.b.CreateAlignedLoad(memory_element(scalar.b, memory), address, alignment(memory));
+  return widen({&scalar, x}, memory);
+}
+void store_scalar(VectorIR& scalar, ir::DType memory, Value* address, Vec x) {
+  scalar.b.CreateAlignedStore(narrow(x, memory).v, address, alignment(memory));
+}
+
+}  // namespace lazuli::lowering::cpu

@@ -1,0 +1,22 @@
+// Vectors of elements to and from memory, with conversion between the type in memory and the compute type.
+#pragma once
+#include "lowering/codegen.h"
+#include "lowering/targets/vector_ir.h"
+
+namespace lazuli::lowering::cpu {
+
+// Where the lanes of one vector lie.
+struct Place {
+  llvm::Value* address;            // of lane 0
+  llvm::Value* stride = nullptr;   // bytes from lane to lane; null: dense
+  llvm::Value* offsets = nullptr;  // i64 per lane, bytes, on top of that: an index per lane
+  llvm::Value* count = nullptr;    // only lanes [0, count) exist, and count >= 1; null: all
+  llvm::Value* mask = nullptr;     // the same, per lane
+};
+
+Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place);
+void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place, Vec x);
+Vec load_scalar(VectorIR& scalar, ir::DType memory, llvm::Value* address);
+void store_scalar(VectorIR& scalar, ir::DType memory, llvm::Value* address, Vec x);
+
+}  // namespace lazuli::lowering::cpu

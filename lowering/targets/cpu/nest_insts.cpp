@@ -1,0 +1,118 @@
+// The instructions of a nest.
+#include "lowering/targets/cpu/nest_emitter.h"
+#include "lowering/targets/primitives.h"
+
+namespace lazuli::lowering::cpu {
+
+void NestEmitter::run_level(Level level) {
+  for (size_t i = 0; i < nest_.insts.size(); ++i)
+    if (plan_.level[i] == level) run(i, {1});
+}
+
+void NestEmitter::run(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  results_[i] = {};
+  switch (x.code) {
+    case Code::Prim: return primitive(i, pass);
+    case Code::Load: return load(i, pass);
+    case Code::Store: return store(i, pass);
+    case Code::Reduce: return accumulate(i, pass);
+    case Code::Param: {
+      // Floating numbers arrive as doubles, the others as int64.
+      const bool floating = ir::is_floating(x.dtype);
+      Value* bits = floating ? b_.CreateBitCast(param_[x.slot], b_.getDoubleTy()) : param_[x.slot];
+      return define(i, emit_convert({&scalar_, bits}, floating ? ir::DType::F64 : ir::DType::I64, x.dtype).v);
+    }
+    case Code::Position:
+      if (plan_.uniform[i]) return define(i, index_[x.slot]);
+      for (unsigned c = 0; c < pass.copies; ++c) results_[i].copies.push_back(lane_index(c));
+      return;
+  }
+}
+
+void NestEmitter::define(size_t i, Value* uniform) {
+  results_[i].uniform = uniform;
+  if (plan_.splat[i]) results_[i].splat = vector_.splat(uniform);
+}
+
+Vec NestEmitter::operand(uint16_t inst, unsigned copy) {
+  const Result& r = results_[inst];
+  return {&vector_, r.uniform ? r.splat : r.copies[copy]};
+}
+
+// Lane numbers along the vector dimension.
+llvm::Value* NestEmitter::lane_index(unsigned copy) {
+  Value* first = b_.CreateAdd(index_[nest_.vector_dim()], b_.getInt64(copy * plan_.lanes));
+  return b_.CreateAdd(vector_.splat(first), vector_.iota());
+}
+
+llvm::Value* NestEmitter::reduced_position(unsigned copy) {
+  Value* position = b_.getInt64(0);
+  for (uint32_t d = kept(); d < nest_.rank; ++d) position = b_.CreateAdd(b_.CreateMul(position, size_[d]), index_[d]);
+  if (column()) return vector_.splat(position);
+  position = b_.CreateAdd(position, b_.getInt64(copy * plan_.lanes));
+  return b_.CreateAdd(vector_.splat(position), vector_.iota());
+}
+
+void NestEmitter::primitive(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  const bool uniform = plan_.uniform[i];
+  if (x.prim == ir::Prim::literal) return define(i, emit_literal(scalar_, x.value, x.dtype).v);
+  const unsigned arity = ir::info(x.prim).arity;
+  for (unsigned c = 0; c < (uniform ? 1 : pass.copies); ++c) {
+    Vec args[3];
+    for (unsigned k = 0; k < arity; ++k)
+      args[k] = uniform ? Vec{&scalar_, results_[x.args[k]].uniform} : operand(x.args[k], c);
+    Vec y = emit_primitive(x.prim, nest_.insts[x.args[0]].dtype, x.dtype, {args, arity});
+    if (uniform) return define(i, y.v);
+    results_[i].copies.push_back(y.v);
+  }
+}
+
+// With an index that all lanes share, an indexed access is an ordinary one elsewhere.
+llvm::Value* NestEmitter::uniform_address(const Inst& x, uint16_t index_inst) {
+  const Access& a = nest_.accesses[x.slot];
+  if (!a.indexed || !plan_.uniform[index_inst]) return address_[x.slot];
+  Value* offset = b_.CreateMul(results_[index_inst].uniform, index_stride_[x.slot]);
+  return b_.CreatePtrAdd(address_[x.slot], offset);
+}
+
+Place NestEmitter::place(const Inst& x, uint16_t index_inst, unsigned copy, const Pass& pass) {
+  const Access& a = nest_.accesses[x.slot];
+  Place p{uniform_address(x, index_inst)};
+  p.count = pass.count;
+  p.mask = pass.mask;
+  Value* first = b_.CreateAdd(index_[nest_.vector_dim()], b_.getInt64(copy * plan_.lanes));
+  Value* bytes = b_.getInt64(static_cast<uint64_t>(ir::item_size(a.dtype)));
+  if (a.stride == VectorStride::One) p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, bytes));
+  if (a.stride == VectorStride::Zero) p.stride = b_.getInt64(0);
+  if (a.stride == VectorStride::Any) {
+    p.stride = stride_[x.slot][nest_.vector_dim()];
+    p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, p.stride));
+  }
+  if (a.indexed && !plan_.uniform[index_inst]) {
+    if (a.stride == VectorStride::One) p.stride = bytes;
+    p.offsets = b_.CreateMul(operand(index_inst, copy).v, vector_.splat(index_stride_[x.slot]));
+  }
+  return p;
+}
+
+void NestEmitter::load(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  const ir::DType memory = nest_.accesses[x.slot].dtype;
+  if (plan_.uniform[i]) return define(i, load_scalar(scalar_, memory, uniform_address(x, x.args[0])).v);
+  for (unsigned c = 0; c < pass.copies; ++c)
+    results_[i].copies.push_back(load_vector(vector_, target_, memory, place(x, x.args[0], c, pass)).v);
+}
+
+void NestEmitter::store(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  const ir::DType memory = nest_.accesses[x.slot].dtype;
+  const Result& value = results_[x.args[0]];
+  if (!column() && x.row)
+    return store_scalar(scalar_, memory, uniform_address(x, x.args[1]), {&scalar_, value.uniform});
+  for (unsigned c = 0; c < pass.copies; ++c)
+    store_vector(vector_, target_, memory, place(x, x.args[1], c, pass), operand(x.args[0], c));
+}
+
+}  // namespace lazuli::lowering::cpu

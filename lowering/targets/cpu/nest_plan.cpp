@@ -1,0 +1,97 @@
+#include "lowering/targets/cpu/nest_plan.h"
+
+#include <algorithm>
+
+#include "ir/dtype.h"
+
+namespace lazuli::lowering::cpu {
+namespace {
+
+bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& uniform) {
+  const bool row_schedule = nest.schedule == Schedule::Row;
+  bool operands = true;
+  for (unsigned k = 0; k < operand_count(nest, x); ++k) operands &= uniform[x.args[k]];
+  switch (x.code) {
+    case Code::Prim: return operands;
+    case Code::Param: return true;
+    case Code::Position: return x.slot != nest.vector_dim();
+    case Code::Load: {
+      const Access& a = nest.accesses[x.slot];
+      return operands && (a.stride == VectorStride::Zero || (a.row && row_schedule));
+    }
+    case Code::Reduce: return row_schedule;
+    case Code::Store: return false;
+  }
+  return false;
+}
+
+Level level_of(const LoopNest& nest, const Inst& x, bool uniform, const std::vector<Level>& level) {
+  const Level innermost = x.row ? Level::Point : Level::Element;
+  if (!uniform || x.code == Code::Reduce || x.code == Code::Store) return innermost;
+  Level deepest = Level::Kernel;
+  if (x.code == Code::Load || x.code == Code::Position) {
+    // Uniform along the vector dimension; whatever else may vary are kept dimensions, unless the stage loops.
+    const bool still = x.row || nest.reduced == 0 || (x.code == Code::Load && nest.accesses[x.slot].row) ||
+                       (x.code == Code::Position && x.slot + nest.reduced < nest.rank);
+    deepest = still ? Level::Unit : innermost;
+  }
+  for (unsigned k = 0; k < operand_count(nest, x); ++k) deepest = std::max(deepest, level[x.args[k]]);
+  return std::min(deepest, innermost);
+}
+
+// A reduction of a Row nest has one result for all lanes, but accumulates vectors.
+bool works_on_vectors(const Inst& x, bool uniform) { return !uniform || x.code == Code::Reduce; }
+
+unsigned widest_bits(const LoopNest& nest, const std::vector<bool>& uniform) {
+  int64_t bytes = 1;
+  for (size_t i = 0; i < nest.insts.size(); ++i)
+    if (works_on_vectors(nest.insts[i], uniform[i]) && nest.insts[i].code != Code::Store)
+      bytes = std::max(bytes, ir::item_size(nest.insts[i].dtype));
+  return static_cast<unsigned>(bytes) * 8;
+}
+
+// Rough instruction counts, to keep unrolled bodies within the registers and the compile time of small ones.
+unsigned weight(const LoopNest& nest, const Inst& x) {
+  if (x.code != Code::Prim) return x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Any ? 16 : 1;
+  using ir::Prim;
+  if (x.prim >= Prim::exp && x.prim <= Prim::erfc) return 20;
+  switch (x.prim) {
+    case Prim::pow:
+    case Prim::atan2:
+    case Prim::random:
+    case Prim::floordiv:
+    case Prim::mod:
+    case Prim::fmod: return 60;
+    default: return 1;
+  }
+}
+
+}  // namespace
+
+NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
+  NestPlan p;
+  const size_t n = nest.insts.size();
+  p.uniform.resize(n);
+  p.splat.resize(n);
+  p.level.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Inst& x = nest.insts[i];
+    p.uniform[i] = is_uniform(nest, x, p.uniform);
+    p.level[i] = level_of(nest, x, p.uniform[i], p.level);
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (unsigned k = 0; k < operand_count(nest, nest.insts[i]) && works_on_vectors(nest.insts[i], p.uniform[i]); ++k)
+      if (uint16_t a = nest.insts[i].args[k]; p.uniform[a]) p.splat[a] = true;
+
+  // Eight-byte lanes take two registers each: that is simpler than a second lane count, and unrolls by itself.
+  p.lanes = target.vector_bits / std::min(widest_bits(nest, p.uniform), 32u);
+  unsigned work = 0;
+  for (size_t i = 0; i < n; ++i)
+    if (works_on_vectors(nest.insts[i], p.uniform[i])) work += weight(nest, nest.insts[i]);
+  const bool wide = widest_bits(nest, p.uniform) > 32;
+  p.unroll = work <= 16 ? 4 : work <= 48 ? 2 : 1;
+  if (wide) p.unroll = std::max(1u, p.unroll / 2);
+  return p;
+}
+
+}  // namespace lazuli::lowering::cpu

@@ -1,0 +1,119 @@
+// Stages of a nest: their row instructions, their loops over the reduced dimensions, and their accumulators.
+#include "lowering/targets/cpu/nest_emitter.h"
+#include "lowering/targets/loop.h"
+#include "lowering/targets/primitives.h"
+
+namespace lazuli::lowering::cpu {
+
+void NestEmitter::all_stages(const Pass& pass) {
+  for (unsigned stage = 0; stage < nest_.stages; ++stage) {
+    bool loops = false;
+    for (size_t i = 0; i < nest_.insts.size(); ++i) {
+      if (nest_.insts[i].stage != stage) continue;
+      if (plan_.level[i] == Level::Point) run(i, pass);
+      loops |= plan_.level[i] == Level::Element;
+    }
+    if (loops) stage_loop(stage, pass);
+  }
+}
+
+void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
+  const unsigned copies = column() ? pass.copies : plan_.unroll;
+  start_accumulators(stage, copies);
+  reduced_loops(stage, kept(), pass);
+  finish_accumulators(stage, copies);
+}
+
+void NestEmitter::reduced_loops(unsigned stage, uint32_t dim, const Pass& pass) {
+  if (dim == nest_.rank) return elements(stage, pass);
+  if (dim == nest_.vector_dim()) return lane_loops(stage);
+  llvm::SmallVector<Value**, 8> carried = accumulator_slots(stage);
+  emit_loop(b_, "reduced", b_.getInt64(0), size_[dim], b_.getInt64(1), carried,
+            [&](Value* i) { along(dim, i, [&] { reduced_loops(stage, dim + 1, pass); }); });
+}
+
+// The vector dimension of a Row nest.
+void NestEmitter::lane_loops(unsigned stage) {
+  const uint32_t dim = nest_.vector_dim();
+  const unsigned step = plan_.unroll * plan_.lanes;
+  Value* size = size_[dim];
+  Value* middle = b_.CreateAnd(size, b_.getInt64(-static_cast<int64_t>(step)));
+  emit_loop(b_, "vectors", b_.getInt64(0), middle, b_.getInt64(step), accumulator_slots(stage), [&](Value* i) {
+    index_[dim] = i;
+    elements(stage, {plan_.unroll});
+  });
+  emit_loop(b_, "tail", middle, size, b_.getInt64(plan_.lanes), accumulator_slots(stage), [&](Value* i) {
+    index_[dim] = i;
+    elements(stage, partial_pass(b_.CreateSub(size, i)));
+  });
+}
+
+void NestEmitter::elements(unsigned stage, const Pass& pass) {
+  for (size_t i = 0; i < nest_.insts.size(); ++i)
+    if (nest_.insts[i].stage == stage && plan_.level[i] == Level::Element) run(i, pass);
+}
+
+NestEmitter::Pass NestEmitter::partial_pass(Value* remaining) {
+  Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, remaining, b_.getInt64(plan_.lanes));
+  // Lane numbers in 32 bits: half the registers of 64.
+  llvm::SmallVector<llvm::Constant*, 64> lane;
+  for (unsigned i = 0; i < plan_.lanes; ++i) lane.push_back(b_.getInt32(i));
+  Value* limit = vector_.splat(b_.CreateTrunc(count, b_.getInt32Ty()));
+  return {1, count, b_.CreateICmpULT(llvm::ConstantVector::get(lane), limit)};
+}
+
+static ir::DType accumulated_type(const LoopNest& nest, const Inst& x) {
+  return is_arg(x.reduce) ? nest.insts[x.args[0]].dtype : x.dtype;
+}
+
+void NestEmitter::start_accumulators(unsigned stage, unsigned copies) {
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    const Inst& x = nest_.insts[i];
+    if (x.stage == stage && x.code == Code::Reduce)
+      accumulators_[i].assign(copies, start_reduction(vector_, x.reduce, accumulated_type(nest_, x)));
+  }
+}
+
+llvm::SmallVector<llvm::Value**, 8> NestEmitter::accumulator_slots(unsigned stage) {
+  llvm::SmallVector<Value**, 8> slots;
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    if (nest_.insts[i].stage != stage) continue;
+    for (Accumulator& a : accumulators_[i]) {
+      slots.push_back(&a.value);
+      if (a.position) slots.push_back(&a.position);
+    }
+  }
+  return slots;
+}
+
+void NestEmitter::accumulate(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  const ir::DType type = accumulated_type(nest_, x), from = nest_.insts[x.args[0]].dtype;
+  // Missing lanes of a Column nest are rows of their own that nobody stores.
+  Value* active = column() ? nullptr : pass.mask;
+  for (unsigned c = 0; c < pass.copies; ++c) {
+    Value* position = is_arg(x.reduce) ? reduced_position(c) : nullptr;
+    Vec value = emit_convert(operand(x.args[0], c), from, type);
+    accumulators_[i][c] = reduction_step(vector_, x.reduce, type, accumulators_[i][c], value, position, active);
+  }
+}
+
+void NestEmitter::finish_accumulators(unsigned stage, unsigned copies) {
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    const Inst& x = nest_.insts[i];
+    if (x.stage != stage || x.code != Code::Reduce) continue;
+    auto& parts = accumulators_[i];
+    if (column()) {
+      results_[i].copies.clear();
+      for (Accumulator a : parts) results_[i].copies.push_back(reduction_result(vector_, x.reduce, a));
+    } else {
+      const ir::DType type = accumulated_type(nest_, x);
+      for (unsigned n = copies; n > 1; n = n / 2)
+        for (unsigned k = 0; k < n / 2; ++k) parts[k] = join(vector_, x.reduce, type, parts[k], parts[k + n / 2]);
+      define(i, reduction_result(scalar_, x.reduce, join_lanes(vector_, x.reduce, type, parts[0])));
+    }
+    parts.clear();
+  }
+}
+
+}  // namespace lazuli::lowering::cpu

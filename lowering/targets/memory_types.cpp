@@ -1,0 +1,49 @@
+#include "lowering/targets/memory_types.h"
+
+namespace lazuli::lowering {
+using ir::DType;
+
+llvm::Type* memory_element(llvm::IRBuilder<>& b, DType memory) {
+  switch (memory) {
+    case DType::F32: return b.getFloatTy();
+    case DType::F64: return b.getDoubleTy();
+    default: return b.getIntNTy(static_cast<unsigned>(ir::item_size(memory)) * 8);
+  }
+}
+
+Vec widen(Vec x, DType memory) {
+  llvm::IRBuilder<>& b = x.b();
+  switch (memory) {
+    case DType::Bool: return ne(x, 0);
+    case DType::BF16: return from_bits(shl(resize(x, 32, false), 16));
+    case DType::F16: {
+      Vec half = x.with(b.CreateBitCast(x.v, x.ir->of(b.getHalfTy())));
+      return x.with(b.CreateFPExt(half.v, x.ir->of(b.getFloatTy())));
+    }
+    default: return x;
+  }
+}
+
+// By integers rather than by AVX512-BF16, whose conversion flushes subnormal numbers to zero.
+static Vec narrow_bf16(Vec x) {
+  Vec u = bits_of(x);
+  Vec odd = lshr(u, 16) & integer(u, 1);
+  Vec rounded = u + odd + integer(u, 0x7FFF);
+  Vec quiet = u | integer(u, 0x400000);  // the upper half may hold none of a NaN's payload
+  return resize(lshr(select(is_nan(x), quiet, rounded), 16), 16, false);
+}
+
+Vec narrow(Vec x, DType memory) {
+  llvm::IRBuilder<>& b = x.b();
+  switch (memory) {
+    case DType::Bool: return resize(x, 8, false);
+    case DType::BF16: return narrow_bf16(x);
+    case DType::F16: {
+      Vec half = x.with(b.CreateFPTrunc(x.v, x.ir->of(b.getHalfTy())));
+      return x.with(b.CreateBitCast(half.v, x.ir->of(b.getInt16Ty())));
+    }
+    default: return x;
+  }
+}
+
+}  // namespace lazuli::lowering

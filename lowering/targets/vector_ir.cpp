@@ -1,0 +1,123 @@
+#include "lowering/targets/vector_ir.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include "ir/error.h"
+
+namespace lazuli::lowering {
+using llvm::Intrinsic::ID;
+namespace intrinsic = llvm::Intrinsic;
+
+llvm::Type* VectorIR::element(ir::DType type) const {
+  switch (type) {
+    case ir::DType::Bool: return b.getInt1Ty();
+    case ir::DType::U8:
+    case ir::DType::I8: return b.getInt8Ty();
+    case ir::DType::I16: return b.getInt16Ty();
+    case ir::DType::I32: return b.getInt32Ty();
+    case ir::DType::I64: return b.getInt64Ty();
+    case ir::DType::F32: return b.getFloatTy();
+    case ir::DType::F64: return b.getDoubleTy();
+    default: throw InternalError("no registers of this element type");
+  }
+}
+
+llvm::Value* VectorIR::iota() const {
+  if (lanes == 1) return b.getInt64(0);
+  llvm::SmallVector<llvm::Constant*, 64> lane;
+  for (unsigned i = 0; i < lanes; ++i) lane.push_back(b.getInt64(i));
+  return llvm::ConstantVector::get(lane);
+}
+
+Vec number(Vec like, double value) {
+  llvm::Type* t = like.v->getType();
+  if (!like.floating()) return integer(like, static_cast<int64_t>(value));
+  return like.with(llvm::ConstantFP::get(t, value));
+}
+Vec integer(Vec like, int64_t value) {
+  return like.with(llvm::ConstantInt::get(like.v->getType(), static_cast<uint64_t>(value), true));
+}
+Vec pattern(Vec like, uint64_t bits) {
+  llvm::APFloat f(like.element()->getFltSemantics(), llvm::APInt(like.bits(), bits));
+  return like.with(llvm::ConstantFP::get(like.v->getType(), f));
+}
+
+Vec operator+(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFAdd(a.v, b.v) : a.b().CreateAdd(a.v, b.v)); }
+Vec operator-(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFSub(a.v, b.v) : a.b().CreateSub(a.v, b.v)); }
+Vec operator*(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFMul(a.v, b.v) : a.b().CreateMul(a.v, b.v)); }
+Vec operator/(Vec a, Vec b) { return a.with(a.b().CreateFDiv(a.v, b.v)); }
+Vec operator-(Vec a) { return a.with(a.floating() ? a.b().CreateFNeg(a.v) : a.b().CreateNeg(a.v)); }
+Vec operator&(Vec a, Vec b) { return a.with(a.b().CreateAnd(a.v, b.v)); }
+Vec operator|(Vec a, Vec b) { return a.with(a.b().CreateOr(a.v, b.v)); }
+Vec operator^(Vec a, Vec b) { return a.with(a.b().CreateXor(a.v, b.v)); }
+Vec operator~(Vec a) { return a.with(a.b().CreateNot(a.v)); }
+
+Vec shl(Vec a, unsigned n) { return a.with(a.b().CreateShl(a.v, integer(a, n).v)); }
+Vec lshr(Vec a, unsigned n) { return a.with(a.b().CreateLShr(a.v, integer(a, n).v)); }
+Vec ashr(Vec a, unsigned n) { return a.with(a.b().CreateAShr(a.v, integer(a, n).v)); }
+
+Vec eq(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFCmpOEQ(a.v, b.v) : a.b().CreateICmpEQ(a.v, b.v)); }
+Vec ne(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFCmpUNE(a.v, b.v) : a.b().CreateICmpNE(a.v, b.v)); }
+Vec lt(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFCmpOLT(a.v, b.v) : a.b().CreateICmpSLT(a.v, b.v)); }
+Vec le(Vec a, Vec b) { return a.with(a.floating() ? a.b().CreateFCmpOLE(a.v, b.v) : a.b().CreateICmpSLE(a.v, b.v)); }
+Vec ult(Vec a, Vec b) { return a.with(a.b().CreateICmpULT(a.v, b.v)); }
+Vec is_nan(Vec a) { return a.with(a.b().CreateFCmpUNO(a.v, a.v)); }
+Vec select(Vec mask, Vec a, Vec b) { return a.with(a.b().CreateSelect(mask.v, a.v, b.v)); }
+llvm::Value* any(Vec mask) { return mask.ir->lanes == 1 ? mask.v : mask.b().CreateOrReduce(mask.v); }
+
+static Vec unary(ID id, Vec a) { return a.with(a.b().CreateUnaryIntrinsic(id, a.v)); }
+Vec fma(Vec a, Vec b, Vec c) { return a.with(a.b().CreateIntrinsic(intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v})); }
+Vec abs(Vec a) { return unary(intrinsic::fabs, a); }
+Vec copysign(Vec magnitude, Vec sign) {
+  return magnitude.with(magnitude.b().CreateBinaryIntrinsic(intrinsic::copysign, magnitude.v, sign.v));
+}
+Vec sqrt(Vec a) { return unary(intrinsic::sqrt, a); }
+Vec floor(Vec a) { return unary(intrinsic::floor, a); }
+Vec ceil(Vec a) { return unary(intrinsic::ceil, a); }
+Vec trunc(Vec a) { return unary(intrinsic::trunc, a); }
+Vec round_even(Vec a) { return unary(intrinsic::roundeven, a); }
+Vec min_or_second(Vec a, Vec b) { return select(lt(a, b), a, b); }
+Vec max_or_second(Vec a, Vec b) { return select(gt(a, b), a, b); }
+
+Vec bits_of(Vec a) { return a.with(a.b().CreateBitCast(a.v, a.ir->of(a.b().getIntNTy(a.bits())))); }
+Vec from_bits(Vec a) {
+  return a.with(a.b().CreateBitCast(a.v, a.ir->of(a.bits() == 64 ? a.b().getDoubleTy() : a.b().getFloatTy())));
+}
+Vec resize(Vec a, unsigned bits, bool is_signed) {
+  return a.with(a.b().CreateIntCast(a.v, a.ir->of(a.b().getIntNTy(bits)), is_signed));
+}
+Vec to_integer(Vec a, unsigned bits) { return a.with(a.b().CreateFPToSI(a.v, a.ir->of(a.b().getIntNTy(bits)))); }
+Vec to_floating(Vec a, llvm::Type* element, bool is_signed) {
+  llvm::Type* t = a.ir->of(element);
+  return a.with(is_signed ? a.b().CreateSIToFP(a.v, t) : a.b().CreateUIToFP(a.v, t));
+}
+Vec to_f64(Vec a) { return a.with(a.b().CreateFPExt(a.v, a.ir->of(a.b().getDoubleTy()))); }
+Vec to_f32(Vec a) { return a.with(a.b().CreateFPTrunc(a.v, a.ir->of(a.b().getFloatTy()))); }
+
+Vec horner(Vec x, std::initializer_list<double> coefficients) {
+  auto c = coefficients.begin();
+  Vec y = number(x, *c);
+  while (++c != coefficients.end()) y = fma(y, x, *c);
+  return y;
+}
+
+Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare) {
+  llvm::IRBuilder<>& b = usual.b();
+  llvm::BasicBlock* from = b.GetInsertBlock();
+  llvm::Function* f = from->getParent();
+  auto* rare_block = llvm::BasicBlock::Create(b.getContext(), "rare", f);
+  auto* join = llvm::BasicBlock::Create(b.getContext(), "join", f);
+  b.CreateCondBr(any(mask), rare_block, join);
+  b.SetInsertPoint(rare_block);
+  Vec replaced = select(mask, rare(), usual);
+  llvm::BasicBlock* rare_end = b.GetInsertBlock();
+  b.CreateBr(join);
+  b.SetInsertPoint(join);
+  llvm::PHINode* phi = b.CreatePHI(usual.v->getType(), 2);
+  phi->addIncoming(usual.v, from);
+  phi->addIncoming(replaced.v, rare_end);
+  return usual.with(phi);
+}
+
+}  // namespace lazuli::lowering

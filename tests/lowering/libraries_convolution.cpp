@@ -1,0 +1,189 @@
+// Convolutions and their gradients against plain loops in float64.
+#include "lowering/libraries/onednn.h"
+#include "lowering/libraries/post_ops.h"
+#include "tests/lowering/libraries_support.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::DType;
+using ir::Dims;
+using testing::expect_close;
+using testing::layout;
+using testing::Tensor;
+
+// Calls f(x index, w index, y index) for every product in the plain convolution that maps x to y.
+template <class F>
+void each_product(const Dims& x, const Dims& w, const Dims& y, const ConvolutionParams& p, F f) {
+  const size_t rank = x.size();
+  Tensor space(layout(DType::U8, w)), outs(layout(DType::U8, y));
+  outs.each([&](const Dims& o) {
+    const int64_t group = o[1] / (w[0] / p.groups);
+    space.each([&](const Dims& k) {
+      if (k[0] != o[1]) return;
+      Dims i = o;
+      i[1] = group * w[1] + k[1];
+      for (size_t d = 2; d < rank; ++d) {
+        i[d] = o[d] * p.stride[d - 2] - p.padding[d - 2] + k[d] * p.dilation[d - 2];
+        if (i[d] < 0 || i[d] >= x[d]) return;
+      }
+      f(i, k, o);
+    });
+  });
+}
+
+struct Case {
+  Dims x, w;
+  ConvolutionParams p;
+  // The shape of the result, torch's formulas.
+  Dims y() const {
+    Dims out = x;
+    out[1] = p.transposed ? w[1] * p.groups : w[0];
+    for (size_t d = 2; d < x.size(); ++d) {
+      const int64_t s = p.stride[d - 2], pad = p.padding[d - 2], span = p.dilation[d - 2] * (w[d] - 1);
+      out[d] = p.transposed ? (x[d] - 1) * s - 2 * pad + span + p.output_padding[d - 2] + 1 : (x[d] + 2 * pad - span - 1) / s + 1;
+    }
+    return out;
+  }
+};
+
+Case make_case(Dims x, Dims w, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1,
+               bool transposed = false, int64_t output_padding = 0) {
+  const size_t n = x.size() - 2;
+  return {x, w, {Dims(n, stride), Dims(n, padding), Dims(n, dilation), Dims(n, output_padding), transposed, groups}};
+}
+
+std::vector<size_t> order(size_t rank, bool channels_last) {
+  std::vector<size_t> out{0};
+  if (!channels_last) out.push_back(1);
+  for (size_t d = 2; d < rank; ++d) out.push_back(d);
+  if (channels_last) out.push_back(1);
+  return out;
+}
+
+using Sums = std::vector<double>;
+
+// Forward and both gradients of `c`, every operand in the given layout.
+void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops = {}) {
+  const Dims y_shape = c.y();
+  const auto laid_out = [&](const Dims& s) { return layout(t, s, order(s.size(), channels_last)); };
+  Tensor x = Tensor::random(laid_out(c.x), 1), w = Tensor::random(laid_out(c.w), 2), gy = Tensor::random(laid_out(y_shape), 3);
+  Tensor y(laid_out(y_shape)), gx(laid_out(c.x)), gw(laid_out(c.w));
+
+  Tensor sums_y(layout(DType::F64, y_shape)), sums_x(layout(DType::F64, c.x)), sums_w(layout(DType::F64, c.w));
+  for (Tensor* s : {&sums_y, &sums_x, &sums_w}) s->each([&](const Dims& at) { s->set(at, 0); });
+  const Dims& in = c.p.transposed ? y_shape : c.x;
+  const Dims& out = c.p.transposed ? c.x : y_shape;
+  each_product(in, c.w, out, c.p, [&](const Dims& i, const Dims& k, const Dims& o) {
+    const Dims& ix = c.p.transposed ? o : i;
+    const Dims& iy = c.p.transposed ? i : o;
+    sums_y.set(iy, sums_y.get(iy) + x.get(ix) * w.get(k));
+    sums_x.set(ix, sums_x.get(ix) + gy.get(iy) * w.get(k));
+    sums_w.set(k, sums_w.get(k) + gy.get(iy) * x.get(ix));
+  });
+
+  std::vector<Tensor> operands;
+  std::vector<Tensor*> inputs{&x, &w};
+  for (PostOp& op : ops)
+    if (has_operand(op)) operands.push_back(Tensor::random(op.operand, 4 + operands.size()));
+  for (Tensor& o : operands) inputs.push_back(&o);
+  auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops);
+  testing::run(*call, inputs, {&y});
+  expect_close(y, [&](const Dims& at) {
+    double v = sums_y.get(at);
+    size_t next = 0;
+    for (const PostOp& op : ops) {
+      double operand = 0;
+      if (has_operand(op)) {
+        Tensor& o = operands[next++];
+        const Layout wide = broadcast_to(o.layout, y_shape);
+        Dims index(o.layout.shape.size(), 0);
+        for (size_t d = 0; d < index.size(); ++d) {
+          const size_t e = d + at.size() - index.size();
+          index[d] = wide.strides[e] ? at[e] : 0;
+        }
+        operand = o.get(index);
+      }
+      v = apply_post_op(op, v, operand);
+    }
+    return v;
+  }, 4, "forward " + call->describe());
+
+  auto input_grad = make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p);
+  testing::run(*input_grad, {&gy, &w}, {&gx});
+  expect_close(gx, [&](const Dims& at) { return sums_x.get(at); }, 4, "input gradient " + input_grad->describe());
+
+  auto weight_grad = make_convolution_weight_grad(gy.layout, x.layout, gw.layout, c.p);
+  testing::run(*weight_grad, {&gy, &x}, {&gw});
+  expect_close(gw, [&](const Dims& at) { return sums_w.get(at); }, 8, "weight gradient " + weight_grad->describe());
+}
+
+void check_all(const Case& c, std::vector<PostOp> (*ops)(DType) = nullptr) {
+  for (DType t : {DType::F32, DType::BF16, DType::F16, DType::F64})
+    for (bool channels_last : {false, true}) {
+      SCOPED_TRACE(std::string(ir::name(t)) + (channels_last ? " channels-last" : " row-major"));
+      check(c, t, channels_last, ops ? ops(t) : std::vector<PostOp>{});
+    }
+}
+
+TEST(LibrariesConvolution, Kernel3x3) { check_all(make_case({2, 16, 9, 11}, {32, 16, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, Kernel1x1) { check_all(make_case({2, 16, 9, 11}, {32, 16, 1, 1})); }
+TEST(LibrariesConvolution, FirstLayer) { check_all(make_case({2, 3, 14, 14}, {16, 3, 7, 7}, 2, 3)); }
+TEST(LibrariesConvolution, OddChannels) { check_all(make_case({2, 5, 8, 8}, {7, 5, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OneChannel) { check_all(make_case({2, 1, 8, 8}, {8, 1, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, StrideThatLeavesInputUnread) { check_all(make_case({2, 16, 10, 12}, {16, 16, 3, 3}, 3, 0)); }
+TEST(LibrariesConvolution, Stride2) { check_all(make_case({2, 16, 9, 10}, {32, 16, 3, 3}, 2, 1)); }
+TEST(LibrariesConvolution, Stride2Kernel1) { check_all(make_case({2, 16, 9, 10}, {32, 16, 1, 1}, 2, 0)); }
+TEST(LibrariesConvolution, Dilation) { check_all(make_case({2, 16, 11, 11}, {16, 16, 3, 3}, 1, 2, 2)); }
+TEST(LibrariesConvolution, Groups) { check_all(make_case({2, 32, 7, 7}, {32, 8, 3, 3}, 1, 1, 1, 4)); }
+TEST(LibrariesConvolution, Depthwise) { check_all(make_case({2, 32, 7, 7}, {32, 1, 3, 3}, 1, 1, 1, 32)); }
+TEST(LibrariesConvolution, DepthwiseWithMultiplier) { check_all(make_case({2, 6, 7, 7}, {12, 1, 3, 3}, 1, 1, 1, 6)); }
+TEST(LibrariesConvolution, PaddingBeyondKernel) { check_all(make_case({1, 16, 5, 5}, {16, 16, 3, 3}, 1, 4)); }
+TEST(LibrariesConvolution, OneDimension) { check_all(make_case({2, 16, 21}, {24, 16, 5}, 2, 2)); }
+TEST(LibrariesConvolution, ThreeDimensions) { check_all(make_case({1, 16, 5, 6, 7}, {16, 16, 3, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, Transposed) { check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true)); }
+TEST(LibrariesConvolution, TransposedWithOutputPadding) { check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true, 1)); }
+TEST(LibrariesConvolution, TransposedWithOutputPaddingFromDilation) { check_all(make_case({1, 8, 6, 6}, {8, 8, 3, 3}, 1, 1, 3, 1, true, 2)); }
+TEST(LibrariesConvolution, TransposedGroups) { check_all(make_case({2, 16, 7, 7}, {16, 4, 3, 3}, 2, 1, 1, 2, true)); }
+TEST(LibrariesConvolution, BatchOfOne) { check_all(make_case({1, 16, 1, 1}, {32, 16, 1, 1})); }
+
+TEST(LibrariesConvolution, BiasActivationResidual) {
+  check_all(make_case({2, 16, 9, 11}, {32, 16, 3, 3}, 1, 1), [](DType t) {
+    return std::vector<PostOp>{{PostOp::Add, layout(t, {32, 1, 1})}, {PostOp::Relu}, {PostOp::Add, layout(t, {2, 32, 9, 11})}, {PostOp::Silu}};
+  });
+}
+TEST(LibrariesConvolution, TransposedWithBiasAndActivation) {
+  check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true), [](DType t) {
+    return std::vector<PostOp>{{PostOp::Add, layout(t, {24, 1, 1})}, {PostOp::Tanh}};
+  });
+}
+
+TEST(LibrariesConvolution, EmptyBatch) {
+  check_all(make_case({0, 16, 7, 7}, {16, 16, 3, 3}, 1, 1));
+}
+
+TEST(LibrariesConvolution, IntegersByPlainLoops) {
+  check(make_case({2, 4, 7, 7}, {6, 4, 3, 3}, 1, 1), DType::I64, false);
+}
+
+TEST(LibrariesConvolution, StridesThatAreNeitherRowMajorNorChannelsLast) {
+  for (DType t : {DType::F32, DType::BF16, DType::F64}) {
+    const Case c = make_case({2, 16, 9, 11}, {32, 16, 3, 3}, 1, 1);
+    Tensor x = Tensor::random(layout(t, c.x, {3, 0, 2, 1}, 3), 1), w = Tensor::random(layout(t, c.w, {1, 0, 3, 2}), 2);
+    Tensor y(layout(t, c.y(), {1, 2, 0, 3}, 1));
+    Tensor dense_x(layout(t, c.x)), dense_w(layout(t, c.w)), expected(layout(t, c.y()));
+    dense_x.each([&](const Dims& at) { dense_x.set(at, x.get(at)); });
+    dense_w.each([&](const Dims& at) { dense_w.set(at, w.get(at)); });
+    testing::run(*make_convolution(dense_x.layout, dense_w.layout, expected.layout, c.p), {&dense_x, &dense_w}, {&expected});
+    testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p), {&x, &w}, {&y});
+    expect_close(y, [&](const Dims& at) { return expected.get(at); }, 4, "strided");
+  }
+}
+
+TEST(LibrariesConvolution, RefusesOperandsThatDoNotFit) {
+  const Case c = make_case({2, 16, 9, 11}, {32, 8, 3, 3}, 1, 1);
+  EXPECT_THROW(make_convolution(layout(DType::F32, c.x), layout(DType::F32, c.w), layout(DType::F32, {2, 32, 9, 11}), c.p), TypeError);
+}
+
+}  // namespace
+}  // namespace lazuli::lowering

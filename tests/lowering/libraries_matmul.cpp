@@ -1,0 +1,217 @@
+// Matrix products against a plain triple loop in float64.
+#include "lowering/libraries/onednn.h"
+#include "lowering/libraries/post_ops.h"
+#include "tests/lowering/libraries_support.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::DType;
+using testing::expect_close;
+using testing::layout;
+using testing::Tensor;
+
+// The product at `at`, after `ops`, in float64.
+double reference(const Tensor& a, const Tensor& b, const std::vector<PostOp>& ops, std::vector<Tensor>& operands,
+                 const ir::Dims& at, const ir::Dims& shape) {
+  const size_t rank = at.size();
+  ir::Dims ia = at, ib = at;
+  double sum = 0;
+  for (int64_t k = 0; k < a.layout.shape[rank - 1]; ++k) {
+    ia[rank - 1] = k, ib[rank - 2] = k;
+    sum += a.get(ia) * b.get(ib);
+  }
+  size_t next = 0;
+  for (const PostOp& op : ops) {
+    double y = 0;
+    if (has_operand(op)) {
+      Tensor& t = operands[next++];
+      const Layout wide = broadcast_to(t.layout, shape);
+      ir::Dims index(t.layout.shape.size(), 0);
+      for (size_t d = 0; d < index.size(); ++d)
+        index[d] = wide.strides[d + rank - index.size()] ? at[d + rank - index.size()] : 0;
+      y = t.get(index);
+    }
+    sum = apply_post_op(op, sum, y);
+  }
+  return sum;
+}
+
+void check(const Layout& la, const Layout& lb, const Layout& lo, std::vector<PostOp> ops = {}) {
+  const double range = ir::is_integral(lo.dtype) ? 5 : 1;
+  Tensor a = Tensor::random(la, 1, ir::is_signed(la.dtype) ? -range : 0, range);
+  Tensor b = Tensor::random(lb, 2, ir::is_signed(lb.dtype) ? -range : 0, range);
+  Tensor out(lo);
+  std::vector<Tensor> operands;
+  std::vector<Tensor*> inputs{&a, &b};
+  for (const PostOp& op : ops)
+    if (has_operand(op)) operands.push_back(Tensor::random(op.operand, 3 + operands.size()));
+  for (Tensor& t : operands) inputs.push_back(&t);
+  auto call = make_matmul(la, lb, lo, ops);
+  testing::run(*call, inputs, {&out});
+  const double scale = std::sqrt(static_cast<double>(la.shape.back()));
+  expect_close(out, [&](const ir::Dims& at) { return reference(a, b, ops, operands, at, lo.shape); }, scale,
+               call->describe());
+}
+
+void check(DType t, int64_t m, int64_t n, int64_t k, std::vector<PostOp> ops = {}) {
+  check(layout(t, {m, k}), layout(t, {k, n}), layout(t, {m, n}), std::move(ops));
+}
+
+const std::vector<DType> kFloating{DType::F32, DType::BF16, DType::F16, DType::F64};
+
+TEST(LibrariesMatmul, EverySizeClass) {
+  for (DType t : kFloating)
+    for (auto [m, n, k] : {std::array{1, 1, 1}, {4, 4, 4}, {1, 67, 33}, {67, 1, 33}, {37, 41, 1}, {129, 65, 257},
+                           {520, 40, 64}, {600, 33, 300}})
+      check(t, m, n, k);
+}
+
+TEST(LibrariesMatmul, Integers) {
+  for (DType t : {DType::U8, DType::I8, DType::I16, DType::I32, DType::I64}) {
+    check(t, 7, 9, 3);
+    check(t, 100, 200, 2);
+  }
+}
+
+TEST(LibrariesMatmul, IntegersWrapAsTheirTypeDoes) {
+  Tensor a = Tensor::random(layout(DType::I32, {3, 300}), 1, 1e9, 2e9), b = Tensor::random(layout(DType::I32, {300, 2}), 2, 1e9, 2e9);
+  Tensor out(layout(DType::I32, {3, 2}));
+  testing::run(*make_matmul(a.layout, b.layout, out.layout), {&a, &b}, {&out});
+  out.each([&](const ir::Dims& at) {
+    uint32_t sum = 0;
+    for (int64_t k = 0; k < 300; ++k)
+      sum += static_cast<uint32_t>(a.get({at[0], k})) * static_cast<uint32_t>(b.get({k, at[1]}));
+    EXPECT_EQ(out.get(at), static_cast<double>(static_cast<int32_t>(sum)));
+  });
+}
+
+TEST(LibrariesMatmul, EmptyInnerDimensionGivesPostOpsOfZero) {
+  for (DType t : kFloating) check(t, 3, 5, 0, {{PostOp::Add, layout(t, {5})}, {PostOp::Sigmoid}});
+  check(DType::I64, 3, 5, 0);
+}
+
+TEST(LibrariesMatmul, EmptyResult) {
+  for (DType t : kFloating) {
+    check(t, 0, 5, 3, {{PostOp::Add, layout(t, {5})}});
+    check(t, 4, 0, 3);
+    check(layout(t, {0, 4, 3}), layout(t, {0, 3, 5}), layout(t, {0, 4, 5}));
+  }
+}
+
+TEST(LibrariesMatmul, AnyOrderOfDimensions) {
+  for (DType t : kFloating)
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        for (bool to : {false, true}) {
+          const auto order = [](bool transposed) { return transposed ? std::vector<size_t>{1, 0} : std::vector<size_t>{0, 1}; };
+          check(layout(t, {19, 33}, order(ta)), layout(t, {33, 21}, order(tb)), layout(t, {19, 21}, order(to)),
+                {{PostOp::Add, layout(t, {21})}});
+        }
+}
+
+TEST(LibrariesMatmul, SlicedAndStepped) {
+  for (DType t : kFloating) {
+    check(layout(t, {19, 33}, {}, 7), layout(t, {33, 21}, {1, 0}, 3), layout(t, {19, 21}, {}, 5));
+    Layout a = layout(t, {19, 33}), b = layout(t, {33, 21}), out = layout(t, {19, 21});
+    for (Layout* l : {&a, &b, &out})
+      for (int64_t& s : l->strides) s *= 3;  // every third element: contiguous along nothing
+    check(a, b, out, {{PostOp::Add, layout(t, {19, 1})}});
+  }
+}
+
+TEST(LibrariesMatmul, ExpandedOperands) {
+  for (DType t : kFloating) {
+    check(layout(t, {19, 33}, {}, 0, {0, 1}), layout(t, {33, 21}), layout(t, {19, 21}));
+    check(layout(t, {19, 33}, {}, 0, {0}), layout(t, {33, 21}, {}, 0, {1}), layout(t, {19, 21}));
+  }
+}
+
+TEST(LibrariesMatmul, OverlappingWindowsAsRows) {
+  for (DType t : kFloating) {
+    Layout a = layout(t, {19, 33});
+    a.strides[0] = 2;  // as_strided: rows share elements
+    check(a, layout(t, {33, 21}), layout(t, {19, 21}));
+  }
+}
+
+TEST(LibrariesMatmul, Batches) {
+  for (DType t : kFloating) {
+    check(layout(t, {6, 17, 16}), layout(t, {6, 16, 18}), layout(t, {6, 17, 18}), {{PostOp::Scale, {}, 0.125f}});
+    check(layout(t, {6, 17, 16}), layout(t, {6, 16, 18}, {0, 2, 1}), layout(t, {6, 17, 18}));
+    check(layout(t, {6, 17, 16}, {}, 0, {0}), layout(t, {6, 16, 18}), layout(t, {6, 17, 18}));
+    check(layout(t, {6, 17, 16}), layout(t, {6, 16, 18}, {}, 0, {0}), layout(t, {6, 17, 18}));
+    check(layout(t, {6, 17, 16}, {1, 0, 2}), layout(t, {6, 16, 18}, {2, 0, 1}), layout(t, {6, 17, 18}, {1, 0, 2}));
+  }
+}
+
+TEST(LibrariesMatmul, AttentionHeadsReadInPlace) {
+  // [batch, head, token, feature] as a permuted [batch, token, head, feature].
+  for (DType t : kFloating) {
+    const Layout q = layout(t, {2, 3, 10, 16}, {0, 2, 1, 3}), kt = layout(t, {2, 3, 16, 10}, {0, 3, 1, 2});
+    check(q, kt, layout(t, {2, 3, 10, 10}), {{PostOp::Scale, {}, 0.25f}, {PostOp::Add, layout(t, {2, 1, 1, 10})}});
+    check(layout(t, {2, 3, 10, 10}), q, layout(t, {2, 3, 10, 16}, {0, 2, 1, 3}));
+  }
+}
+
+TEST(LibrariesMatmul, EveryPostOp) {
+  for (DType t : kFloating) {
+    const int64_t m = 21, n = 35, k = 19;
+    for (auto kind : {PostOp::Relu, PostOp::GeluErf, PostOp::GeluTanh, PostOp::Sigmoid, PostOp::Tanh, PostOp::Silu}) {
+      check(t, m, n, k, {{kind}});
+      check(t, m, n, k, {{PostOp::Add, layout(t, {n})}, {kind}});
+    }
+    for (auto kind : {PostOp::Add, PostOp::Mul})
+      for (const Layout& operand : {layout(t, {}), layout(t, {n}), layout(t, {m, 1}), layout(t, {m, n}), layout(t, {1, n}),
+                                    layout(t, {m, n}, {1, 0}), layout(t, {m, n}, {}, 3), layout(DType::F32, {n})})
+        check(t, m, n, k, {{kind, operand}, {PostOp::Scale, {}, 0.5f}});
+  }
+}
+
+TEST(LibrariesMatmul, PostOpsRunInOrder) {
+  for (DType t : kFloating)
+    check(t, 8, 40, 16, {{PostOp::Add, layout(t, {40})}, {PostOp::GeluErf}, {PostOp::Mul, layout(t, {8, 40})},
+                         {PostOp::Add, layout(t, {8, 40})}, {PostOp::Relu}});
+}
+
+TEST(LibrariesMatmul, ReducedOperandsWithFloatResult) {
+  check(layout(DType::BF16, {33, 64}), layout(DType::BF16, {64, 48}), layout(DType::F32, {33, 48}));
+}
+
+TEST(LibrariesMatmul, InfinityAndNanPropagate) {
+  for (DType t : {DType::F32, DType::BF16, DType::F64}) {
+    Tensor a = Tensor::random(layout(t, {5, 8}), 1), b = Tensor::random(layout(t, {8, 6}), 2), out(layout(t, {5, 6}));
+    a.set({1, 2}, NAN);
+    a.set({3, 4}, INFINITY);
+    testing::run(*make_matmul(a.layout, b.layout, out.layout), {&a, &b}, {&out});
+    EXPECT_TRUE(std::isnan(out.get({1, 0})));
+    EXPECT_TRUE(std::isinf(out.get({3, 0})));
+    EXPECT_TRUE(std::isfinite(out.get({0, 0})));
+  }
+}
+
+TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (bool tb : {false, true}) {
+      const Layout la = layout(t, {9, 70}), lb = layout(t, {70, 50}, tb ? std::vector<size_t>{1, 0} : std::vector<size_t>{});
+      const std::vector<PostOp> ops{{PostOp::Add, layout(t, {50})}};
+      PackedMatmul packed = make_packed_matmul(la, lb, layout(t, {9, 50}), ops);
+      ASSERT_TRUE(packed.pack);
+      Tensor a = Tensor::random(la, 1), b = Tensor::random(lb, 2), bias = Tensor::random(ops[0].operand, 3);
+      Tensor bytes(layout(DType::U8, {static_cast<int64_t>(packed.packed_bytes)})), out(layout(t, {9, 50}));
+      testing::run(*packed.pack, {&b}, {&bytes});
+      testing::run(*packed.product, {&a, &bytes, &bias}, {&out});
+      std::vector<Tensor> operands{bias};
+      expect_close(out, [&](const ir::Dims& at) { return reference(a, b, ops, operands, at, {9, 50}); }, 9,
+                   packed.product->describe());
+    }
+}
+
+TEST(LibrariesMatmul, RefusesOperandsThatDoNotFit) {
+  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F32, {4, 5}), layout(DType::F32, {2, 5})), TypeError);
+  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F64, {3, 5}), layout(DType::F32, {2, 5})), TypeError);
+  EXPECT_THROW(make_matmul(layout(DType::Bool, {2, 3}), layout(DType::Bool, {3, 5}), layout(DType::Bool, {2, 5})), TypeError);
+}
+
+}  // namespace
+}  // namespace lazuli::lowering
