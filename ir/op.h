@@ -128,7 +128,7 @@ struct OpInfo {
   Op derivative_of = kNoOp;
   std::array<Role, 10> roles{};
   std::array<int8_t, 4> wrt{0, -1, -1, -1};
-  InterpretFn interpret = nullptr;  // null on Elementwise: the body; on Composite: the decomposition
+  InterpretFn interpret = nullptr;  // Index, Contraction, Window; the other kinds' traits say it all
   std::string_view aten{};      // the ATen operators that record it, separated by spaces
   std::string_view doc{};
   std::string_view name{};      // filled by the table

@@ -23,16 +23,10 @@ class Products {
   std::vector<Accumulator<T>> sums_;
 };
 
-// Calls f(x position, w position, y position) for every product of the convolution of x (`x_shape`) with w to y. A
-// transposed convolution is the transpose of a plain one: x and y change places.
+// Calls f(x position, w position, y position) for every product of a plain convolution of x with w to y.
 template <class F>
-void for_each_product(const Attrs& attrs, std::span<const int64_t> x, std::span<const int64_t> w,
-                      std::span<const int64_t> y, F f) {
-  if (attrs.number(3)) {
-    Attrs plain;
-    for (size_t i = 0; i < 6; ++i) i == 3 ? plain.add(int64_t{0}) : plain.add(attrs.list(i));
-    return for_each_product(plain, y, w, x, [&](int64_t a, int64_t k, int64_t b) { f(b, k, a); });
-  }
+void for_each_plain_product(const Attrs& attrs, std::span<const int64_t> x, std::span<const int64_t> w,
+                            std::span<const int64_t> y, F f) {
   auto stride = attrs.list(0), padding = attrs.list(1), dilation = attrs.list(2);
   int64_t groups = attrs.number(5), per_group = w[0] / groups;
   Dims x_strides = contiguous_strides(x), w_strides = contiguous_strides(w);
@@ -48,6 +42,16 @@ void for_each_product(const Attrs& attrs, std::span<const int64_t> x, std::span<
       f(x_at, at[1] * w_strides[0] + w_at, y_at);
     });
   });
+}
+
+// A transposed convolution is the transpose of a plain one: x and y change places.
+template <class F>
+void for_each_product(const Attrs& attrs, std::span<const int64_t> x, std::span<const int64_t> w,
+                      std::span<const int64_t> y, F f) {
+  if (attrs.number(3))
+    for_each_plain_product(attrs, y, w, x, [&](int64_t y_at, int64_t w_at, int64_t x_at) { f(x_at, w_at, y_at); });
+  else
+    for_each_plain_product(attrs, x, w, y, f);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "ir/interpret.h"
+#include "ir/builder.h"
 #include "ir/interpret/number.h"
 #include "ir/interpret/rules.h"
 
@@ -113,8 +114,15 @@ std::vector<Tensor> interpret_node(const Node& node, std::span<const Tensor* con
   if (is_composite(node.op)) return interpret_composite(node, inputs);
   std::vector<Tensor> results;
   for (const Type& t : node.types) results.emplace_back(t);
-  if (auto rule = info(node.op).interpret) rule(node, inputs, results);
-  else interpret_elementwise(node, inputs, results);
+  const OpInfo& row = info(node.op);
+  switch (row.kind) {
+    case Kind::Elementwise: interpret_elementwise(node, inputs, results); break;
+    case Kind::Reduction: interpret_reduction(node, inputs, results); break;
+    case Kind::View: interpret_view(node, inputs, results); break;
+    default:
+      LAZULI_CHECK(row.interpret, std::string(row.name) + " has no interpretation");
+      row.interpret(node, inputs, results);
+  }
   return results;
 }
 

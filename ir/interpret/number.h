@@ -28,7 +28,7 @@ inline uint16_t to_f16(float f) {
   int exponent = std::max(a > 0 ? std::ilogb(a) : -15, -14);  // below -14: subnormal
   auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(a, 10 - exponent)));
   // A normal number's implicit bit adds one to the exponent field, and rounding up may add another.
-  return static_cast<uint16_t>(sign | (static_cast<uint32_t>(exponent + 14) << 10) + steps);
+  return static_cast<uint16_t>(sign | ((static_cast<uint32_t>(exponent + 14) << 10) + steps));
 }
 
 // Calls f.template operator()<T>() with the C++ type of a native compute type.

@@ -18,13 +18,16 @@ Dims result_strides(const Node& node, const Tensor& x) {
 // Folds by step(accumulator, element, position) from `first`, in Acc; `finish` makes the result.
 template <class T, class Acc, class R, class Step, class Finish>
 void fold(const Node& node, const Tensor& x, Tensor& y, Acc first, Step step, Finish finish) {
-  std::vector<Acc> acc(static_cast<size_t>(y.type.numel()), first);
+  struct Slot {  // so that a vector of bool is one of bools
+    Acc value;
+  };
+  std::vector<Slot> acc(static_cast<size_t>(y.type.numel()), Slot{first});
   Dims strides = result_strides(node, x);
   for_each(x.type.shape, [&](int64_t flat, std::span<const int64_t> index) {
-    Acc& a = acc[static_cast<size_t>(dot(index, strides))];
+    Acc& a = acc[static_cast<size_t>(dot(index, strides))].value;
     a = step(a, load<T>(x, flat), index);
   });
-  for (size_t i = 0; i < acc.size(); ++i) store<R>(y, static_cast<int64_t>(i), finish(acc[i]));
+  for (size_t i = 0; i < acc.size(); ++i) store<R>(y, static_cast<int64_t>(i), finish(acc[i].value));
 }
 
 template <class Step>
@@ -84,29 +87,19 @@ constexpr auto kSmaller = [](auto a, auto b) { return a < b; };
 
 }  // namespace
 
-void interpret_sum(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  accumulate(node, *in[0], out[0], 0, [](auto a, auto e) { return a + e; });
-}
-void interpret_prod(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  accumulate(node, *in[0], out[0], 1, [](auto a, auto e) { return a * e; });
-}
-void interpret_amax(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  extremum(node, *in[0], out[0], kLarger);
-}
-void interpret_amin(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  extremum(node, *in[0], out[0], kSmaller);
-}
-void interpret_any(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  truth(node, *in[0], out[0], false);
-}
-void interpret_all(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  truth(node, *in[0], out[0], true);
-}
-void interpret_argmax(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  arg_extremum(node, *in[0], out[0], kLarger);
-}
-void interpret_argmin(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  arg_extremum(node, *in[0], out[0], kSmaller);
+void interpret_reduction(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
+  const Tensor& x = *in[0];
+  Tensor& y = out[0];
+  switch (info(node.op).combine) {
+    case Combine::Sum: return accumulate(node, x, y, 0, [](auto a, auto e) { return a + e; });
+    case Combine::Prod: return accumulate(node, x, y, 1, [](auto a, auto e) { return a * e; });
+    case Combine::Max: return extremum(node, x, y, kLarger);
+    case Combine::Min: return extremum(node, x, y, kSmaller);
+    case Combine::Any: return truth(node, x, y, false);
+    case Combine::All: return truth(node, x, y, true);
+    case Combine::ArgMax: return arg_extremum(node, x, y, kLarger);
+    case Combine::ArgMin: return arg_extremum(node, x, y, kSmaller);
+  }
 }
 
 }  // namespace lazuli::ir

@@ -1,4 +1,5 @@
-// The interpretations that rows of the op table name. `out` holds one zeroed tensor per result.
+// The interpretations of whole kinds, by the row's traits, and those that rows of the op table name. `out` holds one
+// zeroed tensor per result.
 #pragma once
 #include "ir/interpret.h"
 
@@ -7,20 +8,8 @@ namespace lazuli::ir {
 #define LAZULI_INTERPRET(name) \
   void name(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out);
 LAZULI_INTERPRET(interpret_elementwise)
-LAZULI_INTERPRET(interpret_sum)
-LAZULI_INTERPRET(interpret_prod)
-LAZULI_INTERPRET(interpret_amax)
-LAZULI_INTERPRET(interpret_amin)
-LAZULI_INTERPRET(interpret_any)
-LAZULI_INTERPRET(interpret_all)
-LAZULI_INTERPRET(interpret_argmax)
-LAZULI_INTERPRET(interpret_argmin)
-LAZULI_INTERPRET(interpret_reshape)
-LAZULI_INTERPRET(interpret_permute)
-LAZULI_INTERPRET(interpret_broadcast)
-LAZULI_INTERPRET(interpret_slice)
-LAZULI_INTERPRET(interpret_flip)
-LAZULI_INTERPRET(interpret_as_strided)
+LAZULI_INTERPRET(interpret_reduction)
+LAZULI_INTERPRET(interpret_view)
 LAZULI_INTERPRET(interpret_as_strided_scatter)
 LAZULI_INTERPRET(interpret_cat)
 LAZULI_INTERPRET(interpret_pad)

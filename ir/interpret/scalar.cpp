@@ -1,6 +1,7 @@
 #include "ir/interpret/scalar.h"
 #include <limits>
 #include "ir/interpret/number.h"
+#include "ir/philox.h"
 
 namespace lazuli::ir {
 namespace {
@@ -66,8 +67,14 @@ T arithmetic(Prim p, T a, T b, T c) {
 }
 
 template <std::integral T>
+bool negative(T x) {
+  if constexpr (std::is_signed_v<T>) return x < 0;
+  return false;
+}
+
+template <std::integral T>
 T integer_power(T base, T exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == T(-1) ? (exponent % 2 ? T(-1) : T(1)) : T(0);
+  if (negative(exponent)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % 2 ? T(-1) : T(1)) : T(0);
   uint64_t result = 1, factor = static_cast<uint64_t>(base);
   for (auto e = static_cast<uint64_t>(exponent); e; e >>= 1, factor *= factor)
     if (e & 1) result *= factor;
@@ -77,10 +84,10 @@ T integer_power(T base, T exponent) {
 // Shifts by less than 0 or by the width and more leave no bits, but the sign.
 template <std::integral T>
 T shift(Prim p, T a, T b) {
-  constexpr int kWidth = std::numeric_limits<std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>>::digits;
-  bool inside = b >= 0 && static_cast<int64_t>(b) < kWidth;
+  constexpr uint64_t kWidth = std::is_same_v<T, bool> ? 1 : sizeof(T) * 8;
+  bool inside = !negative(b) && static_cast<uint64_t>(b) < kWidth;
   if (p == Prim::shift_left) return inside ? static_cast<T>(static_cast<uint64_t>(a) << b) : T(0);
-  return inside ? static_cast<T>(a >> b) : a < 0 ? T(-1) : T(0);
+  return inside ? static_cast<T>(a >> b) : negative(a) ? T(-1) : T(0);
 }
 
 // Wraps: computed on 64 unsigned bits and cut to the width.
@@ -94,19 +101,19 @@ T arithmetic(Prim p, T a, T b, T c) {
     case Prim::mul: return static_cast<T>(u(a) * u(b));
     case Prim::fma: return static_cast<T>(u(a) * u(b) + u(c));
     case Prim::neg: return static_cast<T>(-u(a));
-    case Prim::abs: return a < 0 ? static_cast<T>(-u(a)) : a;
+    case Prim::abs: return negative(a) ? static_cast<T>(-u(a)) : a;
     case Prim::div: return b == 0 ? T(0) : overflows ? static_cast<T>(-u(a)) : static_cast<T>(a / b);
     case Prim::fmod: return b == 0 || overflows ? T(0) : static_cast<T>(a % b);
     case Prim::mod: {
       if (b == 0 || overflows) return 0;
       T r = static_cast<T>(a % b);
-      return r != 0 && (b < 0) != (r < 0) ? static_cast<T>(r + b) : r;
+      return r != T(0) && negative(b) != negative(r) ? static_cast<T>(r + b) : r;
     }
     case Prim::floordiv: {
       if (b == 0) return 0;
       if (overflows) return static_cast<T>(-u(a));
       T q = static_cast<T>(a / b);
-      return a % b != 0 && (a < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
+      return a % b != 0 && negative(a) != negative(b) ? static_cast<T>(q - 1) : q;
     }
     case Prim::pow: return integer_power(a, b);
     case Prim::minimum: return std::min(a, b);
@@ -153,9 +160,8 @@ Cell convert_cell(Cell x, DType from, DType to) {
 }
 
 Cell random_cell(DType dtype, Cell seed, Cell offset, Cell index) {
-  uint64_t word = philox(seed.bits, offset.bits, index.bits);
-  if (dtype == DType::F64) return cell(static_cast<double>(word >> 11) * 0x1p-53);
-  return cell(static_cast<float>(word >> 40) * 0x1p-24f);
+  if (dtype == DType::F64) return cell(philox_f64(seed.bits, offset.bits, index.bits));
+  return cell(philox_f32(seed.bits, offset.bits, index.bits));
 }
 
 Cell evaluate_node(const ScalarGraph& g, const ScalarNode& n, std::span<const Cell> cells) {
@@ -180,21 +186,6 @@ Cell evaluate(const ScalarGraph& graph, uint16_t result, std::span<const Cell> a
     cells[i] = n.prim == Prim::argument ? arguments[n.index] : evaluate_node(graph, n, cells);
   }
   return cells[result];
-}
-
-uint64_t philox(uint64_t seed, uint64_t offset, uint64_t index) {
-  uint32_t c[4] = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(offset),
-                   static_cast<uint32_t>(offset >> 32)};
-  uint32_t k[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    uint32_t next[4] = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(p1),
-                        static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(p0)};
-    std::copy(next, next + 4, c);
-    k[0] += 0x9E3779B9;
-    k[1] += 0xBB67AE85;
-  }
-  return uint64_t{c[0]} << 32 | c[1];
 }
 
 }  // namespace lazuli::ir
