@@ -17,11 +17,9 @@ Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, Value e
   for (int64_t d : dims) kept[d] = 1;
   Value saved_mean = b.reshape(b.mean(x, dims, true), shape), mean = b.reshape(saved_mean, kept);
   Value centered = b.sub(x, b.emit(Op::detach, {mean}));
-  Value variance = b.mean(b.mul(centered, centered), dims, true);
+  Value variance = b.reshape(b.mean(b.mul(centered, centered), dims, true), shape);
   Value scale = b.emit(Op::rsqrt, {b.add(variance, b.convert(eps, b.dtype(x)))});
-  Value saved_scale = b.reshape(scale, shape);
-  scale = b.reshape(saved_scale, kept);
-  return {b.mul(b.sub(x, mean), scale), saved_mean, saved_scale, b.reshape(variance, shape)};
+  return {b.mul(b.sub(x, mean), b.reshape(scale, kept)), saved_mean, scale, variance};
 }
 
 Value affine(Builder& b, Value y, Value weight, Value bias, const Dims& shape) {
