@@ -99,11 +99,11 @@ bool Terms::same_space(Value reduction) const {
   return ir::product(r.kept) == space_.kept_numel() && ir::product(r.reduced) == space_.reduced_numel();
 }
 
-bool Terms::add(std::span<const Root> roots) {
+bool Terms::add(std::span<const Root> roots, size_t max_loads) {
   obstacle_ = {};
   const size_t old_splits = splits_.size();
   for (int i = 0; i < kMaxRefinements; ++i) {
-    if (try_add(roots)) {
+    if (try_add(roots, max_loads)) {
       roots_.insert(roots_.end(), roots.begin(), roots.end());
       return true;
     }
@@ -120,7 +120,7 @@ bool Terms::add(std::span<const Root> roots) {
   return false;
 }
 
-bool Terms::try_add(std::span<const Root> roots) {
+bool Terms::try_add(std::span<const Root> roots, size_t max_loads) {
   const size_t terms = terms_.size(), keys = keys_.size(), stores = stores_.size(), loads = loads_;
   if (wanted_) return false;  // the space itself is not fine enough yet
   std::vector<uint32_t> entered;
@@ -135,7 +135,7 @@ bool Terms::try_add(std::span<const Root> roots) {
     entered.push_back(values_[r.value]);
   }
   for (size_t i = 0; ok && i < roots.size(); ++i) ok = add_one(roots[i]);
-  if (ok) return true;
+  if (ok && loads_ - loads <= max_loads) return true;
   for (uint32_t m : entered) members_.erase(m);
   truncate(terms, keys, stores);
   loads_ = loads;
@@ -179,7 +179,7 @@ uint32_t Terms::eval(Value v, FormId at) {
   const uint64_t key = uint64_t(id) << 32 | at;
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   uint32_t term;
-  if (!values_.stored(v) || is_number(graph_[v].op)) {
+  if (!values_.stored(v) || is_number(graph_[v].op) || is_reshape_of_stored(v)) {
     term = define(v, at);
   } else if (auto member = members_.find(id); member == members_.end()) {
     term = load(v, at);
@@ -192,6 +192,11 @@ uint32_t Terms::eval(Value v, FormId at) {
   memo_.emplace(key, term);
   keys_.push_back(key);
   return term;
+}
+
+// Its operand's memory in the same order and type: read as the operand, which this group may be making.
+bool Terms::is_reshape_of_stored(Value v) const {
+  return values_.shares(v) && graph_.type(v).dtype == graph_.type(graph_[v].inputs[0]).dtype;
 }
 
 uint32_t Terms::define(Value v, FormId at) {
@@ -264,6 +269,7 @@ uint32_t Terms::indexed(Value v, FormId at) {
 }
 
 uint32_t Terms::load(Value v, FormId at) {
+  if (members_.count(values_[values_.home(v)])) return kNoTerm;  // made here, but wanted as bytes of another type
   ++loads_;
   const uint32_t index = forms_[at].index;
   Term t{Term::Load, false, 0, graph_.type(v).dtype, v, at, {}};

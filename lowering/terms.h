@@ -42,8 +42,9 @@ class Terms {
   Terms(const ir::Graph& graph, const ValueTable& values, ir::Value reduction);
   Terms(const ir::Graph& graph, const ValueTable& values, std::span<const int64_t> shape);
 
-  // Adds roots, all or none. False: no kernel computes them together with those already there.
-  bool add(std::span<const Root> roots);
+  // Adds roots, all or none. False: no kernel computes them together with those already there, or they bring more than
+  // `max_loads` operands that are not read yet.
+  bool add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
   // After add() failed: the value whose view was not linear, if that was the reason. Storing it would help.
   ir::Value obstacle() const { return obstacle_; }
 
@@ -64,9 +65,10 @@ class Terms {
 
  private:
   void make_space();
-  bool try_add(std::span<const Root> roots);
+  bool try_add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
   bool add_one(const Root& root);
   uint32_t eval(ir::Value v, FormId at);
+  bool is_reshape_of_stored(ir::Value v) const;
   uint32_t define(ir::Value v, FormId at);
   uint32_t view(ir::Value v, FormId at);
   uint32_t elementwise(ir::Value v, FormId at);
