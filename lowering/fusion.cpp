@@ -116,12 +116,12 @@ class Fuser {
   std::unique_ptr<Terms> fresh_terms(const Root& root) {
     if (root.target == root.value && ir::is_reduction(graph_[root.value].op))
       return std::make_unique<Terms>(graph_, values(), root.value);
-    return std::make_unique<Terms>(graph_, values(), graph_.type(root.value).shape);
+    return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
 
   // One kernel for one root. Where a view inside is not linear in the root's shape, it gets memory.
   void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
-    if (graph_.type(root.value).numel() == 0) return;
+    if (ir::product(root.shape(graph_)) == 0) return;
     for (;;) {
       auto terms = fresh_terms(root);
       if (terms->add({&root, 1})) {

@@ -1,6 +1,7 @@
 // Random graphs: compiled and fused against the reference interpreter, which knows nothing of fusion, views as strides
 // or memory reuse. LAZULI_FUZZ_SEEDS runs more of them.
 #include <cstdlib>
+#include "ir/error.h"
 #include "ir/interpret.h"
 #include "ir/print.h"
 #include "tests/jit/executable_support.h"
@@ -38,7 +39,7 @@ class RandomModel {
       Value y = any();
       try {
         if (ir::broadcast_shapes(m.shape(x), m.shape(y)) == m.shape(x)) return y;
-      } catch (const TypeError&) {
+      } catch (const lazuli::TypeError&) {
       }
     }
     return x;
