@@ -21,13 +21,19 @@ class RandomModel {
     for (const Dims& s : {Dims{a_, b_, c_}, Dims{a_, b_, c_}, Dims{b_, c_}, Dims{c_}, Dims{a_, c_, b_}, Dims{}})
       values_.push_back(m.input(s));
     inputs = values_.size();
-    for (int i = 0, n = 6 + pick(24); i < n; ++i) grow();
+    index_ = m.input(ir::DType::I64, {3});
+    for (int i = 0, n = 6 + pick(24); i < n; ++i) {
+      try {
+        grow();
+      } catch (const lazuli::TypeError&) {  // no element left to reduce or crop
+      }
+    }
     for (int i = 0, n = 1 + pick(4); i < n; ++i) m.graph.outputs.push_back(values_[values_.size() - 1 - pick(std::min<int>(8, values_.size() - 1))]);
     for (size_t i = 0; i < inputs; ++i) m.graph.donated.push_back(pick(2));
   }
 
   Model m;
-  size_t inputs;
+  size_t inputs;   // of floats; one of three indices follows
 
  private:
   int pick(int n) { return static_cast<int>(gen_() % static_cast<uint32_t>(n)); }
@@ -49,7 +55,7 @@ class RandomModel {
     Value x = recent();
     const Dims shape = m.shape(x);
     const int rank = static_cast<int>(shape.size());
-    switch (pick(16)) {
+    switch (pick(18)) {
       case 0: case 1: case 2: return add(m.add(x, beside(x)));
       case 3: return add(m.mul(x, beside(x)));
       case 4: return add(m.apply(Op::tanh, {x}));
@@ -63,6 +69,8 @@ class RandomModel {
       case 12: return rank ? slice(x) : void();
       case 13: return rank ? add(m.emit(Op::cat, std::vector<Value>{x, x}, ir::Attrs{{pick(rank)}}, {})) : void();
       case 14: return rank == 2 && ir::product(shape) < 400 ? add(m.mul(m.apply(Op::matmul, {x, m.transpose(x)}), 0.1)) : void();
+      case 15: return rank && shape[0] > 2 ? add(m.apply(Op::index_select, {x, index_}, ir::Attrs{{0}})) : void();
+      case 16: return rank ? scatter(x) : void();
       default: return rank ? pad(x) : void();
     }
   }
@@ -82,9 +90,18 @@ class RandomModel {
     }
     add(m.apply(Op::slice, {x}, ir::Attrs().add(starts).add(sizes).add(steps)));
   }
+  // The last row (or column) of x, changed and put back.
+  void scatter(Value x) {
+    const Dims shape = m.shape(x), strides = ir::contiguous_strides(shape);
+    const size_t d = pick(static_cast<int>(shape.size()));
+    Dims starts(shape.size(), 0), sizes = shape;
+    starts[d] = shape[d] - 1, sizes[d] = 1;
+    Value part = m.apply(Op::slice, {x}, ir::Attrs().add(starts).add(sizes).add(Dims(shape.size(), 1)));
+    add(m.apply(Op::as_strided_scatter, {x, m.add(part, 1.0)}, ir::Attrs().add(strides).add(starts[d] * strides[d])));
+  }
   void pad(Value x) {
     Dims low, high;
-    for (size_t d = 0; d < m.shape(x).size(); ++d) low.push_back(pick(3)), high.push_back(pick(2));
+    for (size_t d = 0; d < m.shape(x).size(); ++d) low.push_back(pick(4) - 1), high.push_back(m.shape(x)[d] > 2 ? pick(3) - 1 : pick(2));
     add(m.apply(Op::pad, {x, m.constant(0.5, ir::DType::F32)}, ir::Attrs().add(low).add(high)));
   }
   void add(Value v) {
@@ -93,6 +110,7 @@ class RandomModel {
 
   std::mt19937 gen_;
   int64_t a_, b_, c_;
+  Value index_;
   std::vector<Value> values_;
 };
 
@@ -108,6 +126,9 @@ void check(uint32_t seed, const jit::CompileOptions& options) {
     inputs.push_back(buffer_of(host, v));
     tensors.emplace_back(g.nodes[n].types[0], std::vector<double>(v.begin(), v.end()));
   }
+  const std::vector<int64_t> index{2, 0, 1};
+  inputs.push_back(buffer_of(host, index));
+  tensors.emplace_back(ir::Type{ir::DType::I64, {3}}, std::vector<double>{2, 0, 1});
   const auto want = ir::interpret(g, tensors);
   auto e = jit::compile(g, options);
   SCOPED_TRACE(e->plan_text());
