@@ -114,7 +114,7 @@ class Fuser {
   }
 
   std::unique_ptr<Terms> fresh_terms(const Root& root) {
-    if (root.target == root.value && ir::is_reduction(graph_[root.value].op))
+    if (root.target == root.value && is_loop_reduction(graph_, root.value))
       return std::make_unique<Terms>(graph_, values(), root.value);
     return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
@@ -213,7 +213,7 @@ class Fuser {
 
   const Root& reduction_root(const Unit& u) {
     for (const Root& r : u.roots)
-      if (r.target == r.value && ir::is_reduction(graph_[r.value].op)) return r;
+      if (r.target == r.value && is_loop_reduction(graph_, r.value)) return r;
     return u.roots[0];
   }
 

@@ -53,6 +53,10 @@ uint64_t hash_form(const Form& f) {
 
 }  // namespace
 
+bool is_loop_reduction(const ir::Graph& graph, Value v) {
+  return ir::is_reduction(graph[v].op) && graph.type(graph[v].inputs[0]).numel() > 0;
+}
+
 Terms::Terms(const ir::Graph& graph, const ValueTable& values, Value reduction)
     : graph_(graph), values_(values), reduction_(reduction) {
   make_space();
@@ -165,7 +169,7 @@ std::optional<FormId> Terms::root_form(const Root& root) {
   const Value v = root.value;
   const int64_t numel = ir::product(root.shape(graph_)), kept = space_.kept_numel(),
                 all = kept * space_.reduced_numel();
-  if (ir::is_reduction(graph_[v].op) && root.target == v) {
+  if (is_loop_reduction(graph_, v) && root.target == v) {
     if (!reduction_ || numel != kept || graph_.type(graph_[v].inputs[0]).numel() != all) return {};
     return kept_;
   }
@@ -242,6 +246,7 @@ uint32_t Terms::elementwise(Value v, FormId at) {
 }
 
 uint32_t Terms::reduce(Value v, FormId at) {
+  if (!is_loop_reduction(graph_, v)) return push({Term::Nothing, false, 0, graph_.type(v).dtype, v, at, {}});
   if (at != kept_) return kNoTerm;
   auto inside = operand_form(v);
   if (!inside) return kNoTerm;

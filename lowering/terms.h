@@ -31,6 +31,7 @@ struct Term {
     Index,     // the form itself as an i64
     Apply,     // elementwise node `value` on the children
     Reduce,    // reduction node `value` over the child
+    Nothing,   // reduction node `value` over no element: what that combines to
   } kind;
   bool row = false;      // the same for all reduced points
   uint8_t depth = 0;     // how many reductions must finish first
@@ -39,6 +40,9 @@ struct Term {
   FormId form = 0;
   std::vector<uint32_t> children;
 };
+
+// Reductions over no element are numbers; they need no loop.
+bool is_loop_reduction(const ir::Graph& graph, ir::Value v);
 
 class Terms {
  public:
