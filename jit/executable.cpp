@@ -6,6 +6,7 @@
 #include "jit/dump.h"
 #include "jit/executor.h"
 #include "jit/kernel.h"
+#include "lowering/crop_pads.h"
 
 namespace lazuli::jit {
 namespace {
@@ -49,7 +50,7 @@ ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump)
   passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) {
     dump.pass(pass.name, after);
   };
-  return ir::run_passes(std::move(graph), ir::all_passes(), passes);
+  return lowering::crop_pads(ir::run_passes(std::move(graph), ir::all_passes(), passes));
 }
 
 }  // namespace

@@ -114,14 +114,14 @@ class Fuser {
   }
 
   std::unique_ptr<Terms> fresh_terms(const Root& root) {
-    if (root.target == root.value && ir::is_reduction(graph_[root.value].op))
+    if (root.target == root.value && is_loop_reduction(graph_, root.value))
       return std::make_unique<Terms>(graph_, values(), root.value);
-    return std::make_unique<Terms>(graph_, values(), graph_.type(root.value).shape);
+    return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
 
   // One kernel for one root. Where a view inside is not linear in the root's shape, it gets memory.
   void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
-    if (graph_.type(root.value).numel() == 0) return;
+    if (ir::product(root.shape(graph_)) == 0) return;
     for (;;) {
       auto terms = fresh_terms(root);
       if (terms->add({&root, 1})) {
@@ -213,7 +213,7 @@ class Fuser {
 
   const Root& reduction_root(const Unit& u) {
     for (const Root& r : u.roots)
-      if (r.target == r.value && ir::is_reduction(graph_[r.value].op)) return r;
+      if (r.target == r.value && is_loop_reduction(graph_, r.value)) return r;
     return u.roots[0];
   }
 

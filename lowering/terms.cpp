@@ -53,6 +53,10 @@ uint64_t hash_form(const Form& f) {
 
 }  // namespace
 
+bool is_loop_reduction(const ir::Graph& graph, Value v) {
+  return ir::is_reduction(graph[v].op) && graph.type(graph[v].inputs[0]).numel() > 0;
+}
+
 Terms::Terms(const ir::Graph& graph, const ValueTable& values, Value reduction)
     : graph_(graph), values_(values), reduction_(reduction) {
   make_space();
@@ -127,7 +131,7 @@ bool Terms::try_add(std::span<const Root> roots, size_t max_loads) {
   bool ok = true;
   for (const Root& r : roots) {
     if (r.target != r.value) continue;
-    auto f = root_form(r.value);
+    auto f = root_form(r);
     if (!f || !members_.emplace(values_[r.value], *f).second) {
       ok = false;
       break;
@@ -150,22 +154,22 @@ void Terms::truncate(size_t terms, size_t keys, size_t stores) {
 }
 
 bool Terms::add_one(const Root& root) {
-  auto at = root_form(root.value);
+  auto at = root_form(root);
   if (!at) return false;
-  const uint32_t term = eval(root.value, *at);
-  if (term == kNoTerm) return false;
-  std::optional<FormId> to = *at;
-  if (root.window) to = move(root.value, *at, graph_.type(root.value).shape, *root.window);
-  else if (root.target != root.value && graph_.type(root.value).numel() != graph_.type(root.target).numel())
-    return false;
-  if (!to) return false;
+  std::optional<FormId> to = *at, from = *at;
+  if (root.window) to = move(root.value, *at, root.shape(graph_), *root.window);
+  if (graph_.type(root.value).numel() != ir::product(root.shape(graph_))) from = intern({ir::Dims(space_.rank(), 0)});
+  const uint32_t term = eval(root.value, *from);
+  if (term == kNoTerm || !to) return false;
   stores_.push_back({root, term, *to});
   return true;
 }
 
-std::optional<FormId> Terms::root_form(Value v) {
-  const int64_t numel = graph_.type(v).numel(), kept = space_.kept_numel(), all = kept * space_.reduced_numel();
-  if (ir::is_reduction(graph_[v].op) && values_.stored(v)) {
+std::optional<FormId> Terms::root_form(const Root& root) {
+  const Value v = root.value;
+  const int64_t numel = ir::product(root.shape(graph_)), kept = space_.kept_numel(),
+                all = kept * space_.reduced_numel();
+  if (is_loop_reduction(graph_, v) && root.target == v) {
     if (!reduction_ || numel != kept || graph_.type(graph_[v].inputs[0]).numel() != all) return {};
     return kept_;
   }
@@ -242,6 +246,7 @@ uint32_t Terms::elementwise(Value v, FormId at) {
 }
 
 uint32_t Terms::reduce(Value v, FormId at) {
+  if (!is_loop_reduction(graph_, v)) return push({Term::Nothing, false, 0, graph_.type(v).dtype, v, at, {}});
   if (at != kept_) return kNoTerm;
   auto inside = operand_form(v);
   if (!inside) return kNoTerm;

@@ -12,10 +12,14 @@
 namespace lazuli::lowering {
 
 // One thing that a group stores: `value`, laid into the window of `target`. Mostly target is the value itself and the
-// window is all of it; a concatenation's operand goes to its slice of the result.
+// window is all of it; a concatenation's operand goes to its slice of the result, and padding is a single element that
+// fills all of its target.
 struct Root {
   ir::Value value, target;
   std::optional<ir::StridedWindow> window;  // over value's shape; none: all of target in row-major order
+
+  // The shape that is written.
+  const ir::Dims& shape(const ir::Graph& graph) const { return graph.type(window ? value : target).shape; }
 };
 
 using FormId = uint32_t;
@@ -27,6 +31,7 @@ struct Term {
     Index,     // the form itself as an i64
     Apply,     // elementwise node `value` on the children
     Reduce,    // reduction node `value` over the child
+    Nothing,   // reduction node `value` over no element: what that combines to
   } kind;
   bool row = false;      // the same for all reduced points
   uint8_t depth = 0;     // how many reductions must finish first
@@ -35,6 +40,9 @@ struct Term {
   FormId form = 0;
   std::vector<uint32_t> children;
 };
+
+// Reductions over no element are numbers; they need no loop.
+bool is_loop_reduction(const ir::Graph& graph, ir::Value v);
 
 class Terms {
  public:
@@ -78,7 +86,7 @@ class Terms {
   uint32_t push(Term term);
   std::optional<FormId> move(ir::Value v, FormId at, std::span<const int64_t> shape, const ir::StridedWindow& window);
   std::optional<Form> operand_form(ir::Value reduction);
-  std::optional<FormId> root_form(ir::Value v);
+  std::optional<FormId> root_form(const Root& root);
   FormId intern(Form form);
   void truncate(size_t terms, size_t keys, size_t stores);
 

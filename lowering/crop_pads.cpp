@@ -1,0 +1,56 @@
+#include "lowering/crop_pads.h"
+#include <algorithm>
+#include "ir/builder.h"
+
+namespace lazuli::lowering {
+namespace {
+
+using ir::Attrs;
+using ir::Dims;
+using ir::Op;
+using ir::Value;
+
+bool crops(const ir::Node& node) {
+  if (node.op != Op::pad) return false;
+  auto negative = [](std::span<const int64_t> v) { return std::any_of(v.begin(), v.end(), [](int64_t n) { return n < 0; }); };
+  return negative(node.attrs.list(0)) || negative(node.attrs.list(1));
+}
+
+Value crop_then_pad(ir::GraphBuilder& b, const ir::Node& node, Value x, Value fill) {
+  Dims starts, sizes, low, high;
+  const Dims shape = b.shape(x);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int64_t before = node.attrs.list(0)[d], behind = node.attrs.list(1)[d];
+    starts.push_back(std::max<int64_t>(0, -before));
+    sizes.push_back(std::max<int64_t>(0, shape[d] + std::min<int64_t>(0, before) + std::min<int64_t>(0, behind)));
+    low.push_back(std::max<int64_t>(0, before));
+    high.push_back(std::max<int64_t>(0, behind));
+  }
+  const Value inside = b.emit(Op::slice, {x}, Attrs().add(starts).add(sizes).add(Dims(shape.size(), 1)));
+  return b.emit(Op::pad, {inside, fill}, Attrs().add(low).add(high));
+}
+
+}  // namespace
+
+ir::Graph crop_pads(ir::Graph graph) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), crops)) return graph;
+  ir::Graph out;
+  out.lines = graph.lines;
+  out.input_count = graph.input_count;
+  out.scalar_count = graph.scalar_count;
+  out.donated = graph.donated;
+  ir::GraphBuilder b(out);
+  std::vector<Value> to(graph.nodes.size());
+  auto moved = [&](Value v) { return v ? Value{to[v.node].node, to[v.node].result + v.result} : v; };
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    std::vector<Value> inputs;
+    for (Value v : node.inputs) inputs.push_back(moved(v));
+    b.set_line(node.line);
+    to[n] = crops(node) ? crop_then_pad(b, node, inputs[0], inputs[1]) : b.emit(node.op, inputs, node.attrs, node.types);
+  }
+  for (Value v : graph.outputs) out.outputs.push_back(moved(v));
+  return out;
+}
+
+}  // namespace lazuli::lowering
