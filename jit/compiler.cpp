@@ -6,7 +6,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -21,6 +21,14 @@
 namespace lazuli::jit {
 namespace {
 
+// It takes more than half of the time of code generation, and finds nothing: the emitter's loops already step by
+// pointers or by what x86 addresses for free. There is no other switch than the command-line option.
+void disable_loop_strength_reduction() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  auto found = options.find("disable-lsr");
+  if (found != options.end()) static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
+}
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -28,6 +36,7 @@ void initialize_llvm() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    disable_loop_strength_reduction();
   });
 }
 

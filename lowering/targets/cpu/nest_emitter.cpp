@@ -84,15 +84,6 @@ bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   return dim != nest_.vector_dim() || a.stride == VectorStride::Any;
 }
 
-void NestEmitter::along(uint32_t dim, Value* index, const std::function<void()>& body) {
-  const std::vector<Value*> before = address_;
-  index_[dim] = index;
-  for (size_t a = 0; a < address_.size(); ++a)
-    if (stride_[a][dim]) address_[a] = b_.CreatePtrAdd(address_[a], b_.CreateMul(index, stride_[a][dim]));
-  body();
-  address_ = before;
-}
-
 void NestEmitter::unit_loop(Value* begin, Value* end) {
   llvm::SmallVector<Value*, 6> indices = first_unit(begin);
   llvm::SmallVector<Value**, 6> carried;

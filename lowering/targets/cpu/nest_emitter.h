@@ -58,8 +58,7 @@ class NestEmitter {
   Value* reduced_position(unsigned copy);
   Vec operand(uint16_t inst, unsigned copy);
 
-  // Runs `body` with every access moved `index` steps along `dim`.
-  void along(uint32_t dim, Value* index, const std::function<void()>& body);
+  bool is_used(unsigned stage, size_t access) const;
   bool moves_along(size_t access, uint32_t dim) const;
   uint32_t kept() const { return nest_.rank - nest_.reduced; }
   bool column() const { return nest_.schedule == Schedule::Column; }

@@ -27,9 +27,31 @@ void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
 void NestEmitter::reduced_loops(unsigned stage, uint32_t dim, const Pass& pass) {
   if (dim == nest_.rank) return elements(stage, pass);
   if (dim == nest_.vector_dim()) return lane_loops(stage);
+  // Addresses are carried too, and step by the dimension's stride.
   llvm::SmallVector<Value**, 8> carried = accumulator_slots(stage);
-  emit_loop(b_, "reduced", b_.getInt64(0), size_[dim], b_.getInt64(1), carried,
-            [&](Value* i) { along(dim, i, [&] { reduced_loops(stage, dim + 1, pass); }); });
+  const std::vector<Value*> outside = address_;
+  for (size_t a = 0; a < address_.size(); ++a)
+    if (stride_[a][dim] && is_used(stage, a)) carried.push_back(&address_[a]);
+  emit_loop(b_, "reduced", b_.getInt64(0), size_[dim], b_.getInt64(1), carried, [&](Value* i) {
+    const std::vector<Value*> first = address_;
+    index_[dim] = i;
+    reduced_loops(stage, dim + 1, pass);
+    address_ = first;
+    for (size_t a = 0; a < address_.size(); ++a)
+      if (stride_[a][dim] && is_used(stage, a)) address_[a] = b_.CreatePtrAdd(first[a], stride_[a][dim]);
+  });
+  address_ = outside;
+}
+
+// Whether the stage's element instructions go to this access.
+bool NestEmitter::is_used(unsigned stage, size_t access) const {
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    const Inst& x = nest_.insts[i];
+    if (x.stage == stage && (x.code == Code::Load || x.code == Code::Store) && x.slot == access &&
+        plan_.level[i] == Level::Element)
+      return true;
+  }
+  return false;
 }
 
 // The vector dimension of a Row nest.
