@@ -5,6 +5,7 @@
 #include <llvm/IR/IRBuilder.h>
 
 #include <functional>
+#include <utility>
 
 #include "ir/dtype.h"
 
@@ -99,6 +100,7 @@ Vec round_even(Vec a);
 // One instruction on x86: where an operand is NaN the result is b.
 Vec min_or_second(Vec a, Vec b);
 Vec max_or_second(Vec a, Vec b);
+Vec clamp(Vec x, double low, double high);  // NaN stays NaN
 
 Vec bits_of(Vec a);               // floating to the integer of its width
 Vec from_bits(Vec a);             // i32 to float, i64 to double
@@ -113,5 +115,6 @@ Vec horner(Vec x, std::initializer_list<double> coefficients);
 
 // `usual`, with the lanes of `mask` replaced by what `rare` computes; `rare` is skipped when no lane needs it.
 Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare);
+std::pair<Vec, Vec> when_any(Vec mask, std::pair<Vec, Vec> usual, const std::function<std::pair<Vec, Vec>()>& rare);
 
 }  // namespace lazuli::lowering
