@@ -24,12 +24,12 @@ Vec cosh(Vec x) { return x.f64() ? per_lane("cosh", {x}) : in_f64(x, cosh_wide);
 
 Vec tanh(Vec x) {
   if (x.f64()) return per_lane("tanh", {x});
-  Vec a = clamp(abs(x), 0, 10), z = x * x;
+  Vec a = clamp(abs(x), 0, 10), z = a * a;
   Vec p = horner(z, {0.002157613867893815, -0.00819507334381342, 0.021708747372031212, -0.05394846200942993, 0.13333222270011902,
                      -0.3333333134651184});
-  Vec small = fma(x * z, p, x);
+  Vec small = fma(a * z, p, a);
   Vec large = 1 - 2 / (exp_core(a + a) + 1);
-  return select(lt(a, 0.625), small, copysign(large, x));
+  return copysign(select(lt(a, 0.625), small, large), x);
 }
 
 }  // namespace lazuli::lowering::math

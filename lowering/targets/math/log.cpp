@@ -65,7 +65,8 @@ Vec log1p(Vec x) {
   Vec u = x + 1, back = u - x;
   Vec lost = (x - (u - back)) + (1 - back);  // u + lost = 1 + x exactly (Knuth's TwoSum)
   auto [e, f] = split(u);
-  Vec scale = from_bits(shl(integer(bits_of(u), 127) - to_integer(e, 32), 23));  // 2^-e; 0 for the largest
+  // 2^-e, as far as it is a normal number: beyond, what was lost does not count.
+  Vec scale = from_bits(shl(integer(bits_of(u), 127) - to_integer(min_or_second(e, number(e, 126)), 32), 23));
   Vec y = with_edges(u, log_of(e, fma(lost, scale, f)));
   return select(eq(x, 0), x, select(eq(x, INFINITY), x, y));
 }
