@@ -31,13 +31,14 @@ class NestEmitter {
   void unit_loop(Value* begin, Value* end);
   llvm::SmallVector<Value*, 6> first_unit(Value* begin);
   void next_unit(llvm::SmallVector<Value*, 6>& indices);
-  void column_block(Value* first, Value* last);
 
   // Stages (nest_stages.cpp).
   void all_stages(const Pass& pass);
   void stage_loop(unsigned stage, const Pass& pass);
   void reduced_loops(unsigned stage, uint32_t dim, const Pass& pass);
   void lane_loops(unsigned stage);
+  void vector_loops(Value* first, Value* last, unsigned unroll, llvm::ArrayRef<Value**> carried,
+                    const std::function<void(const Pass&)>& body);
   void elements(unsigned stage, const Pass& pass);
   void start_accumulators(unsigned stage, unsigned copies);
   void finish_accumulators(unsigned stage, unsigned copies);

@@ -17,7 +17,8 @@ enum class Level : uint8_t {
 
 struct NestPlan {
   unsigned lanes = 16;
-  unsigned unroll = 1;                // vectors per pass of the unmasked loop
+  std::vector<unsigned> unroll;       // vectors per pass of the unmasked loop, per stage (Column: all the same)
+  bool masked_only = false;           // passes of one vector are all masked: half of the code
   std::vector<Level> level;           // per instruction
   std::vector<bool> uniform;          // one value for all lanes, kept as a scalar
   std::vector<bool> splat;            // a uniform value that some vector instruction reads

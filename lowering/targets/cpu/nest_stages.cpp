@@ -18,7 +18,7 @@ void NestEmitter::all_stages(const Pass& pass) {
 }
 
 void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
-  const unsigned copies = column() ? pass.copies : plan_.unroll;
+  const unsigned copies = column() ? pass.copies : plan_.unroll[stage];
   start_accumulators(stage, copies);
   reduced_loops(stage, kept(), pass);
   finish_accumulators(stage, copies);
@@ -56,17 +56,26 @@ bool NestEmitter::is_used(unsigned stage, size_t access) const {
 
 // The vector dimension of a Row nest.
 void NestEmitter::lane_loops(unsigned stage) {
+  vector_loops(b_.getInt64(0), size_[nest_.vector_dim()], plan_.unroll[stage], accumulator_slots(stage),
+               [&](const Pass& pass) { elements(stage, pass); });
+}
+
+// Elements [first, last) of the vector dimension: several vectors a pass, then one masked vector a pass.
+void NestEmitter::vector_loops(Value* first, Value* last, unsigned unroll, llvm::ArrayRef<Value**> carried,
+                               const std::function<void(const Pass&)>& body) {
   const uint32_t dim = nest_.vector_dim();
-  const unsigned step = plan_.unroll * plan_.lanes;
-  Value* size = size_[dim];
-  Value* middle = b_.CreateAnd(size, b_.getInt64(-static_cast<int64_t>(step)));
-  emit_loop(b_, "vectors", b_.getInt64(0), middle, b_.getInt64(step), accumulator_slots(stage), [&](Value* i) {
+  Value* middle = first;
+  if (unroll > 1 || !plan_.masked_only) {
+    const unsigned step = unroll * plan_.lanes;
+    middle = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(last, first), b_.getInt64(-static_cast<int64_t>(step))));
+    emit_loop(b_, "vectors", first, middle, b_.getInt64(step), carried, [&](Value* i) {
+      index_[dim] = i;
+      body({unroll});
+    });
+  }
+  emit_loop(b_, "tail", middle, last, b_.getInt64(plan_.lanes), carried, [&](Value* i) {
     index_[dim] = i;
-    elements(stage, {plan_.unroll});
-  });
-  emit_loop(b_, "tail", middle, size, b_.getInt64(plan_.lanes), accumulator_slots(stage), [&](Value* i) {
-    index_[dim] = i;
-    elements(stage, partial_pass(b_.CreateSub(size, i)));
+    body(partial_pass(b_.CreateSub(last, i)));
   });
 }
 
