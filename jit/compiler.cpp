@@ -64,8 +64,8 @@ Cpu describe_cpu(const std::string& wanted) {
   if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
     throw InternalError("this processor lacks AVX2, FMA or F16C");
   Cpu cpu;
-  cpu.target.masks =
-      wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") && has.lookup("avx512vl");
+  cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
+                     has.lookup("avx512vl");
   cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
   if (wanted == "avx2") {
     cpu.name = "x86-64-v3";
@@ -122,7 +122,8 @@ std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context
 #ifndef NDEBUG
   std::string problem;
   llvm::raw_string_ostream out(problem);
-  if (llvm::verifyModule(*module, &out)) throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
+  if (llvm::verifyModule(*module, &out))
+    throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
 #endif
   return module;
 }
@@ -159,7 +160,8 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   if (!jit) throw InternalError("no just-in-time linker: " + text(jit.takeError()));
   s.jit = std::move(*jit);
   // The C library's math, for the functions that call it.
-  auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
+  auto process =
+      llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
   if (!process) throw InternalError(text(process.takeError()));
   s.jit->getMainJITDylib().addGenerator(std::move(*process));
 }

@@ -161,8 +161,10 @@ void measure(jit::Compiler& compiler, const Bench& bench, int64_t elements) {
     const bool across = access.stride == VS::Any || reduced_rows;
     if (nest.rank == 2) strides[0] = access.row ? 1 : across ? 1 : sizes[1];
     if (nest.rank == 2 && !access.row) strides[1] = across ? sizes[0] : 1;
-    if (nest.rank == 2 && a >= 1 && a <= 2 && bench.name[0] == 'l') strides[0] = 0;  // layer norm's weight and bias
-    else if (!access.row) bytes += static_cast<double>(item);
+    if (nest.rank == 2 && a >= 1 && a <= 2 && bench.name[0] == 'l')
+      strides[0] = 0;  // layer norm's weight and bias
+    else if (!access.row)
+      bytes += static_cast<double>(item);
   }
   for (size_t p = 0; p < nest.params; ++p) args[layout.params + p] = std::bit_cast<int64_t>(1e-3);
 
@@ -174,7 +176,8 @@ void measure(jit::Compiler& compiler, const Bench& bench, int64_t elements) {
     best = std::min(best, now_ns() - start);
   } while (now_ns() < until);
   std::printf("%-18s %9ld  %7.3f ns/element  %7.1f GB/s   compile %.2f + %.2f ms, %zu bytes\n", bench.name, elements,
-              best / static_cast<double>(elements), bytes * static_cast<double>(elements) / best, compile_ms, load_ms, code.bytes.size());
+              best / static_cast<double>(elements), bytes * static_cast<double>(elements) / best, compile_ms, load_ms,
+              code.bytes.size());
   for (void* p : buffers) std::free(p);
 }
 
@@ -183,11 +186,23 @@ void measure(jit::Compiler& compiler, const Bench& bench, int64_t elements) {
 int main(int argc, char** argv) {
   jit::Compiler compiler(argc > 1 ? argv[1] : "");
   (void)compiler.compile(unary("warm", Prim::neg).nest, "warm");
-  std::vector<Bench> all = {binary("add f32", Prim::add, DType::F32), binary("add bf16", Prim::add, DType::BF16),
-                            binary("add f16", Prim::add, DType::F16), binary("add i64", Prim::add, DType::I64),
-                            binary("add i8", Prim::add, DType::I8), gelu(DType::F32), gelu(DType::BF16), adamw(), softmax(),
-                            layer_norm(), row_sum(), column_sum(DType::F32), column_sum(DType::BF16), transpose(), random_numbers()};
-  for (Prim p = Prim::exp; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1)) all.push_back(unary(ir::info(p).name, p));
+  std::vector<Bench> all = {binary("add f32", Prim::add, DType::F32),
+                            binary("add bf16", Prim::add, DType::BF16),
+                            binary("add f16", Prim::add, DType::F16),
+                            binary("add i64", Prim::add, DType::I64),
+                            binary("add i8", Prim::add, DType::I8),
+                            gelu(DType::F32),
+                            gelu(DType::BF16),
+                            adamw(),
+                            softmax(),
+                            layer_norm(),
+                            row_sum(),
+                            column_sum(DType::F32),
+                            column_sum(DType::BF16),
+                            transpose(),
+                            random_numbers()};
+  for (Prim p = Prim::exp; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1))
+    all.push_back(unary(ir::info(p).name, p));
   all.push_back(binary("pow", Prim::pow, DType::F32));
   all.push_back(binary("atan2", Prim::atan2, DType::F32));
   for (const Bench& b : all) measure(compiler, b, 65536);

@@ -11,15 +11,23 @@ namespace intrinsic = llvm::Intrinsic;
 
 llvm::Type* VectorIR::element(ir::DType type) const {
   switch (type) {
-    case ir::DType::Bool: return b.getInt1Ty();
+    case ir::DType::Bool:
+      return b.getInt1Ty();
     case ir::DType::U8:
-    case ir::DType::I8: return b.getInt8Ty();
-    case ir::DType::I16: return b.getInt16Ty();
-    case ir::DType::I32: return b.getInt32Ty();
-    case ir::DType::I64: return b.getInt64Ty();
-    case ir::DType::F32: return b.getFloatTy();
-    case ir::DType::F64: return b.getDoubleTy();
-    default: throw InternalError("no registers of this element type");
+    case ir::DType::I8:
+      return b.getInt8Ty();
+    case ir::DType::I16:
+      return b.getInt16Ty();
+    case ir::DType::I32:
+      return b.getInt32Ty();
+    case ir::DType::I64:
+      return b.getInt64Ty();
+    case ir::DType::F32:
+      return b.getFloatTy();
+    case ir::DType::F64:
+      return b.getDoubleTy();
+    default:
+      throw InternalError("no registers of this element type");
   }
 }
 
@@ -67,7 +75,9 @@ Vec select(Vec mask, Vec a, Vec b) { return a.with(a.b().CreateSelect(mask.v, a.
 llvm::Value* any(Vec mask) { return mask.ir->lanes == 1 ? mask.v : mask.b().CreateOrReduce(mask.v); }
 
 static Vec unary(ID id, Vec a) { return a.with(a.b().CreateUnaryIntrinsic(id, a.v)); }
-Vec fma(Vec a, Vec b, Vec c) { return a.with(a.b().CreateIntrinsic(intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v})); }
+Vec fma(Vec a, Vec b, Vec c) {
+  return a.with(a.b().CreateIntrinsic(intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v}));
+}
 Vec abs(Vec a) { return unary(intrinsic::fabs, a); }
 Vec copysign(Vec magnitude, Vec sign) {
   return magnitude.with(magnitude.b().CreateBinaryIntrinsic(intrinsic::copysign, magnitude.v, sign.v));
@@ -79,9 +89,7 @@ Vec trunc(Vec a) { return unary(intrinsic::trunc, a); }
 Vec round_even(Vec a) { return unary(intrinsic::roundeven, a); }
 Vec min_or_second(Vec a, Vec b) { return select(lt(a, b), a, b); }
 Vec max_or_second(Vec a, Vec b) { return select(gt(a, b), a, b); }
-Vec clamp(Vec x, double low, double high) {
-  return min_or_second(number(x, high), max_or_second(number(x, low), x));
-}
+Vec clamp(Vec x, double low, double high) { return min_or_second(number(x, high), max_or_second(number(x, low), x)); }
 
 Vec bits_of(Vec a) { return a.with(a.b().CreateBitCast(a.v, a.ir->of(a.b().getIntNTy(a.bits())))); }
 Vec from_bits(Vec a) {

@@ -18,8 +18,8 @@ struct Pairs {
 };
 
 Pairs pairs() {
-  const float special[] = {0.0f, 1e-45f, 1e-38f, 1e-3f, 0.5f, 0.99999994f, 1.0f, 1.0000001f, 1.5f, 2.0f, 3.0f, 7.0f, 10.25f,
-                           100.0f, 8388609.0f, 16777215.0f, 1e20f, 3.4028235e38f, INFINITY, NAN};
+  const float special[] = {0.0f, 1e-45f, 1e-38f, 1e-3f,  0.5f,       0.99999994f, 1.0f,  1.0000001f,    1.5f,     2.0f,
+                           3.0f, 7.0f,   10.25f, 100.0f, 8388609.0f, 16777215.0f, 1e20f, 3.4028235e38f, INFINITY, NAN};
   Pairs p;
   auto add = [&](float x, float y) {
     p.x.push_back(x);
@@ -62,10 +62,11 @@ TEST_P(Binary, IsWithinTwoUnitsInTheLastPlace) {
 
 INSTANTIATE_TEST_SUITE_P(Functions, Binary,
                          ::testing::Combine(::testing::Values("", "avx2"),
-                                            ::testing::Values(Prim::pow, Prim::atan2, Prim::fmod, Prim::mod, Prim::floordiv,
-                                                              Prim::minimum, Prim::maximum, Prim::div)),
+                                            ::testing::Values(Prim::pow, Prim::atan2, Prim::fmod, Prim::mod,
+                                                              Prim::floordiv, Prim::minimum, Prim::maximum, Prim::div)),
                          [](const auto& p) {
-                           return std::string(*std::get<0>(p.param) ? "avx2_" : "native_") + ir::info(std::get<1>(p.param)).name;
+                           return std::string(*std::get<0>(p.param) ? "avx2_" : "native_") +
+                                  ir::info(std::get<1>(p.param)).name;
                          });
 
 }  // namespace

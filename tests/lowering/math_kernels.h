@@ -46,8 +46,8 @@ inline double ulps(float actual, double exact) {
   if (std::isinf(rounded) || std::isinf(actual)) {
     // Overflow may come one number early or late.
     if (actual == rounded) return 0;
-    return std::isinf(rounded) && std::fabs(actual) == 3.40282347e38f && std::signbit(actual) == std::signbit(rounded) &&
-                   std::fabs(exact) < 3.4028236e38 * (1 + 1e-6)
+    return std::isinf(rounded) && std::fabs(actual) == 3.40282347e38f &&
+                   std::signbit(actual) == std::signbit(rounded) && std::fabs(exact) < 3.4028236e38 * (1 + 1e-6)
                ? 1
                : INFINITY;
   }

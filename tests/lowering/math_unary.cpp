@@ -47,13 +47,14 @@ Worst sweep(const testing::PrimKernel& kernel, Prim prim, uint32_t step) {
   }
   auto around = [&](float center) {
     for (int32_t d = -200; d <= 200; ++d)
-      for (uint32_t sign : {0u, 0x80000000u}) x.push_back(std::bit_cast<float>((std::bit_cast<uint32_t>(center) + d) ^ sign));
+      for (uint32_t sign : {0u, 0x80000000u})
+        x.push_back(std::bit_cast<float>((std::bit_cast<uint32_t>(center) + d) ^ sign));
     flush(1 << 16);
   };
   for (int e = -149; e < 128; ++e) around(std::ldexp(1.0f, e));
   for (int k = 1; k < 200; ++k) around(static_cast<float>(k * 1.57079632679489661923));
-  for (float edge : {0.0f, 0.3466f, 0.41421f, 0.5f, 0.625f, 0.70711f, 0.92f, 2.41421f, 4.0f, 9.01f, 10.05f, 17.33f, 88.7f, 89.4f,
-                     103.97f, 32768.0f, INFINITY, NAN})
+  for (float edge : {0.0f, 0.3466f, 0.41421f, 0.5f, 0.625f, 0.70711f, 0.92f, 2.41421f, 4.0f, 9.01f, 10.05f, 17.33f,
+                     88.7f, 89.4f, 103.97f, 32768.0f, INFINITY, NAN})
     around(edge);
   flush(0);
   return worst;

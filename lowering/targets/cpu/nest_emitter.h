@@ -73,14 +73,14 @@ class NestEmitter {
   llvm::Function* function_;
 
   Value* block_ = nullptr;
-  llvm::SmallVector<Value*, 6> radix_;        // of the unit counter, outermost first
-  std::vector<Value*> size_;                  // per dimension
-  std::vector<std::vector<Value*>> stride_;   // bytes, per access and dimension; null where it never moves
-  std::vector<Value*> index_stride_;          // bytes, per access
+  llvm::SmallVector<Value*, 6> radix_;       // of the unit counter, outermost first
+  std::vector<Value*> size_;                 // per dimension
+  std::vector<std::vector<Value*>> stride_;  // bytes, per access and dimension; null where it never moves
+  std::vector<Value*> index_stride_;         // bytes, per access
   std::vector<Value*> param_;
-  std::vector<Value*> address_;               // per access, at the current loop depth, without the vector dimension
-  std::vector<Value*> index_;                 // per dimension; of the vector dimension, the first lane's
-  std::vector<Result> results_;               // per instruction
+  std::vector<Value*> address_;  // per access, at the current loop depth, without the vector dimension
+  std::vector<Value*> index_;    // per dimension; of the vector dimension, the first lane's
+  std::vector<Result> results_;  // per instruction
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;
 };
 

@@ -12,15 +12,20 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
   bool operands = true;
   for (unsigned k = 0; k < operand_count(nest, x); ++k) operands &= uniform[x.args[k]];
   switch (x.code) {
-    case Code::Prim: return operands;
-    case Code::Param: return true;
-    case Code::Position: return x.slot != nest.vector_dim();
+    case Code::Prim:
+      return operands;
+    case Code::Param:
+      return true;
+    case Code::Position:
+      return x.slot != nest.vector_dim();
     case Code::Load: {
       const Access& a = nest.accesses[x.slot];
       return operands && (a.stride == VectorStride::Zero || (a.row && row_schedule));
     }
-    case Code::Reduce: return row_schedule;
-    case Code::Store: return false;
+    case Code::Reduce:
+      return row_schedule;
+    case Code::Store:
+      return false;
   }
   return false;
 }
@@ -61,8 +66,10 @@ unsigned weight(const LoopNest& nest, const Inst& x) {
     case Prim::random:
     case Prim::floordiv:
     case Prim::mod:
-    case Prim::fmod: return 60;
-    default: return 1;
+    case Prim::fmod:
+      return 60;
+    default:
+      return 1;
   }
 }
 
