@@ -102,7 +102,7 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
       Value* first = b_.CreateMul(indices.back(), block_);
       Value* size = size_[nest_.vector_dim()];
       Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size);
-      vector_loops(first, last, plan_.unroll[0], {}, [&](const Pass& pass) { all_stages(pass); });
+      vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
     } else {
       all_stages({1});
     }

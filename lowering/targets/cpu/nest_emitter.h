@@ -26,6 +26,8 @@ class NestEmitter {
     llvm::SmallVector<Value*, 4> copies;
   };
 
+  static constexpr unsigned kNoStage = ~0u;
+
   // Units (nest_emitter.cpp).
   void read_arguments();
   void unit_loop(Value* begin, Value* end);
@@ -37,8 +39,10 @@ class NestEmitter {
   void stage_loop(unsigned stage, const Pass& pass);
   void reduced_loops(unsigned stage, uint32_t dim, const Pass& pass);
   void lane_loops(unsigned stage);
-  void vector_loops(Value* first, Value* last, unsigned unroll, llvm::ArrayRef<Value**> carried,
+  void vector_loops(Value* first, Value* last, unsigned unroll, unsigned stage, llvm::ArrayRef<Value**> carried,
                     const std::function<void(const Pass&)>& body);
+  void summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
+                    llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body);
   void elements(unsigned stage, const Pass& pass);
   void start_accumulators(unsigned stage, unsigned copies);
   void finish_accumulators(unsigned stage, unsigned copies);
