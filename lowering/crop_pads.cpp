@@ -20,11 +20,14 @@ Value crop_then_pad(ir::GraphBuilder& b, const ir::Node& node, Value x, Value fi
   Dims starts, sizes, low, high;
   const Dims shape = b.shape(x);
   for (size_t d = 0; d < shape.size(); ++d) {
-    const int64_t before = node.attrs.list(0)[d], behind = node.attrs.list(1)[d];
-    starts.push_back(std::max<int64_t>(0, -before));
-    sizes.push_back(std::max<int64_t>(0, shape[d] + std::min<int64_t>(0, before) + std::min<int64_t>(0, behind)));
-    low.push_back(std::max<int64_t>(0, before));
-    high.push_back(std::max<int64_t>(0, behind));
+    // Elements [begin, end) of the result are x's; what is cropped on one side may have been padding of the other.
+    const int64_t size = node.types[0].shape[d], before = node.attrs.list(0)[d];
+    const int64_t begin = std::clamp<int64_t>(before, 0, size);
+    const int64_t end = std::clamp<int64_t>(before + shape[d], begin, size);
+    starts.push_back(end > begin ? begin - before : 0);
+    sizes.push_back(end - begin);
+    low.push_back(begin);
+    high.push_back(size - end);
   }
   const Value inside = b.emit(Op::slice, {x}, Attrs().add(starts).add(sizes).add(Dims(shape.size(), 1)));
   return b.emit(Op::pad, {inside, fill}, Attrs().add(low).add(high));
