@@ -32,9 +32,9 @@ struct WriteRow {
   static LAZULI_INLINE void run(T* out, int64_t out_step, const T* src, int64_t src_step, int64_t n) {
     const auto write = [](T& to, T from) {
       if constexpr (mode == ScatterMode::Add)
-        to = static_cast<T>(static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
+        store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
       else
-        to = from;
+        store_element(to, from);
     };
     if (out_step == 1 && src_step == 1) {
 #pragma omp simd

@@ -37,9 +37,9 @@ struct Tile {
       T* t = target + i * row.to;
       if (column.from == 1 && column.to == 1) {
 #pragma omp simd
-        for (int64_t j = 0; j < column.size; ++j) t[j] = static_cast<T>(s[j]);
+        for (int64_t j = 0; j < column.size; ++j) store_element(t[j], s[j]);
       } else {
-        for (int64_t j = 0; j < column.size; ++j) t[j * column.to] = static_cast<T>(s[j * column.from]);
+        for (int64_t j = 0; j < column.size; ++j) store_element(t[j * column.to], s[j * column.from]);
       }
     }
   }
