@@ -2,6 +2,7 @@
 #include <array>
 #include <stdexcept>
 #include "lowering/libraries/direct_convolution.h"
+#include "lowering/libraries/patch_convolution.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/staged_call.h"
@@ -103,6 +104,8 @@ std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const Post
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
   if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
+    if (ops.empty())
+      if (auto call = make_patch_convolution(c)) return call;
     // oneDNN takes post-ops on the forward pass only.
     if (c.pass == Pass::Forward || ops.empty())
       if (auto call = onednn_convolution(c, ops, true)) return call;

@@ -3,6 +3,7 @@
 #include "lowering/libraries/gemm.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
+#include "lowering/libraries/row_product.h"
 #include "lowering/libraries/staged_call.h"
 #include "lowering/libraries/strided_copy.h"
 
@@ -160,6 +161,7 @@ class SwappedCall final : public LibraryCall {
 std::unique_ptr<LibraryCall> any_product(const Product& p) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
   if (auto call = onednn_product(p)) return call;
   return make_gemm(p.a, p.b, p.out, p.ops);
 }
@@ -171,14 +173,16 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
   check_operands(a, b, out);
   Product p = canonical(a, b, out, post_ops);
   const size_t rank = p.out.shape.size();
-  // A column-major result is the row-major result of the transposed product, whose operands change places.
-  if (p.out.strides[rank - 1] == 1 || p.out.strides[rank - 2] != 1) return any_product(p);
-  Product t{transposed(p.b), transposed(p.a), transposed(p.out), std::move(p.ops)};
-  for (PostOp& op : t.ops)
-    if (has_operand(op)) op.operand = transposed(op.operand);
+  // A column-major result is the row-major result of the transposed product, whose operands change places. So is a
+  // matrix times a vector, which is then a row product.
+  const bool column_major = p.out.strides[rank - 1] != 1 && p.out.strides[rank - 2] == 1;
+  const bool times_vector = p.out.shape[rank - 1] == 1 && p.out.shape[rank - 2] > 1 && p.a.strides[rank - 1] == 1;
+  if (!column_major && !times_vector) return any_product(p);
   size_t operands = 2;
-  for (const PostOp& op : t.ops) operands += has_operand(op);
-  return std::make_unique<SwappedCall>(any_product(t), operands);
+  for (PostOp& op : p.ops)
+    if (has_operand(op)) op.operand = transposed(op.operand), ++operands;
+  return std::make_unique<SwappedCall>(any_product(canonical(transposed(p.b), transposed(p.a), transposed(p.out), p.ops)),
+                                       operands);
 }
 
 PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {

@@ -67,6 +67,16 @@ TEST(LibrariesMatmul, EverySizeClass) {
       check(t, m, n, k);
 }
 
+TEST(LibrariesMatmul, FewRowsTimesALargeMatrix) {
+  for (DType t : kFloating)
+    for (int64_t m : {1, 2, 4, 5}) {
+      const Layout b = layout(t, {301, 331}, {1, 0}, 2);
+      check(layout(t, {m, 301}), b, layout(t, {m, 331}), {{PostOp::Add, layout(t, {331})}, {PostOp::Relu}});
+      check(layout(t, {m, 301}, {1, 0}), b, layout(t, {m, 331}, {1, 0}));
+      check(layout(t, {331, 301}), layout(t, {301, m}), layout(t, {331, m}), {{PostOp::Mul, layout(t, {331, 1})}});
+    }
+}
+
 TEST(LibrariesMatmul, Integers) {
   for (DType t : {DType::U8, DType::I8, DType::I16, DType::I32, DType::I64}) {
     check(t, 7, 9, 3);
