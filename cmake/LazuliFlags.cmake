@@ -28,8 +28,8 @@ target_compile_definitions(lazuli_flags INTERFACE
 target_compile_options(lazuli_flags INTERFACE
   -fvisibility=hidden -fvisibility-inlines-hidden
   -ffunction-sections -fdata-sections
-  # The plugin is loaded once and never unloaded: thread-locals need no call to __tls_get_addr.
-  -ftls-model=initial-exec
+  # No -ftls-model=initial-exec: it would bind torch's and libstdc++'s thread-locals statically too,
+  # and the library then fails to load. Thread-locals of ours take [[gnu::tls_model]] one by one.
   -fopenmp
   # __FILE__ and debug information are relative to the repository, however the path was spelled.
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=" "-ffile-prefix-map=${_up}/="

@@ -78,5 +78,5 @@ def load() -> Path:
             _preload_onednn()
             torch.ops.load_library(str(path))
         except (OSError, metadata.PackageNotFoundError):
-            raise LibraryError(f"{path} does not load: {first}") from first
+            raise LibraryError(f"{path} does not load: {first.__cause__ or first}") from first
     return path

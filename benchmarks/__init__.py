@@ -1,0 +1,1 @@
+"""Benchmarks: eager, torch.compile and lazuli side by side, in one run."""

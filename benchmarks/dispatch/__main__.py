@@ -1,0 +1,93 @@
+"""Measures what dispatching or recording one op costs, on cpu (eager) and on lazuli.
+
+From C++ the loop is in the plugin, so that Python's own cost is not in it; from Python it is a
+plain `for` loop. The operands are small: eager's kernel time is in its figures, as a user has it.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from benchmarks import harness
+
+SHAPE = (4, 4)
+FROM_CPP = ("add", "mul", "add_", "sin", "mm", "view")
+FROM_PYTHON: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "a + b": lambda a, b: a + b,
+    "a * b": lambda a, b: a * b,
+    "a * 2.0": lambda a, b: a * 2.0,
+    "a.sin()": lambda a, b: a.sin(),
+    "a @ b": lambda a, b: a @ b,
+    "a.view(-1)": lambda a, b: a.view(-1),
+    "a.add_(b)": lambda a, b: a.add_(b),
+}
+# lazuli's cost as a share of eager's that must not be exceeded, by (level, op, gradients).
+GOALS = {("C++", "add", False): 0.40, ("Python", "a + b", False): 0.65, ("C++", "add", True): 0.60}
+
+
+def operands(device: str, gradients: bool, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    a, b = torch.rand(SHAPE).to(device), torch.rand(SHAPE).to(device)
+    # An in-place op on a leaf that requires gradients is an error: its other operand does.
+    (b if in_place else a).requires_grad_(gradients)
+    return a, b
+
+
+def measure_cpp(op: str, device: str, gradients: bool, iterations: int) -> float:
+    a, b = operands(device, gradients, op.endswith("_"))
+    with torch.set_grad_enabled(gradients):
+        return torch.ops.lazuli._benchmark(op, a, b, iterations)
+
+
+def measure_python(op: str, device: str, gradients: bool, iterations: int) -> float:
+    a, b = operands(device, gradients, "_(" in op)
+    function = FROM_PYTHON[op]
+    with torch.set_grad_enabled(gradients):
+        begin = time.perf_counter_ns()
+        for _ in range(iterations):
+            function(a, b)
+        return (time.perf_counter_ns() - begin) / iterations
+
+
+def compare(level: str, op: str, gradients: bool, rounds: int, iterations: int) -> dict:
+    """One row: medians of interleaved rounds."""
+    measure = measure_cpp if level == "C++" else measure_python
+    times: dict[str, list[float]] = {"cpu": [], "lazuli": []}
+    for number in range(rounds + 1):
+        for device, values in times.items():
+            nanoseconds = measure(op, device, gradients, iterations)
+            torch.lazuli.synchronize()
+            if number:  # the first round warms up
+                values.append(nanoseconds)
+    median = harness.medians(times)
+    share = median["lazuli"] / median["cpu"]
+    goal = GOALS.get((level, op, gradients))
+    return {
+        "from": level,
+        "op": op,
+        "gradients": "yes" if gradients else "no",
+        "eager ns": median["cpu"],
+        "lazuli ns": median["lazuli"],
+        "share": share,
+        "goal": "" if goal is None else f"{goal:.2f} {'met' if share <= goal else 'MISSED'}",
+    }
+
+
+def main() -> None:
+    parser = harness.argument_parser("dispatch", __doc__)
+    parser.set_defaults(arms=["eager", "lazuli"], threads=1)
+    parser.add_argument("--iterations", type=int, default=1000, help="ops in each turn")
+    arguments = parser.parse_args()
+    harness.start(arguments)
+    rows = []
+    for gradients in (False, True):
+        for level, ops in (("C++", FROM_CPP), ("Python", FROM_PYTHON)):
+            for op in ops:
+                rows.append(compare(level, op, gradients, arguments.rounds, arguments.iterations))
+    harness.print_table(rows)
+    harness.save(arguments.json, rows)
+
+
+if __name__ == "__main__":
+    main()

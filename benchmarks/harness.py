@@ -1,0 +1,176 @@
+"""What the benchmarks share: arms, interleaved timing, facts about the machine, tables, files."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# An arm is a way to run the same code: (the device its tensors live on, whether it is compiled).
+ARMS = {"eager": ("cpu", False), "compile": ("cpu", True), "lazuli": ("lazuli", False)}
+
+
+def device_of(arm: str) -> str:
+    return ARMS[arm][0]
+
+
+def compiled(arm: str, function: Callable) -> Callable:
+    """The function as the arm runs it."""
+    return torch.compile(function) if ARMS[arm][1] else function
+
+
+def synchronize(arm: str) -> None:
+    """Waits until everything that the arm was asked for is computed."""
+    if device_of(arm) == "lazuli":
+        torch.lazuli.synchronize()
+
+
+def time_interleaved(
+    steps: dict[str, Callable[[], object]], rounds: int, repeats: int
+) -> dict[str, list[float]]:
+    """Seconds of single calls, by arm.
+
+    The arms take turns, `repeats` calls each, so that what else the machine does hits all alike.
+    """
+    seconds: dict[str, list[float]] = {arm: [] for arm in steps}
+    for number in range(rounds):
+        order = list(steps) if number % 2 == 0 else list(reversed(steps))
+        for arm in order:
+            step = steps[arm]
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                step()
+                seconds[arm].append(time.perf_counter() - begin)
+    return seconds
+
+
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    return {arm: statistics.median(values) for arm, values in seconds.items()}
+
+
+@contextlib.contextmanager
+def peak_memory() -> Iterator[dict[str, int]]:
+    """Measures by how many bytes the process's resident memory grew at its peak in the block."""
+    status = Path("/proc/self/status")
+
+    def read(name: str) -> int:
+        line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+        return int(line.split()[1]) * 1024
+
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is resident now
+    result = {"before": read("VmRSS:")}
+    yield result
+    result["peak"] = read("VmHWM:") - result["before"]
+
+
+# --- Facts ----------------------------------------------------------------------------------------
+def _cpu_facts() -> dict[str, object]:
+    facts, flags = {}, set()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            facts["cpu"] = value.strip()
+        if name.strip() == "flags":
+            flags = set(value.split())
+    wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    return facts | {"features": [flag for flag in wanted if flag in flags]}
+
+
+def _revision() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def facts() -> dict[str, object]:
+    """The machine and the versions that a result was measured with."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy")}
+    return {
+        "machine": _cpu_facts()
+        | {
+            "cores": os.cpu_count(),
+            "memory_gib": round(memory / 2**30, 1),
+            "system": platform.platform(),
+        },
+        "versions": versions | {"python": platform.python_version(), "lazuli": _revision()},
+        "threads": torch.get_num_threads(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+# --- Command line and output ----------------------------------------------------------------------
+def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has, and the first paragraph of `description`."""
+    parser = argparse.ArgumentParser(
+        prog=f"tools/bench {name}",
+        description=description.split("\n\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--json", metavar="FILE", help="write results, machine and versions there")
+    parser.add_argument("--threads", type=int, default=2, help="threads for every arm")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each arm")
+    parser.add_argument(
+        "--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="what to compare"
+    )
+    return parser
+
+
+def start(arguments: argparse.Namespace) -> None:
+    """Applies the common options.
+
+    Exits with a message if the lazuli device is asked for and not there.
+    """
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    if "lazuli" in arguments.arms and not hasattr(torch, "lazuli"):
+        sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
+
+
+def print_table(rows: list[dict[str, object]]) -> None:
+    """Prints dicts with the same keys as a table; numbers to the right."""
+    if not rows:
+        return
+    names = list(rows[0])
+    cells = [[_text(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+    right = [isinstance(rows[0][name], float | int) or rows[0][name] is None for name in names]
+
+    def line(values: list[str]) -> str:
+        justified = (
+            value.rjust(width) if to_right else value.ljust(width)
+            for value, width, to_right in zip(values, widths, right, strict=True)
+        )
+        return "  ".join(justified).rstrip()
+
+    print(line(names))
+    print("  ".join("-" * width for width in widths))
+    for row in cells:
+        print(line(row))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return str(value)
+
+
+def save(file: str | None, rows: list[dict[str, object]]) -> None:
+    """Writes results to `file`, if there is one, with the machine and the versions."""
+    if file:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text(json.dumps(facts() | {"results": rows}, indent=1) + "\n")
+        print(f"\nwritten to {file}")

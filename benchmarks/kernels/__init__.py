@@ -1,0 +1,1 @@
+"""How fast single fused computations run."""

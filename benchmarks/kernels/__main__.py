@@ -1,0 +1,162 @@
+"""Measures fused computations at several sizes: eager, torch.compile and lazuli.
+
+GB/s counts the bytes that a perfect kernel has to move: every operand read once, every result
+written once. A result is waited for in every call.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from benchmarks import harness
+
+
+@dataclass
+class Case:
+    """A computation with its operands on some device."""
+
+    function: Callable
+    operands: list[torch.Tensor]
+    bytes_moved: int
+
+
+def _bytes(*tensors: torch.Tensor) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def gelu_of_product(rows: int, columns: int) -> Case:
+    a, b, c = (torch.randn(rows, columns) for _ in range(3))
+    return Case(lambda a, b, c: functional.gelu(a * b + c), [a, b, c], 4 * _bytes(a))
+
+
+def softmax(rows: int, columns: int) -> Case:
+    x = torch.randn(rows, columns)
+    return Case(lambda x: functional.softmax(x, -1), [x], 2 * _bytes(x))
+
+
+def layer_norm(rows: int, columns: int) -> Case:
+    x, w, b = torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
+    return Case(
+        lambda x, w, b: functional.layer_norm(x, (columns,), w, b), [x, w, b], 2 * _bytes(x)
+    )
+
+
+def layer_norm_backward(rows: int, columns: int) -> Case:
+    x, grad, w, b = torch.randn(rows, columns), torch.randn(rows, columns), *torch.randn(2, columns)
+    mean, rstd = x.mean(1, keepdim=True), 1 / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+
+    def backward(grad, x, mean, rstd, w, b):
+        return torch.ops.aten.native_layer_norm_backward(
+            grad, x, (columns,), mean, rstd, w, b, [True, True, True]
+        )
+
+    return Case(backward, [grad, x, mean, rstd, w, b], 3 * _bytes(x))
+
+
+def adamw(rows: int, columns: int) -> Case:
+    """One AdamW update of a parameter, with a learning rate that is a number."""
+    parameter, grad, mean, square = (torch.rand(rows, columns) for _ in range(4))
+
+    def update(parameter, grad, mean, square):
+        parameter.mul_(1 - 1e-4)
+        mean.lerp_(grad, 0.1)
+        square.mul_(0.999).addcmul_(grad, grad, value=0.001)
+        parameter.addcdiv_(mean, square.sqrt().add_(1e-8), value=-1e-3)
+        return parameter
+
+    return Case(update, [parameter, grad, mean, square], 7 * _bytes(parameter))
+
+
+def transpose(rows: int, columns: int) -> Case:
+    x = torch.randn(rows, columns)
+    return Case(lambda x: x.t().contiguous(), [x], 2 * _bytes(x))
+
+
+def column_sum(rows: int, columns: int) -> Case:
+    x = torch.randn(rows, columns)
+    return Case(lambda x: x.sum(0), [x], _bytes(x))
+
+
+CASES = {
+    "gelu(a*b+c)": gelu_of_product,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "layer_norm backward": layer_norm_backward,
+    "adamw": adamw,
+    "transpose": transpose,
+    "column sum": column_sum,
+}
+SIZES = [(64, 256), (512, 768), (2048, 1024), (8192, 2048)]
+
+
+def step_of(arm: str, case: Case) -> Callable[[], object]:
+    """A call that computes the case on the arm and waits for the result."""
+    operands = [operand.clone().to(harness.device_of(arm)) for operand in case.operands]
+    function = harness.compiled(arm, case.function)
+
+    @torch.no_grad()
+    def step():
+        result = function(*operands)
+        harness.synchronize(arm)
+        return result
+
+    return step
+
+
+def largest_difference(results: dict[str, object]) -> float:
+    """How far the arms' results are from eager's, in units of eager's largest number."""
+
+    def parts(result) -> list[torch.Tensor]:
+        return [part.cpu() for part in (result if isinstance(result, tuple) else (result,))]
+
+    expected = parts(results["eager"])
+    return max(
+        ((got - want).abs().max() / want.abs().max()).item()
+        for result in results.values()
+        for got, want in zip(parts(result), expected, strict=True)
+    )
+
+
+def compare(name: str, rows: int, columns: int, arms: list[str], rounds: int) -> dict:
+    """One row of the table."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    case = CASES[name](rows, columns)
+    steps = {arm: step_of(arm, case) for arm in arms}
+    results = {arm: step() for arm, step in steps.items()}
+    difference = largest_difference(results) if "eager" in results else None
+    del results
+    for step in steps.values():
+        step()
+        step()
+    repeats = max(3, min(50, 50_000_000 // case.bytes_moved))
+    median = harness.medians(harness.time_interleaved(steps, rounds, repeats))
+    row: dict[str, object] = {"kernel": name, "size": f"{rows}x{columns}"}
+    row |= {f"{arm} us": seconds * 1e6 for arm, seconds in median.items()}
+    row |= {f"{arm} GB/s": case.bytes_moved / seconds / 1e9 for arm, seconds in median.items()}
+    if "lazuli" in median:
+        row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in arms if arm != "lazuli"}
+    return row | {"difference": difference}
+
+
+def main() -> None:
+    parser = harness.argument_parser("kernels", __doc__)
+    parser.add_argument(
+        "--kernels", nargs="+", choices=list(CASES), default=list(CASES), help="which"
+    )
+    arguments = parser.parse_args()
+    harness.start(arguments)
+    rows = []
+    for name in arguments.kernels:
+        for size in SIZES:
+            print(f"[kernels] {name} {size[0]}x{size[1]} ...", flush=True)
+            rows.append(compare(name, *size, arguments.arms, arguments.rounds))
+    print()
+    harness.print_table(rows)
+    harness.save(arguments.json, rows)
+
+
+if __name__ == "__main__":
+    main()

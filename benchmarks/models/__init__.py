@@ -1,0 +1,1 @@
+"""How fast whole models train and infer."""

@@ -1,0 +1,76 @@
+"""Measures whole models, training (AdamW) and inferring: eager, torch.compile and lazuli.
+
+Steady steps are medians over interleaved rounds in one process. First step and peak memory are
+those of a new process with empty caches; memory is counted from when the model was made.
+"""
+
+import json
+
+import torch
+
+from benchmarks import harness
+from benchmarks.models import steps, zoo
+
+WARM_UP = 5
+
+
+def compare(name: str, mode: str, arguments) -> dict[str, object]:
+    """One row of the table."""
+    torch._dynamo.reset()
+    row: dict[str, object] = {"model": name, "mode": mode}
+    cold = {}
+    if not arguments.no_cold:
+        for arm in arguments.arms:
+            cold[arm] = steps.measure_cold_elsewhere(name, mode, arm, arguments.threads)
+    runs = {arm: steps.make_step(name, mode, arm) for arm in arguments.arms}
+    losses = {arm: [run() for _ in range(WARM_UP)] for arm, run in runs.items()}
+    seconds = harness.time_interleaved(runs, arguments.rounds, arguments.steps)
+    median = harness.medians(seconds)
+
+    row |= {f"{arm} ms": value * 1e3 for arm, value in median.items()}
+    others = [arm for arm in arguments.arms if arm != "lazuli"]
+    if "lazuli" in median:
+        row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in others}
+    row |= {f"{arm} first s": facts["first_step_s"] for arm, facts in cold.items()}
+    row |= {f"{arm} MB": facts["peak_memory_mb"] for arm, facts in cold.items()}
+    row["difference"] = largest_difference(losses)
+    return row
+
+
+def largest_difference(losses: dict[str, list[float]]) -> float:
+    """The largest relative difference of a loss from the first arm's, over the warm-up steps."""
+    expected, *others = losses.values()
+    pairs = [pair for run in others for pair in zip(run, expected, strict=True)]
+    return max((abs(got - want) / abs(want) for got, want in pairs), default=0.0)
+
+
+def main() -> None:
+    parser = harness.argument_parser("models", __doc__)
+    models, modes = list(zoo.MODELS), list(steps.MODES)
+    parser.add_argument("--models", nargs="+", choices=models, default=models, help="which")
+    parser.add_argument("--modes", nargs="+", choices=modes, default=modes, help="which")
+    parser.add_argument("--steps", type=int, default=3, help="steps in each turn")
+    parser.add_argument("--no-cold", action="store_true", help="no first steps and peak memory")
+    parser.add_argument(
+        "--cold", nargs=3, metavar=("MODEL", "MODE", "ARM"), help="measure only this, print JSON"
+    )
+    arguments = parser.parse_args()
+    if arguments.cold:
+        arguments.arms = [arguments.cold[2]]
+    harness.start(arguments)
+    if arguments.cold:
+        print(json.dumps(steps.measure_cold(*arguments.cold)))
+        return
+
+    rows = []
+    for name in arguments.models:
+        for mode in arguments.modes:
+            print(f"[models] {name} {mode} ...", flush=True)
+            rows.append(compare(name, mode, arguments))
+    print()
+    harness.print_table(rows)
+    harness.save(arguments.json, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""One step of a model on one arm, and what its first step costs."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+
+from benchmarks import harness
+from benchmarks.models import zoo
+
+MODES = ("infer", "train")
+MEASURED_STEPS = 5
+
+
+def make_step(name: str, mode: str, arm: str) -> Callable[[], float]:
+    """A function that does one step and returns its loss; the same numbers on every arm."""
+    torch.manual_seed(0)
+    model, make_batch = zoo.MODELS[name]()
+    device = harness.device_of(arm)
+    batch = {key: value.to(device) for key, value in make_batch().items()}
+    model = model.to(device).train(mode == "train")
+    without_dropout(model)
+    run = harness.compiled(arm, model)
+
+    if mode == "infer":
+
+        @torch.no_grad()
+        def infer() -> float:
+            return zoo.loss_of(run(**batch)).item()
+
+        return infer
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def train() -> float:
+        optimizer.zero_grad()
+        loss = zoo.loss_of(run(**batch))
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return train
+
+
+def without_dropout(model: torch.nn.Module) -> None:
+    """Takes randomness out, so that the arms' losses can be compared."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "dropout_prob", None), float):
+            module.dropout_prob = 0.0
+
+
+def measure_cold(name: str, mode: str, arm: str) -> dict[str, float]:
+    """The first step's seconds and the memory a few steps take, in this process."""
+    step = make_step(name, mode, arm)
+    with harness.peak_memory() as memory:
+        begin = time.perf_counter()
+        step()
+        first = time.perf_counter() - begin
+        for _ in range(MEASURED_STEPS - 1):
+            step()
+    return {"first_step_s": first, "peak_memory_mb": memory["peak"] / 2**20}
+
+
+def measure_cold_elsewhere(name: str, mode: str, arm: str, threads: int) -> dict[str, float]:
+    """`measure_cold` in a new process, with every cache on disk empty.
+
+    Raises RuntimeError with the process's output if it fails.
+    """
+    command = [sys.executable, "-m", "benchmarks.models", "--cold", name, mode, arm]
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"LAZULI_CACHE_DIR": f"{folder}/l", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/i"}
+        done = subprocess.run(
+            [*command, "--threads", str(threads)],
+            cwd=harness.ROOT,
+            env=os.environ | caches,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,44 @@
+"""What all Python tests share."""
+
+import pytest
+import torch
+
+
+def has_lazuli() -> bool:
+    return hasattr(torch, "lazuli")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Tests run in two processes on two cores: threads of one would only disturb the other."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def same_seed():
+    """Every test sees the same random numbers, however it was selected."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """The device under test. A plugin that does not load fails the tests: it is not a skip."""
+    assert has_lazuli(), "device lazuli is not there: run tools/setup"
+    return "lazuli"
+
+
+@pytest.fixture
+def counters(device):
+    """The device's counters, from zero: call it for what happened since the test began."""
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_metrics()
+    return torch.lazuli.metrics
+
+
+def both(make):
+    """What `make(device)` gives on cpu and on lazuli, from the same random numbers."""
+    results = []
+    for where in ("cpu", "lazuli"):
+        torch.manual_seed(0)
+        results.append(make(where))
+    return results

@@ -1,0 +1,59 @@
+"""The include rules: each is broken once, and said to be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "check_includes"
+
+
+def check(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(TOOL), str(root)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (1 if done.stdout else 0), done.stderr
+    return done.stdout
+
+
+def test_includes_to_the_right_are_fine(tmp_path):
+    files = {
+        "ir/type.h": "#include <vector>\n",
+        "lowering/plan.h": '#include "ir/type.h"\n',
+        "jit/compiler.cpp": '#include "llvm/IR/Module.h"\n#include "lowering/plan.h"\n',
+        "lazy/trace.cpp": '#include <ATen/ATen.h>\n#include "ir/type.h"\n',
+    }
+    assert check(tmp_path, files) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "message"),
+    [
+        ("ir/a.cpp", '"jit/b.h"', 'ir/ may not include jit/: "jit/b.h"'),
+        ("ir/a.cpp", "<ATen/ATen.h>", "torch may not be used here: ATen/ATen.h"),
+        ("jit/a.cpp", "<torch/library.h>", "torch may not be used here: torch/library.h"),
+        ("lowering/plan.cpp", '"llvm/IR/Module.h"', "LLVM may not be used here"),
+        ("lazy/a.cpp", "<dnnl.hpp>", "oneDNN may not be used here: dnnl.hpp"),
+        ("jit/cache.cpp", "<cuda.h>", "the CUDA driver may not be used here: cuda.h"),
+        ("backend/a.cpp", "<Python.h>", "Python may not be used here: Python.h"),
+        ("jit/a.cpp", '"b.h"', "is not spelled from the repository's root"),
+        ("jit/a.cpp", '"jit/none.h"', '"jit/none.h" does not exist'),
+        ("jit/a.cpp", "<jit/b.h>", "<jit/b.h> is ours: use quotes"),
+    ],
+)
+def test_a_broken_rule_is_named(tmp_path, file, include, message):
+    output = check(tmp_path, {"jit/b.h": "", file: f"#include {include}\n"})
+    assert output.startswith(f"{file}:1: ")
+    assert message in output
+
+
+def test_a_library_for_one_file_in_two(tmp_path):
+    files = {
+        "lowering/libraries/onednn.cpp": "#include <dnnl.hpp>\n",
+        "lowering/libraries/other.cpp": "#include <dnnl.hpp>\n",
+    }
+    assert "oneDNN is used in more than 1 file" in check(tmp_path, files)
