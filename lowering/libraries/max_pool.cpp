@@ -206,14 +206,16 @@ class MaxPoolGrad final : public LibraryCall {
       }
     }
   }
-  // sums[position * step + lane] += gy, for `lanes` channels from c.
+  // sums[position * step + lane] += gy, for `lanes` channels from c. Indices may be a user's: those outside are ignored.
   template <class T, class C>
   void add_chosen(const T* gy, const int64_t* indices, C* sums, int64_t step, int64_t n, int64_t c, int64_t lanes) const {
     for (int64_t oh = 0; oh < gy_.h; ++oh) {
       const int64_t* at = indices + indices_.at(n, c, oh, 0);
       const T* give = gy + gy_.at(n, c, oh, 0);
       for (int64_t ow = 0; ow < gy_.w; ++ow, at += indices_.sw, give += gy_.sw)
-        for (int64_t l = 0; l < lanes; ++l) sums[at[l * indices_.sc] * step + l] += static_cast<C>(give[l * gy_.sc]);
+        for (int64_t l = 0; l < lanes; ++l)
+          if (const int64_t to = at[l * indices_.sc]; to >= 0 && to < gx_.h * gx_.w)
+            sums[to * step + l] += static_cast<C>(give[l * gy_.sc]);
     }
   }
 
