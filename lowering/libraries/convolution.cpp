@@ -67,7 +67,8 @@ Inner inner_for(const Convolution& c) {
   if (!ambiguous && (channels_last(c.x) || channels_last(c.y))) return Inner::ChannelsLast;
   const bool pointwise = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2)) == 1 && c.groups == 1;
   const bool few_channels = c.x.shape[1] <= 4 && c.pass == Pass::InputGrad;
-  return (pointwise && c.pass != Pass::WeightGrad) || few_channels ? Inner::Given : Inner::Best;
+  const bool dense_bf16 = c.y.dtype == DType::BF16 && c.pass == Pass::Forward && ir::product(c.stride) == 1;
+  return (pointwise && c.pass != Pass::WeightGrad && !dense_bf16) || few_channels ? Inner::Given : Inner::Best;
 }
 
 std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::span<const PostOp> ops, bool ops_inside) {
