@@ -86,6 +86,8 @@ struct Product {
 
 }  // namespace
 
+bool has_own_kernel(ir::Op op) { return op == ir::Op::add || op == ir::Op::sub || op == ir::Op::mul || op == ir::Op::div; }
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("add.Tensor", sum_like<ir::Op::add>);
   m.impl("add_.Tensor", sum_like_<ir::Op::add>);

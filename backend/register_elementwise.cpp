@@ -84,7 +84,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (size_t i = 0; i < ir::kOpCount; ++i) {
     auto op = static_cast<ir::Op>(i);
     std::string_view names = ir::info(op).aten;
-    if (!ir::is_elementwise(op)) continue;
+    if (!ir::is_elementwise(op) || has_own_kernel(op)) continue;
     while (!names.empty()) {
       size_t space = std::min(names.find(' '), names.size());
       std::string name(names.substr(0, space));

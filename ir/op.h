@@ -52,6 +52,8 @@ enum Saves : uint8_t { SavesNothing = 0, SavesInputs = 1, SavesOutputs = 2, Save
 class Attrs;
 class Builder;
 struct Value;
+struct Node;
+struct Tensor;       // interpret.h
 struct Application;  // builder.h: operands, results and attributes of one application
 
 // A row's scalar formula, from a captureless lambda over Scalars.
@@ -91,6 +93,9 @@ using DecomposeFn = void (*)(Builder& b, const Application& a, std::span<Value> 
 using VjpFn = void (*)(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                        std::span<Value> out);
 
+// What the reference interpreter does: operands to zeroed results of the node's types.
+using InterpretFn = void (*)(const Node& node, std::span<const Tensor* const> inputs, std::span<Tensor> results);
+
 inline constexpr Op kNoOp = static_cast<Op>(0xFFFF);
 
 // Where an operand of a derivative row comes from: a result's cotangent, an input or a saved output of the row
@@ -123,6 +128,7 @@ struct OpInfo {
   Op derivative_of = kNoOp;
   std::array<Role, 10> roles{};
   std::array<int8_t, 4> wrt{0, -1, -1, -1};
+  InterpretFn interpret = nullptr;  // Index, Contraction, Window; the other kinds' traits say it all
   std::string_view aten{};      // the ATen operators that record it, separated by spaces
   std::string_view doc{};
   std::string_view name{};      // filled by the table

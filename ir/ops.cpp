@@ -3,6 +3,7 @@
 #include <limits>
 #include <unordered_map>
 #include "ir/body.h"
+#include "ir/interpret/rules.h"
 #include "ir/rules/formulas.h"
 #include "ir/rules/rules.h"
 

@@ -27,6 +27,23 @@ class Digits {
   ir::Dims weights_, filled_;
 };
 
+// A window with neighbouring dimensions that it walks alike made one, so that reshapes within them cost nothing.
+struct Collapsed {
+  ir::Dims shape, strides;
+  Collapsed(std::span<const int64_t> from, std::span<const int64_t> steps) {
+    for (size_t d = 0; d < from.size(); ++d) {
+      if (from[d] == 1) continue;
+      if (!shape.empty() && strides.back() == steps[d] * from[d]) {
+        shape.back() *= from[d];
+        strides.back() = steps[d];
+      } else {
+        shape.push_back(from[d]);
+        strides.push_back(steps[d]);
+      }
+    }
+  }
+};
+
 bool is_dense(std::span<const int64_t> shape, std::span<const int64_t> strides) {
   int64_t expected = 1;
   for (size_t d = shape.size(); d-- > 0;) {
@@ -38,18 +55,20 @@ bool is_dense(std::span<const int64_t> shape, std::span<const int64_t> strides) 
 
 }  // namespace
 
-Fit through_window(const Form& at, const Space& space, std::span<const int64_t> shape, const ir::StridedWindow& window,
+Fit through_window(const Form& at, const Space& space, std::span<const int64_t> whole, const ir::StridedWindow& window,
                    Form& out, Split& split) {
   out = at;
-  if (is_dense(shape, window.strides)) {
+  if (is_dense(whole, window.strides)) {
     out.offset += window.offset;
     return Fit::Yes;
   }
-  if (ir::product(shape) == 0) {  // no element to be anywhere
+  if (ir::product(whole) == 0) {  // no element to be anywhere
     out.coefs = ir::Dims(space.rank(), 0);
     out.offset = window.offset;
     return Fit::Yes;
   }
+  const Collapsed collapsed(whole, window.strides);
+  const std::span<const int64_t> shape = collapsed.shape;
   Digits digits(shape);
   // Terms that count backwards are taken from their smallest value upwards, so that every digit is positive.
   int64_t lowest = at.offset;
@@ -61,7 +80,7 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) continue;
     const int64_t digit = lowest / digits.weight(d) % shape[d];
-    out.offset += digit * window.strides[d];
+    out.offset += digit * collapsed.strides[d];
     digits.fill(d, digit);
   }
   for (uint32_t j = 0; j < space.rank(); ++j) {
@@ -78,14 +97,14 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
       return Fit::NeedsSplit;
     }
     if (!digits.fill(d, step * (size - 1))) return Fit::No;
-    const int64_t moved = step * window.strides[d];
+    const int64_t moved = step * collapsed.strides[d];
     out.coefs[j] = at.coefs[j] < 0 ? -moved : moved;
     if (at.coefs[j] < 0) out.offset += moved * (size - 1);
   }
   if (at.index != kNoTerm) {
     const int d = digits.owner(at.index_coef);
     if (d < 0 || !digits.empty(d)) return Fit::No;
-    out.index_coef = at.index_coef / digits.weight(d) * window.strides[d];
+    out.index_coef = at.index_coef / digits.weight(d) * collapsed.strides[d];
     if (out.index_coef == 0) out.index = kNoTerm;
   }
   return Fit::Yes;

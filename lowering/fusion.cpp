@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <queue>
 #include "ir/error.h"
+#include "lowering/epilogue.h"
 #include "lowering/index_rules.h"
 #include "lowering/storage_choice.h"
 
@@ -19,8 +20,8 @@ constexpr int64_t kOneWalkNumel = 1 << 16;  // from here on a kernel with too fe
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, {}},
-        storage_(graph, out_.values, out_.home, options.enabled) {}
+      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, make_epilogues(graph, options), {}},
+        storage_(graph, out_.values, out_.home, *out_.epilogues, options.enabled) {}
 
   Fusion run() {
     makers_.resize(values().count());
@@ -48,6 +49,10 @@ class Fuser {
     uint32_t seen = 0;
   };
 
+  static std::shared_ptr<const Epilogues> make_epilogues(const ir::Graph& graph, const FusionOptions& options) {
+    return options.enabled ? std::make_shared<Epilogues>(graph) : std::make_shared<Epilogues>();
+  }
+
   ValueTable& values() { return out_.values; }
   uint32_t home(Value v) { return values()[out_.home[values()[v]]]; }
   uint32_t find(uint32_t u) {
@@ -60,9 +65,14 @@ class Fuser {
     built_[n] = true;
     const ir::Node& node = graph_.nodes[n];
     const Value v{n, 0};
+    if (out_.epilogues->absorbed(n)) return;
+    if (is_call(node.op)) {
+      const Epilogue* e = out_.epilogues->of(n);
+      if (values().stored(e ? e->result : v)) make_call(n);  // else nobody reads it
+      return;
+    }
     if (node.types.empty() || !values().stored(v) || node.op == ir::Op::input || node.op == ir::Op::uninitialized)
       return;
-    if (is_call(node.op)) return make_call(n);
     if (out_.home[values()[v]] != v) return;
     const IndexRule* rule = index_rule(node.op);
     if (!rule || !rule->place) return make_kernel({v, v, {}}, {});
@@ -92,7 +102,14 @@ class Fuser {
       LAZULI_CHECK(operand && values().stored(operand->base), "a call's operand has no memory");
       unit.reads.push_back(home(operand->base));
     }
-    for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) unit.writes.push_back(values()[{n, r}]);
+    if (const Epilogue* e = out_.epilogues->of(n)) {
+      for (const StridedOperand& x : e->operands) unit.reads.push_back(home(x.base));
+      unit.writes = {values()[e->result]};
+    } else {
+      for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) unit.writes.push_back(values()[{n, r}]);
+    }
+    std::sort(unit.reads.begin(), unit.reads.end());
+    unit.reads.erase(std::unique(unit.reads.begin(), unit.reads.end()), unit.reads.end());
     add_unit(std::move(unit));
   }
 

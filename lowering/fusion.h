@@ -18,6 +18,8 @@ struct FusionOptions {
   int threads = 1;       // below this many kept points a kernel should not walk its data more than once
 };
 
+class Epilogues;  // epilogue.h
+
 struct FusionGroup {
   std::unique_ptr<Terms> terms;
   std::vector<bool> needed;       // per store of the terms: somebody outside reads it
@@ -32,6 +34,7 @@ struct Fusion {
   ValueTable values;
   std::vector<FusionGroup> groups;
   std::vector<FusionStep> steps;  // in an order that runs
+  std::shared_ptr<const Epilogues> epilogues;
   std::vector<ir::Value> home;    // by value number: whose memory it shares (itself, or what it is a reshape of)
 };
 

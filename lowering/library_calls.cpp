@@ -1,6 +1,9 @@
 #include "lowering/library_calls.h"
 #include "ir/error.h"
+#include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
+#include "lowering/libraries/pooling.h"
+#include "lowering/max_pool_positions.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -28,6 +31,44 @@ Call convolution_weight_grad(const Arguments& a) {
   return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
 }
 
+PoolParams pool_window(const ir::Attrs& a) {
+  PoolParams p;
+  p.kernel = ir::Dims(a.list(0));
+  p.stride = ir::Dims(a.list(1));
+  p.padding = ir::Dims(a.list(2));
+  return p;
+}
+PoolParams max_pool_params(const ir::Attrs& a) {
+  PoolParams p = pool_window(a);
+  p.dilation = ir::Dims(a.list(3));
+  return p;
+}
+PoolParams avg_pool_params(const ir::Attrs& a) {
+  PoolParams p = pool_window(a);
+  p.count_include_pad = a.number(4) != 0;
+  p.divisor_override = a.number(5);
+  return p;
+}
+
+Call max_pool2d(const Arguments& a) {
+  return make_max_pool2d(a.in[0], a.out[0], a.out[1], max_pool_params(a.node.attrs));
+}
+Call max_pool2d_grad(const Arguments& a) {
+  return make_max_pool_from_positions(a.in[0], a.in[1], a.out[0]);
+}
+Call avg_pool2d(const Arguments& a) { return make_avg_pool2d(a.in[0], a.out[0], avg_pool_params(a.node.attrs)); }
+Call avg_pool2d_grad(const Arguments& a) {
+  return make_avg_pool2d_grad(a.in[0], a.out[0], avg_pool_params(a.node.attrs));
+}
+
+template <ScatterMode mode>
+Call scatter(const Arguments& a) {
+  return make_scatter(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0), mode);
+}
+Call index_add(const Arguments& a) {
+  return make_index_add(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0));
+}
+
 struct Entry {
   ir::Op op;
   Call (*make)(const Arguments&);
@@ -38,6 +79,13 @@ const Entry kEntries[] = {
     {ir::Op::convolution, convolution, true},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
+    {ir::Op::max_pool2d, max_pool2d},
+    {ir::Op::max_pool2d_grad, max_pool2d_grad},
+    {ir::Op::avg_pool2d, avg_pool2d},
+    {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
+    {ir::Op::scatter, scatter<ScatterMode::Assign>},
+    {ir::Op::scatter_add, scatter<ScatterMode::Add>},
+    {ir::Op::index_add, index_add},
 };
 
 const Entry* entry(ir::Op op) {

@@ -1,6 +1,7 @@
 #include "lowering/plan.h"
 #include <algorithm>
 #include "ir/error.h"
+#include "lowering/epilogue.h"
 #include "lowering/fusion.h"
 #include "lowering/in_place.h"
 #include "lowering/library_calls.h"
@@ -58,15 +59,25 @@ class Planner {
       }
       step.operands.push_back(std::move(view));
     }
+    const Epilogue* epilogue = fusion_.epilogues->of(n);
     for (uint32_t r = 0; r < node.types.size(); ++r)
-      step.results.push_back({home({n, r}), 0, node.types[r], ir::contiguous_strides(node.types[r].shape)});
+      step.results.push_back({home(epilogue ? epilogue->result : Value{n, r}), 0, node.types[r],
+                              ir::contiguous_strides(node.types[r].shape)});
     if (step.kind == PlanStep::External) {
       step.external_call = node.attrs.number(0);
     } else {
       std::vector<Layout> operands, results;
       for (const BlockView& v : step.operands) operands.push_back({v.type.dtype, v.type.shape, v.strides});
       for (const BlockView& v : step.results) results.push_back({v.type.dtype, v.type.shape, v.strides});
-      step.call = make_library_call(node, operands, results, {});
+      std::vector<PostOp> post_ops;
+      if (epilogue) {
+        post_ops = epilogue->ops;
+        step.nodes.insert(step.nodes.end(), epilogue->nodes.begin(), epilogue->nodes.end());
+        for (const StridedOperand& x : epilogue->operands)
+          step.operands.push_back({home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0],
+                                   x.window.strides});
+      }
+      step.call = make_library_call(node, operands, results, post_ops);
     }
     plan_.steps.push_back(std::move(step));
   }
@@ -130,23 +141,28 @@ class Planner {
 
   // Steps speak of blocks from here on; uninitialized storage gets one when it is first mentioned.
   void bind() {
-    auto block = [&](uint32_t h, int64_t bytes, uint32_t s) {
+    auto block = [&](uint32_t h, int64_t bytes) {
       if (block_of_[h] == kNoBlock) place_fresh(h, bytes, -1);
-      plan_.blocks[block_of_[h]].touch(s);
       return block_of_[h];
     };
-    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
-      PlanStep& step = plan_.steps[s];
-      for (const BoundAccess& a : step.loops.accesses) step.blocks.push_back(block(home(a.value), graph_.type(a.value).bytes(), s));
+    for (PlanStep& step : plan_.steps) {
+      for (const BoundAccess& a : step.loops.accesses)
+        step.blocks.push_back(block(home(a.value), graph_.type(a.value).bytes()));
       for (BlockView& v : step.operands)
-        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes(), s);
-      for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes(), s);
-      if (step.call && step.call->scratch_bytes() > 0) {
+        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
+      for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
+      if (step.call && step.call->scratch_bytes() > 0)
         step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(step.call->scratch_bytes()));
-        plan_.blocks[step.scratch].touch(s);
-      }
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
+    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+      const PlanStep& step = plan_.steps[s];
+      for (uint32_t b : step.blocks) plan_.blocks[b].touch(s);
+      for (const BlockView& v : step.operands)
+        if (v.block != kNoBlock) plan_.blocks[v.block].touch(s);
+      for (const BlockView& v : step.results) plan_.blocks[v.block].touch(s);
+      if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(s);
+    }
   }
 
   // A value that took over its operand's place whole needs no copying there.

@@ -1,6 +1,7 @@
 #include "lowering/storage_choice.h"
 #include <algorithm>
 #include "ir/error.h"
+#include "lowering/epilogue.h"
 #include "lowering/fusion.h"
 #include "lowering/index_rules.h"
 #include "lowering/scalar_program.h"
@@ -19,7 +20,8 @@ constexpr int kMaxLoads = 16, kMaxNodes = 64;
 
 bool is_leaf_number(ir::Op op) { return op == ir::Op::constant || op == ir::Op::scalar || op == ir::Op::iota; }
 
-// The same bytes in the same order.
+}  // namespace
+
 bool shares_bytes(const ir::Graph& g, Value v) {
   const ir::Node& node = g[v];
   const ir::Type &to = g.type(v), &from = g.type(node.inputs[0]);
@@ -31,8 +33,6 @@ bool shares_bytes(const ir::Graph& g, Value v) {
     if (to.shape[d] != 1 && w.strides[d] != expected) return false;
   return w.offset == 0;
 }
-
-}  // namespace
 
 bool is_call(ir::Op op) {
   switch (ir::info(op).kind) {
@@ -66,7 +66,8 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
   return StridedOperand{v, {at.coefs, at.offset}};
 }
 
-StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<Value>& home, bool inline_nodes)
+StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<Value>& home,
+                             const Epilogues& epilogues, bool inline_nodes)
     : graph_(graph), values_(values), home_(home) {
   home_.resize(values.count());
   for (uint32_t n = 0; n < graph.nodes.size(); ++n)
@@ -75,10 +76,15 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, std::ve
   costs_.resize(values.count());
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    if (!live_[n] && node.op != ir::Op::input) continue;
+    if ((!live_[n] && node.op != ir::Op::input) || epilogues.absorbed(n)) continue;
     const IndexRule* rule = index_rule(node.op);
     if (is_call(node.op)) {
       require_operands(node);
+      if (const Epilogue* e = epilogues.of(n)) {
+        for (const StridedOperand& x : e->operands) require(x.base);
+        values_.store(e->result);
+        continue;
+      }
       for (uint32_t r = 0; r < node.types.size(); ++r) values_.store({n, r});
     } else if (node.op == ir::Op::input || node.op == ir::Op::uninitialized || ir::is_reduction(node.op) ||
                (rule && rule->place)) {

@@ -5,12 +5,18 @@
 
 namespace lazuli::lowering {
 
+class Epilogues;
+
+// Does view `v` hold the bytes of its operand in the same order?
+bool shares_bytes(const ir::Graph& graph, ir::Value v);
+
 // Served by a library or the host rather than by a generated kernel.
 bool is_call(ir::Op op);
 
 class StorageChoice {
  public:
-  StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<ir::Value>& home, bool inline_nodes);
+  StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<ir::Value>& home, const Epilogues& epilogues,
+                bool inline_nodes);
   // Gives v memory, or lets it share its operand's when it is the same bytes under another type.
   void require(ir::Value v);
 

@@ -1,0 +1,234 @@
+#include "lowering/libraries/indexing.h"
+#include <omp.h>
+#include <stdexcept>
+#include "lowering/libraries/clones.h"
+#include "lowering/libraries/elements.h"
+#include "lowering/libraries/strided_copy.h"
+
+namespace lazuli::lowering {
+namespace {
+
+// A dimension that entries and destination share (`out` is its stride in the result), or one of the dimensions that
+// are replaced by the index (`out` is 0).
+struct Axis {
+  int64_t size, index, src, out;
+};
+
+struct ScatterPlan {
+  Layout base, result;
+  ir::DType index_type;
+  std::vector<Axis> shared;   // without the lanes
+  Axis lane{1, 0, 0, 0};      // the innermost shared dimension
+  std::vector<Axis> entries;  // in the order in which they are written
+  int64_t size = 0, stride = 0;  // of the dimension that is indexed
+  int64_t dim = -1;              // as the error names it; -1: torch's words for index_add
+  ScatterMode mode = ScatterMode::Assign;
+};
+
+// One entry's lanes, when all of them go to one place: a row.
+template <ScatterMode mode>
+struct WriteRow {
+  template <class T>
+  static LAZULI_INLINE void run(T* out, int64_t out_step, const T* src, int64_t src_step, int64_t n) {
+    const auto write = [](T& to, T from) {
+      if constexpr (mode == ScatterMode::Add)
+        to = static_cast<T>(static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
+      else
+        to = from;
+    };
+    if (out_step == 1 && src_step == 1) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) write(out[i], src[i]);
+    } else {
+      for (int64_t i = 0; i < n; ++i) write(out[i * out_step], src[i * src_step]);
+    }
+  }
+};
+
+class Scatter final : public LibraryCall {
+ public:
+  explicit Scatter(ScatterPlan plan) : p_(std::move(plan)) {
+    for (const Axis& a : p_.shared) outer_ *= a.size;
+    for (const Axis& a : p_.entries) entries_ *= a.size;
+    if (p_.lane.size == 0) outer_ = 0;
+  }
+
+  void run(const void* const* operands, void* const* results, void*) override {
+    if (p_.index_type == ir::DType::I64) check_bounds(static_cast<const int64_t*>(operands[1]));
+    else check_bounds(static_cast<const int32_t*>(operands[1]));
+    if (operands[0] != results[0]) strided_copy(p_.base, operands[0], p_.result, results[0]);
+    with_element_type(p_.result.dtype, [&](auto e) {
+      using T = decltype(e);
+      const T* src = static_cast<const T*>(operands[2]);
+      T* out = static_cast<T*>(results[0]);
+      if (p_.index_type == ir::DType::I64) write(static_cast<const int64_t*>(operands[1]), src, out);
+      else write(static_cast<const int32_t*>(operands[1]), src, out);
+    });
+  }
+  std::string describe() const override { return p_.mode == ScatterMode::Add ? "scatter_add" : "scatter"; }
+
+ private:
+  // Steps through the entries in order, keeping the offsets of the current one.
+  class Cursor {
+   public:
+    explicit Cursor(const std::vector<Axis>& axes) : axes_(axes), at_(axes.size(), 0) {}
+    void next() {
+      for (size_t d = axes_.size(); d-- > 0;) {
+        index += axes_[d].index, src += axes_[d].src;
+        if (++at_[d] < axes_[d].size) return;
+        index -= axes_[d].index * axes_[d].size, src -= axes_[d].src * axes_[d].size;
+        at_[d] = 0;
+      }
+    }
+    int64_t index = 0, src = 0;
+
+   private:
+    const std::vector<Axis>& axes_;
+    ir::Dims at_;
+  };
+
+  template <class I>
+  void check_bounds(const I* index) const {
+    std::vector<Axis> all = p_.shared;
+    all.push_back(p_.lane);
+    all.insert(all.end(), p_.entries.begin(), p_.entries.end());
+    std::erase_if(all, [](const Axis& a) { return a.index == 0 && a.size > 0; });
+    int64_t n = 1;
+    for (const Axis& a : all) n *= a.size;
+    Cursor cursor(all);
+    for (int64_t i = 0; i < n; ++i, cursor.next())
+      if (const int64_t at = index[cursor.index]; at < 0 || at >= p_.size)
+        throw std::out_of_range(p_.dim < 0 ? "index out of range in self"
+                                           : "index " + std::to_string(at) + " is out of bounds for dimension " +
+                                                 std::to_string(p_.dim) + " with size " + std::to_string(p_.size));
+  }
+
+  // Threads divide the lanes when there are enough of them, and otherwise the positions of the indexed dimension.
+  template <class I, class T>
+  void write(const I* index, const T* src, T* out) const {
+    const bool small = outer_ * p_.lane.size * entries_ < 8192;
+    const int64_t threads = small ? 1 : omp_get_max_threads();
+    const int64_t line = std::max<int64_t>(64 / static_cast<int64_t>(sizeof(T)), 1);
+    const int64_t block = std::max((p_.lane.size + threads - 1) / threads, line);
+    const int64_t blocks = (p_.lane.size + block - 1) / block, units = outer_ * blocks;
+    const bool by_lanes = units >= threads;
+    const int64_t jobs = by_lanes ? units : threads;
+#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads)) if (threads > 1)
+    for (int64_t j = 0; j < jobs; ++j) {
+      const int64_t part = (p_.size + threads - 1) / threads, first = by_lanes ? 0 : j * part;
+      const int64_t last = by_lanes ? p_.size : std::min(p_.size, first + part);
+      for (int64_t u = by_lanes ? j : 0; u < (by_lanes ? j + 1 : units); ++u) write_unit(index, src, out, u, block, blocks, first, last);
+    }
+  }
+
+  // Writes one block of lanes at one position of the other shared dimensions, destinations [first, last) only.
+  template <class I, class T>
+  void write_unit(const I* index, const T* src, T* out, int64_t unit, int64_t block, int64_t blocks, int64_t first, int64_t last) const {
+    const int64_t lane = unit % blocks * block, n = std::min(block, p_.lane.size - lane);
+    int64_t rest = unit / blocks;
+    index += lane * p_.lane.index, src += lane * p_.lane.src, out += lane * p_.lane.out;
+    for (size_t d = p_.shared.size(); d-- > 0; rest /= p_.shared[d].size) {
+      const int64_t at = rest % p_.shared[d].size;
+      index += at * p_.shared[d].index, src += at * p_.shared[d].src, out += at * p_.shared[d].out;
+    }
+    Cursor entry(p_.entries);
+    const bool whole_rows = p_.lane.index == 0;
+    for (int64_t e = 0; e < entries_; ++e, entry.next())
+      for (int64_t l = 0; l < (whole_rows ? 1 : n); ++l) {
+        const int64_t at = index[entry.index + l * p_.lane.index];
+        if (at < first || at >= last) continue;
+        T* to = out + at * p_.stride + l * p_.lane.out;
+        const T* from = src + entry.src + l * p_.lane.src;
+        write_row(to, from, whole_rows ? n : 1);
+      }
+  }
+  template <class T>
+  void write_row(T* to, const T* from, int64_t n) const {
+    const int64_t to_step = p_.lane.out, from_step = p_.lane.src;
+    if (n < 16) {
+      if (p_.mode == ScatterMode::Add) WriteRow<ScatterMode::Add>::run(to, to_step, from, from_step, n);
+      else WriteRow<ScatterMode::Assign>::run(to, to_step, from, from_step, n);
+    } else if (p_.mode == ScatterMode::Add) {
+      run_for_host<WriteRow<ScatterMode::Add>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step, n);
+    } else {
+      run_for_host<WriteRow<ScatterMode::Assign>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step, n);
+    }
+  }
+
+  ScatterPlan p_;
+  int64_t outer_ = 1, entries_ = 1;
+};
+
+ScatterPlan plan_for(const Layout& base, const Layout& index, const Layout& src, const Layout& out, ScatterMode mode) {
+  if (src.dtype != out.dtype || base.dtype != out.dtype) throw TypeError("scatter: the element types differ");
+  if (index.dtype != ir::DType::I64 && index.dtype != ir::DType::I32) throw TypeError("scatter: the index must be integral");
+  if (base.shape != out.shape) throw TypeError("scatter: the result must have the base's shape");
+  ScatterPlan p;
+  p.base = base, p.result = out, p.index_type = index.dtype, p.mode = mode;
+  return p;
+}
+
+// Takes the innermost shared dimension (the one that the result is densest along) as lanes.
+std::unique_ptr<LibraryCall> finish(ScatterPlan p) {
+  size_t best = p.shared.size();
+  for (size_t d = 0; d < p.shared.size(); ++d)
+    if (p.shared[d].size != 1 && (best == p.shared.size() || p.shared[d].out <= p.shared[best].out)) best = d;
+  if (best < p.shared.size()) {
+    p.lane = p.shared[best];
+    p.shared.erase(p.shared.begin() + best);
+  }
+  return std::make_unique<Scatter>(std::move(p));
+}
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& index, const Layout& src, const Layout& out,
+                                          int64_t dim, ScatterMode mode) {
+  ScatterPlan p = plan_for(base, index, src, out, mode);
+  const size_t rank = out.shape.size();
+  if (index.shape.size() != rank || src.shape.size() != rank || (rank && (dim < 0 || dim >= static_cast<int64_t>(rank))))
+    throw TypeError("scatter: the operands' ranks differ");
+  p.size = 1, p.dim = dim;
+  for (size_t d = 0; d < rank; ++d) {
+    const bool indexed = static_cast<int64_t>(d) == dim;
+    if (index.shape[d] > src.shape[d] || (!indexed && index.shape[d] > out.shape[d]))
+      throw TypeError("scatter: the index is larger than what it addresses");
+    const Axis axis{index.shape[d], index.strides[d], src.strides[d], indexed ? 0 : out.strides[d]};
+    (indexed ? p.entries : p.shared).push_back(axis);
+    if (indexed) p.size = out.shape[d], p.stride = out.strides[d];
+  }
+  return finish(std::move(p));
+}
+
+std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& index, const Layout& src,
+                                            const Layout& out, int64_t dim) {
+  ScatterPlan p = plan_for(base, index, src, out, ScatterMode::Add);
+  const size_t rank = out.shape.size(), at = static_cast<size_t>(dim), wide = index.shape.size();
+  if (at >= rank) throw TypeError("index_add: no such dimension");
+  Layout entries = index;
+  const bool flat = src.shape.size() == rank && wide != 1;
+  if (flat) {
+    // One dimension of src stands for all of the index's: its stride is split among them.
+    if (src.shape[at] != ir::product(index.shape)) throw TypeError("index_add: src does not fit the index");
+    int64_t stride = src.strides[at];
+    for (size_t d = wide; d-- > 0; stride *= index.shape[d]) entries.strides[d] = stride;
+  } else {
+    if (src.shape.size() != rank - 1 + wide) throw TypeError("index_add: src does not fit the index");
+    for (size_t d = 0; d < wide; ++d) {
+      if (src.shape[at + d] != index.shape[d]) throw TypeError("index_add: src does not fit the index");
+      entries.strides[d] = src.strides[at + d];
+    }
+  }
+  for (size_t d = 0; d < wide; ++d) p.entries.push_back({index.shape[d], index.strides[d], entries.strides[d], 0});
+  const size_t used = flat ? 1 : wide;
+  for (size_t d = 0; d < rank; ++d) {
+    if (d == at) continue;
+    const size_t s = d < at ? d : d - 1 + used;
+    if (src.shape[s] != out.shape[d]) throw TypeError("index_add: src does not fit the base");
+    p.shared.push_back({out.shape[d], 0, src.strides[s], out.strides[d]});
+  }
+  p.size = out.shape[at], p.stride = out.strides[at];
+  return finish(std::move(p));
+}
+
+}  // namespace lazuli::lowering
