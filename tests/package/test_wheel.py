@@ -19,7 +19,11 @@ print(len({l.split()[-1] for l in open("/proc/self/maps") if "libgomp" in l}))
 
 def pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # The compiler under the name that the build calls it by: ccache tells names apart.
+    environment = os.environ | {"CXX": os.environ.get("CXX", "c++")}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
@@ -63,4 +67,8 @@ def test_the_installed_wheel_adds(wheel, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"{target}/torch_lazuli/__init__.py", "[2.0, 2.0, 2.0]", "1"]
+    assert done.stdout.splitlines() == [
+        f"{target}/torch_lazuli/__init__.py",
+        "[2.0, 2.0, 2.0]",
+        "1",
+    ]
