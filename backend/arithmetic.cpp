@@ -1,5 +1,6 @@
 // The four arithmetic operators: unboxed, since they are most of what a program records, and irregular in torch (alpha,
 // rounding modes).
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 
@@ -86,9 +87,7 @@ struct Product {
 
 }  // namespace
 
-bool has_own_kernel(ir::Op op) { return op == ir::Op::add || op == ir::Op::sub || op == ir::Op::mul || op == ir::Op::div; }
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_arithmetic(torch::Library& m) {
   m.impl("add.Tensor", sum_like<ir::Op::add>);
   m.impl("add_.Tensor", sum_like_<ir::Op::add>);
   m.impl("add.out", sum_like_out<ir::Op::add>);

@@ -2,6 +2,7 @@
 // cover is torch's decomposition into products and softmax.
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 
@@ -44,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_attention(torch::Library& m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
 }

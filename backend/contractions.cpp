@@ -1,6 +1,7 @@
 // Matrix products and convolutions.
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/Resize.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
@@ -158,7 +159,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_contractions(torch::Library& m) {
   m.impl("mm", Matmul<2>::plain);
   m.impl("mm.out", Matmul<2>::plain_out);
   m.impl("bmm", Matmul<3>::plain);

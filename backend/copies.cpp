@@ -3,6 +3,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 #include <functional>
@@ -125,7 +126,7 @@ Tensor& fill_tensor(Tensor& self, const Tensor& value) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_copies(torch::Library& m) {
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);

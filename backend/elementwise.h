@@ -14,7 +14,4 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
 // undefined tensor when it is another case.
 at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool floating_only);
 
-// Rows whose operators have kernels of their own (arithmetic.cpp) and are not registered from the table.
-bool has_own_kernel(ir::Op op);
-
 }  // namespace lazuli::backend

@@ -1,6 +1,7 @@
 // Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 
@@ -149,7 +150,7 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_indexing(torch::Library& m) {
   m.impl("cat", cat);
   m.impl("constant_pad_nd", pad);
   m.impl("embedding", embedding);

@@ -1,4 +1,5 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 
@@ -124,7 +125,7 @@ Tensor& masked_fill_tensor_(Tensor& self, const Tensor& mask, const Tensor& valu
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_irregular_elementwise(torch::Library& m) {
   m.impl("gelu", gelu);
   m.impl("gelu_backward", gelu_backward);
   m.impl("leaky_relu_backward", leaky_relu_backward);

@@ -1,4 +1,5 @@
 // Losses and pooling: composites that torch decomposes into one forward and one backward operator each.
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
@@ -100,7 +101,7 @@ Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_losses(torch::Library& m) {
   m.impl("nll_loss_forward", nll_loss);
   m.impl("nll_loss_backward", nll_loss_backward);
   m.impl("mse_loss", mse_loss);

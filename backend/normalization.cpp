@@ -1,5 +1,6 @@
 // Softmax and the normalizations, forward and backward.
 #include <ATen/WrapDimUtils.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
@@ -160,7 +161,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_normalization(torch::Library& m) {
   using S = Softmax<ir::Op::softmax, ir::Op::softmax_backward>;
   using L = Softmax<ir::Op::log_softmax, ir::Op::log_softmax_backward>;
   m.impl("_softmax", S::forward);

@@ -1,6 +1,7 @@
 // Random numbers and dropout, drawn inside fused kernels from a counter-based generator.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/generator.h"
 #include "backend/operands.h"
@@ -119,7 +120,7 @@ Tensor dropout_backward(const Tensor& gy, const Tensor& mask, double scale) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_random(torch::Library& m) {
   m.impl("uniform_", uniform_);
   m.impl("normal_", normal_);
   m.impl("bernoulli_.float", bernoulli_);

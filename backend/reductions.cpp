@@ -1,6 +1,7 @@
 // Reductions: torch's many spellings of "which dimensions" and "which result type", onto the few rows.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 
@@ -195,7 +196,7 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, c
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_reductions(torch::Library& m) {
   m.impl("sum", sum_all);
   m.impl("sum.dim_IntList", sum_dims);
   m.impl("sum.IntList_out", sum_out);

@@ -5,6 +5,7 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
+#include "backend/registration.h"
 #include "backend/operands.h"
 #include "backend/storage_surgery.h"
 #include "ir/error.h"
@@ -150,7 +151,7 @@ bool compatible_shallow_copy(const Tensor& self, const Tensor& from) {
 
 void resize_storage_bytes(c10::StorageImpl* storage, size_t bytes) { resize_storage(storage, bytes); }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_views(torch::Library& m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("_efficientzerotensor", efficient_zero);

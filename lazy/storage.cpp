@@ -28,7 +28,7 @@ c10::Allocator* storage_allocator() {
 }
 
 LazyStorage::LazyStorage(CellRef cell, size_t bytes)
-    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(this, nullptr, &keep, device()),
+    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(this, nullptr, &keep, lazy::device()),
                   storage_allocator(), /*resizable=*/true),
       cell_(std::move(cell)) {}
 

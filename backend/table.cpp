@@ -1,6 +1,7 @@
 // Registration of the elementwise rows from the op table: each ATen operator that a row names, with its in-place and out
 // forms, records that row. The hot binary operators have unboxed kernels in front (arithmetic.cpp).
 #include <unordered_map>
+#include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 
@@ -61,7 +62,7 @@ void boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 void implement(torch::Library& m, const std::string& name, const std::string& overload, ir::Op op, Registered::Form form) {
   auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-  if (!handle) return;
+  if (!handle || handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
   if (form == Registered::Out && (handle->schema().arguments().empty() || !handle->schema().arguments().back().is_out())) return;
   auto [it, fresh] = registered().try_emplace(handle->operator_name(), Registered{op, ir::info(op).body.arity, form});
   if (!fresh) return;
@@ -80,11 +81,11 @@ void implement_forms(torch::Library& m, const std::string& aten, ir::Op op) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_table(torch::Library& m) {
   for (size_t i = 0; i < ir::kOpCount; ++i) {
     auto op = static_cast<ir::Op>(i);
     std::string_view names = ir::info(op).aten;
-    if (!ir::is_elementwise(op) || has_own_kernel(op)) continue;
+    if (!ir::is_elementwise(op)) continue;
     while (!names.empty()) {
       size_t space = std::min(names.find(' '), names.size());
       std::string name(names.substr(0, space));

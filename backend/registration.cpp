@@ -1,0 +1,20 @@
+#include "backend/registration.h"
+
+namespace lazuli::backend {
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_arithmetic(m);
+  register_attention(m);
+  register_contractions(m);
+  register_copies(m);
+  register_indexing(m);
+  register_irregular_elementwise(m);
+  register_losses(m);
+  register_normalization(m);
+  register_random(m);
+  register_reductions(m);
+  register_views(m);
+  register_table(m);
+}
+
+}  // namespace lazuli::backend

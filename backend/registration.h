@@ -1,0 +1,21 @@
+// Registration of our kernels with torch's dispatcher, in one visible order.
+#pragma once
+#include <torch/library.h>
+
+namespace lazuli::backend {
+
+void register_arithmetic(torch::Library& m);
+void register_attention(torch::Library& m);
+void register_contractions(torch::Library& m);
+void register_copies(torch::Library& m);
+void register_indexing(torch::Library& m);
+void register_irregular_elementwise(torch::Library& m);
+void register_losses(torch::Library& m);
+void register_normalization(torch::Library& m);
+void register_random(torch::Library& m);
+void register_reductions(torch::Library& m);
+void register_views(torch::Library& m);
+// The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.
+void register_table(torch::Library& m);
+
+}  // namespace lazuli::backend
