@@ -165,7 +165,9 @@ Cell random_cell(DType dtype, Cell seed, Cell offset, Cell index) {
 }
 
 Cell evaluate_node(const ScalarGraph& g, const ScalarNode& n, std::span<const Cell> cells) {
-  Cell a = cells[n.args[0]], b = cells[n.args[1]], c = cells[n.args[2]];
+  int arity = info(n.prim).arity;
+  auto argument = [&](int i) { return i < arity ? cells[n.args[i]] : Cell{}; };
+  Cell a = argument(0), b = argument(1), c = argument(2);
   DType operand = g[n.args[0]].dtype;
   if (n.prim == Prim::convert) return convert_cell(a, operand, n.dtype);
   if (n.prim == Prim::select) return get<bool>(a) ? b : c;
