@@ -143,6 +143,7 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
   const lowering::LoopNest& nest = plan_.steps[s].loops.nest;
   for (const Address& a : launch.addresses) launch.args[a.arg] = reinterpret_cast<int64_t>(address(a.block) + a.offset);
   for (const Number& n : launch.numbers) launch.args[n.arg] = scalars[n.scalar];
+  check_indices(s);
   const int64_t* args = launch.args.data();
   const int64_t wanted = std::min<int64_t>(launch.units, static_cast<int64_t>(launch.work / kGrain));
   const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
@@ -151,6 +152,36 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
   {
     const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
     run_units(nest, launch.function, args, launch.units * i / n, launch.units * (i + 1) / n);
+  }
+}
+
+namespace {
+
+// Whether all elements of a strided window lie in [0, size).
+template <class T>
+bool all_below(const char* data, const ir::Dims& sizes, const ir::Dims& strides, size_t d, int64_t size) {
+  if (d == sizes.size()) {
+    const int64_t i = *reinterpret_cast<const T*>(data);
+    return i >= 0 && i < size;
+  }
+  const int64_t n = strides[d] == 0 ? std::min<int64_t>(sizes[d], 1) : sizes[d];
+  bool ok = true;
+  for (int64_t k = 0; k < n; ++k) ok &= all_below<T>(data + k * strides[d] * sizeof(T), sizes, strides, d + 1, size);
+  return ok;
+}
+
+}  // namespace
+
+void Executor::check_indices(uint32_t s) const {
+  const lowering::Loops& loops = plan_.steps[s].loops;
+  for (const lowering::IndexCheck& c : loops.checks) {
+    const lowering::BoundAccess& a = loops.accesses[c.access];
+    const ir::DType type = loops.nest.accesses[c.access].dtype;
+    const char* data = address(plan_.steps[s].blocks[c.access]) + a.offset * ir::item_size(type);
+    const bool ok = type == ir::DType::I64   ? all_below<int64_t>(data, loops.sizes, a.strides, 0, c.size)
+                    : type == ir::DType::I32 ? all_below<int32_t>(data, loops.sizes, a.strides, 0, c.size)
+                                             : true;
+    if (!ok) throw std::out_of_range("index out of range in self");
   }
 }
 

@@ -43,6 +43,7 @@ class Executor {
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_kernel(uint32_t step, std::span<const int64_t> scalars);
+  void check_indices(uint32_t step) const;
   void run_library(uint32_t step);
   void run_external(Host& host, uint32_t step);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }

@@ -23,12 +23,20 @@ struct BoundParam {
   int64_t bits = 0;
 };
 
+// The indices that access `access` loads are below `size` and not negative, or the kernel reads what is not there.
+struct IndexCheck {
+  uint32_t access;
+  int64_t size;
+  ir::Value by;              // the row that indexes, for the message
+};
+
 struct Loops {
   LoopNest nest;
   ir::Dims sizes;
   int64_t block = 1;
   std::vector<BoundAccess> accesses;
   std::vector<BoundParam> params;
+  std::vector<IndexCheck> checks;
 };
 
 // `needed[i]`: store i of the group is wanted by somebody outside.
