@@ -30,7 +30,8 @@ class Executor {
     std::vector<int64_t> args;
     std::vector<Address> addresses;
     std::vector<Number> numbers;
-    int64_t units = 0;
+    std::vector<int64_t> first_units;      // of each chunk, then their total
+    size_t stride = 0;                     // of a chunk's arguments
     double work = 0;                       // in element instructions
     std::vector<const void*> operands;     // library calls
     std::vector<void*> results;

@@ -15,6 +15,7 @@ struct BoundAccess {
   ir::Dims strides;           // one per dimension of the nest
   int64_t index_stride = 0;
   uint8_t first_stage = 0, last_stage = 0;  // in which it is used
+  bool partial = false;       // of no value: a split reduction's partial results (schedules/split.h)
 };
 
 // A run-time number of the nest: a scalar of the graph, or bits known when planning.
