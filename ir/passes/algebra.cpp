@@ -24,13 +24,20 @@ Value multiply_by_one(const Candidate& c) {
   return {};
 }
 
-// The reciprocal of a power of two is exact, and multiplying is faster.
+bool is_reduced(const Graph& g, Value v) {
+  while (is_view(g[v].op)) v = g[v].inputs[0];
+  return is_reduction(g[v].op);
+}
+
+// The reciprocal of a power of two is exact, and multiplying is faster. What divides a reduction's result is most often
+// a count of elements: one operation for every count means one kernel for every size.
 Value divide_by_constant(const Candidate& c) {
   double divisor;
   if (!constant_value(c.r.to(), c.in[1], divisor) || !is_floating(c.result().dtype)) return {};
   if (divisor == 1) return operand(c, 0);
   int exponent;
   if (std::abs(std::frexp(divisor, &exponent)) != 0.5 || std::abs(exponent) > 14) return {};
+  if (is_reduced(c.r.to(), c.in[0])) return {};
   return c.b().broadcast(c.b().mul(c.in[0], 1 / divisor), c.result().shape);
 }
 

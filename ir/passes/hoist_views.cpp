@@ -101,7 +101,7 @@ class Hoister {
       const Node& n = from.nodes[id];
       r_.begin(id);
       Value v;
-      if (is_view(n.op) && interior_[id] && product(n.types[0].shape) > 0) v = hoist(n.op, n.attrs, r_[n.inputs[0]]);
+      if (is_view(n.op) && interior_[id] && product(n.types[0].shape) > 0) v = hoist(n.op, n.attrs, n.types[0].shape, r_[n.inputs[0]]);
       if (v) r_.replace(id, v);
       else r_.copy(id);
       if (joins_cluster(n.op) || is_view(n.op)) remember(id);
@@ -120,8 +120,9 @@ class Hoister {
 
   bool has_single_use(Value v) const { return v.node < single_use_.size() && single_use_[v.node] == kYes; }
 
-  // The view of elementwise value `x`, moved above it; none where it cannot.
-  Value hoist(Op view, const Attrs& attrs, Value x) {
+  // The view of elementwise value `x`, moved above it; none where it cannot, as for a 0-dim value made of 0-dim ones,
+  // which only a view can give the shape `to`.
+  Value hoist(Op view, const Attrs& attrs, const Dims& to, Value x) {
     const Node producer = r_.to()[x];  // a copy: emitting moves nodes
     MoveFn move = move_of(view);
     if (!move || !is_elementwise(producer.op) || !has_single_use(x)) return {};
@@ -130,13 +131,14 @@ class Hoister {
       Value moved = v;
       if (r_.to().type(v).rank() != 0) {
         bool full = r_.to().type(v).shape == producer.types[0].shape;
-        moved = full ? hoist(view, attrs, v) : Value{};
+        moved = full ? hoist(view, attrs, to, v) : Value{};
         if (!moved) moved = move(r_.builder(), v, producer.types[0].shape, attrs);
       }
       if (!moved) return {};
       operands.push_back(moved);
     }
-    return r_.builder().emit(producer.op, operands, producer.attrs);
+    Value result = r_.builder().emit(producer.op, operands, producer.attrs);
+    return r_.to().type(result).shape == to ? result : Value{};
   }
 
   enum : uint8_t { kUnknown, kYes, kNo };

@@ -13,11 +13,15 @@ Value number_everywhere(const Candidate& c) {
   return is_broadcast_number(c) ? c.b().broadcast(c.producer(0).inputs[0], c.result().shape) : Value{};
 }
 
+// The operand in the result's shape, without a reshape of a reshape.
+Value as_reshape(const Candidate& c) {
+  const Node& p = c.producer(0);
+  return c.b().reshape(p.op == Op::reshape ? p.inputs[0] : c.in[0], c.result().shape);
+}
+
 Value reshape_rule(const Candidate& c) {
   if (c.type(0).shape == c.result().shape) return c.in[0];
-  const Node& p = c.producer(0);
-  if (p.op == Op::reshape) return c.b().reshape(p.inputs[0], c.result().shape);
-  return number_everywhere(c);
+  return c.producer(0).op == Op::reshape ? as_reshape(c) : number_everywhere(c);
 }
 
 // Moves only dimensions of size 1: no element changes place.
@@ -33,7 +37,7 @@ bool keeps_elements(std::span<const int64_t> order, std::span<const int64_t> sha
 
 Value permute_rule(const Candidate& c) {
   auto order = c.node.attrs.list(0);
-  if (keeps_elements(order, c.type(0).shape)) return c.b().reshape(c.in[0], c.result().shape);
+  if (keeps_elements(order, c.type(0).shape)) return as_reshape(c);
   const Node& p = c.producer(0);
   if (p.op != Op::permute) return number_everywhere(c);
   Dims both;
@@ -49,7 +53,7 @@ std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
 Value broadcast_rule(const Candidate& c) {
   const Type& x = c.type(0);
   if (x.shape == c.result().shape) return c.in[0];
-  if (x.numel() == c.result().numel()) return c.b().reshape(c.in[0], c.result().shape);
+  if (x.numel() == c.result().numel()) return as_reshape(c);
   const Node& p = c.producer(0);
   if (p.op == Op::broadcast) return c.b().broadcast(p.inputs[0], c.result().shape);
   if (p.op != Op::reshape) return {};
@@ -86,7 +90,7 @@ Value as_strided_rule(const Candidate& c) {
 }
 
 Value bitcast_rule(const Candidate& c) {
-  if (c.type(0).dtype == c.result().dtype) return c.b().reshape(c.in[0], c.result().shape);
+  if (c.type(0).dtype == c.result().dtype) return as_reshape(c);
   const Node& p = c.producer(0);
   return p.op == Op::bitcast || p.op == Op::reshape ? c.b().emit(Op::bitcast, {p.inputs[0]}, c.node.attrs) : Value{};
 }
