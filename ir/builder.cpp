@@ -70,27 +70,70 @@ Value Builder::mean(Value x, std::span<const int64_t> dims, bool keepdim) {
   return div(total, constant(static_cast<double>(count), dtype(x)));
 }
 
+GraphBuilder::Slot& GraphBuilder::find(uint64_t key, Op op, std::span<const Value> inputs, const Attrs& attrs,
+                                       std::span<const Type> types) {
+  if (seen_count_ * 2 >= seen_.size()) grow();
+  for (size_t i = key;; ++i) {
+    Slot& slot = seen_[i & (seen_.size() - 1)];
+    if (slot.node == UINT32_MAX) return slot;
+    if (slot.key != key) continue;
+    const Node& n = graph_.nodes[slot.node];
+    bool same = n.op == op && std::ranges::equal(n.inputs, inputs) && n.attrs == attrs &&
+                (types.empty() || std::ranges::equal(n.types, types));
+    if (same) return slot;
+  }
+}
+
+void GraphBuilder::grow() {
+  std::vector<Slot> old(std::max<size_t>(64, seen_.size() * 2));
+  old.swap(seen_);
+  for (const Slot& s : old) {
+    if (s.node == UINT32_MAX) continue;
+    size_t i = s.key;
+    while (seen_[i & (seen_.size() - 1)].node != UINT32_MAX) ++i;
+    seen_[i & (seen_.size() - 1)] = s;
+  }
+}
+
 Value GraphBuilder::emit(Op op, std::span<const Value> inputs, Attrs attrs, std::span<const Type> types) {
+  Slot* slot = nullptr;
   uint64_t key = 0;
   if (is_pure(op)) {
     key = hash_application(op, inputs, attrs, types);
-    for (auto [it, end] = seen_.equal_range(key); it != end; ++it) {
-      const Node& n = graph_.nodes[it->second];
-      bool same = n.op == op && std::ranges::equal(n.inputs, inputs) && n.attrs == attrs &&
-                  (types.empty() || std::ranges::equal(n.types, types));
-      if (same) return {it->second, 0};
-    }
+    slot = &find(key, op, inputs, attrs, types);
+    if (slot->node != UINT32_MAX) return {slot->node, 0};
   }
   Node node{.op = op, .inputs = {inputs.begin(), inputs.end()}, .attrs = std::move(attrs), .types = {}, .line = line_};
-  std::vector<const Type*> operands;
-  operands.reserve(inputs.size());
-  for (Value v : inputs) operands.push_back(v ? &graph_.type(v) : nullptr);
+  const Type* few[8];
+  std::vector<const Type*> many;
+  if (inputs.size() > std::size(few)) many.resize(inputs.size());
+  const Type** operands = many.empty() ? few : many.data();
+  for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i] ? &graph_.type(inputs[i]) : nullptr;
   if (!types.empty()) node.types.assign(types.begin(), types.end());
   else node.types.resize(std::max(info(op).results, 1));
-  infer(op, operands, node.attrs, node.types);
+  infer(op, {operands, inputs.size()}, node.attrs, node.types);
   uint32_t id = static_cast<uint32_t>(graph_.nodes.size());
   graph_.nodes.push_back(std::move(node));
-  if (is_pure(op)) seen_.emplace(key, id);
+  if (slot) {
+    *slot = {key, id};
+    ++seen_count_;
+  }
+  return {id, 0};
+}
+
+Value GraphBuilder::append(Node node) {
+  uint32_t id = static_cast<uint32_t>(graph_.nodes.size());
+  if (is_pure(node.op)) {
+    // Keyed as `emit` would: given types count only where they are given.
+    std::span<const Type> types;
+    if (takes_types(node.op)) types = node.types;
+    uint64_t key = hash_application(node.op, node.inputs, node.attrs, types);
+    Slot& slot = find(key, node.op, node.inputs, node.attrs, types);
+    if (slot.node != UINT32_MAX) return {slot.node, 0};
+    slot = {key, id};
+    ++seen_count_;
+  }
+  graph_.nodes.push_back(std::move(node));
   return {id, 0};
 }
 

@@ -2,7 +2,6 @@
 // whatever stands behind it: a graph under construction here, the recording trace, or torch's dispatcher.
 #pragma once
 #include <string>
-#include <unordered_map>
 #include "ir/graph.h"
 
 namespace lazuli::ir {
@@ -19,11 +18,12 @@ class Builder {
   virtual ~Builder() = default;
   // Infers result types (or takes `types` for leaves and external calls) and appends; returns the first result.
   // Further results have the same node and the next `result` numbers. Throws TypeError.
-  virtual Value emit(Op op, std::span<const Value> inputs, Attrs attrs = {}, std::span<const Type> types = {}) = 0;
+  virtual Value emit(Op op, std::span<const Value> inputs, Attrs attrs, std::span<const Type> types) = 0;
   virtual const Type& type(Value v) const = 0;
 
+  Value emit(Op op, std::span<const Value> inputs, Attrs attrs = {}) { return emit(op, inputs, std::move(attrs), {}); }
   Value emit(Op op, std::initializer_list<Value> inputs, Attrs attrs = {}) {
-    return emit(op, std::span<const Value>(inputs.begin(), inputs.size()), std::move(attrs));
+    return emit(op, std::span<const Value>(inputs.begin(), inputs.size()), std::move(attrs), {});
   }
   const Dims& shape(Value v) const { return type(v).shape; }
   DType dtype(Value v) const { return type(v).dtype; }
@@ -57,13 +57,23 @@ class GraphBuilder final : public Builder {
   const Type& type(Value v) const override { return graph_.type(v); }
   Value input(Type type);   // the next `input`
   Value scalar(DType dtype);  // the next run-time number
+  // Appends a node whose types are known to be what its row infers: what passes copy.
+  Value append(Node node);
   void set_line(uint32_t line) { line_ = line; }
   Graph& graph() { return graph_; }
 
  private:
   Graph& graph_;
+  struct Slot {
+    uint64_t key = 0;
+    uint32_t node = UINT32_MAX;
+  };
+  // The slot of an equal pure node, or the free one where this belongs.
+  Slot& find(uint64_t key, Op op, std::span<const Value> inputs, const Attrs& attrs, std::span<const Type> types);
+  void grow();
   uint32_t line_ = 0;
-  std::unordered_multimap<uint64_t, uint32_t> seen_;
+  std::vector<Slot> seen_;  // open addressing; a power of two, at most half full
+  size_t seen_count_ = 0;
 };
 
 // Expands one application through its row: decomposition, or derivative of another row. False when the row is

@@ -18,8 +18,9 @@ void replay_node(Builder& b, const Graph& from, uint32_t id, Map& map) {
   const Node& n = from.nodes[id];
   std::vector<Value> inputs;
   for (Value v : n.inputs) inputs.push_back(look_up(map, v));
-  bool explicit_types = n.op == Op::constant || n.op == Op::uninitialized || info(n.op).kind == Kind::External;
-  Value first = b.emit(n.op, inputs, n.attrs, explicit_types ? std::span<const Type>(n.types) : std::span<const Type>());
+  std::span<const Type> types;
+  if (takes_types(n.op)) types = n.types;
+  Value first = b.emit(n.op, inputs, n.attrs, types);
   for (uint32_t r = 0; r < n.types.size(); ++r) map[id].push_back({first.node, first.result + r});
 }
 

@@ -4,9 +4,14 @@
 namespace lazuli::ir {
 namespace {
 
-[[noreturn]] void types_differ(const OpInfo& row, DType a, DType b) {
+[[noreturn, gnu::cold]] void types_differ(const OpInfo& row, DType a, DType b) {
   throw TypeError(std::string(row.name) + ": operands have different types, " + std::string(name(a)) + " and " +
                   std::string(name(b)));
+}
+
+[[noreturn, gnu::cold]] void misapplied(const OpInfo& row, size_t inputs, size_t results) {
+  throw InternalError(std::string(row.name) + " is applied to " + std::to_string(inputs) + " operands, or misses one, for " +
+                      std::to_string(results) + " results");
 }
 
 void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const Attrs& attrs, Type& out) {
@@ -14,7 +19,7 @@ void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const
   out.shape = in[0]->shape;
   for (const Type* t : in.subspan(1)) {
     if (t->dtype != common) types_differ(row, common, t->dtype);
-    if (t->shape != out.shape) out.shape = broadcast_shapes(out.shape, t->shape);
+    broadcast_into(out.shape, t->shape);
   }
   switch (row.result) {
     case Result::Same: out.dtype = common; break;
@@ -29,13 +34,11 @@ void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const
 
 void infer(Op op, std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results) {
   const OpInfo& row = info(op);
-  LAZULI_CHECK(row.arity < 0 || static_cast<size_t>(row.arity) == inputs.size(),
-               std::string(row.name) + " has the wrong number of operands");
+  bool fits = (row.arity < 0 || static_cast<size_t>(row.arity) == inputs.size()) &&
+              (row.results < 0 || static_cast<size_t>(row.results) == results.size());
   for (size_t i = 0; i < inputs.size(); ++i)
-    LAZULI_CHECK(inputs[i] || row.optional >> i & 1 || row.kind == Kind::External,
-                 std::string(row.name) + " misses an operand");
-  LAZULI_CHECK(row.results < 0 || static_cast<size_t>(row.results) == results.size(),
-               std::string(row.name) + " has the wrong number of results");
+    fits &= inputs[i] || (i < 32 && row.optional >> i & 1) || row.kind == Kind::External;
+  if (!fits) [[unlikely]] misapplied(row, inputs.size(), results.size());
   if (row.infer) {
     row.infer(inputs, attrs, results);
   } else if (row.kind == Kind::Elementwise) {

@@ -29,7 +29,7 @@ using ExternalCall = std::function<std::vector<Tensor>(int64_t call, std::span<c
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars = {},
                               const ExternalCall& external = {});
 
-// One primitive, non-leaf node; absent operands are null. Results are typed by the node.
+// One node whose value the graph knows (no input, run-time number or external call); absent operands are null.
 std::vector<Tensor> interpret_node(const Node& node, std::span<const Tensor* const> inputs);
 
 }  // namespace lazuli::ir

@@ -147,6 +147,10 @@ inline bool is_leaf(Op op) { return info(op).kind == Kind::Leaf; }
 inline bool is_composite(Op op) { return info(op).kind == Kind::Composite; }
 // Equal applications give equal results, so one may stand for the other.
 inline bool is_pure(Op op) { return info(op).kind != Kind::External && op != Op::uninitialized; }
+// Result types are given with the application rather than inferred from its operands.
+inline bool takes_types(Op op) {
+  return (info(op).kind == Kind::Leaf && op != Op::iota) || info(op).kind == Kind::External;
+}
 inline bool is_contraction(Op op) { return info(op).kind == Kind::Contraction; }
 
 }  // namespace lazuli::ir

@@ -123,10 +123,10 @@ inline Scalar select(Scalar c, Scalar a, Scalar b) { return apply(Prim::select, 
 inline Scalar select(Scalar c, Scalar a, double b) { return select(c, a, like(a, b)); }
 inline Scalar select(Scalar c, double a, Scalar b) { return select(c, like(b, a), b); }
 
-// The derivative of `y` with respect to argument node `x`, times `seed`, as an expression in the same graph: forward
-// mode over the primitives, starting from `seed` at x (Griewank and Walther, Evaluating Derivatives, chapter 3). A
-// select's tangent selects between its branches' tangents, so that an infinite derivative of the branch not taken
-// does not leak as 0 * inf. Discrete primitives (floor, comparisons, bit operations) contribute nothing.
+// `seed` times the derivative of `y` with respect to argument node `x`, as an expression in the same graph: forward
+// mode over the primitives (Griewank and Walther, Evaluating Derivatives, chapter 3). A select's tangent selects
+// between its branches' tangents, so that an infinite derivative of the branch not taken does not leak as 0 * inf.
+// Discrete primitives (floor, comparisons, bit operations) contribute nothing; if nothing flows the result is literal 0.
 Scalar differentiate(Scalar y, Scalar x, Scalar seed);
 
 }  // namespace lazuli::ir

@@ -5,13 +5,20 @@
 namespace lazuli::ir {
 namespace {
 
-// An absent tangent is zero, which keeps derivatives free of dead arithmetic.
+// An absent tangent is zero, and a literal 1 is not multiplied by: derivatives are free of dead arithmetic.
 using Tangent = std::optional<Scalar>;
 
+bool is_literal(Scalar x, double value) {
+  const ScalarNode& n = (*x.graph)[x.id];
+  return n.prim == Prim::literal && n.value == value;
+}
+Scalar times(Scalar t, Scalar factor) { return is_literal(t, 1) ? factor : t * factor; }
+
 Tangent operator+(Tangent a, Tangent b) { return a && b ? Tangent(*a + *b) : a ? a : b; }
-Tangent operator-(Tangent a, Tangent b) { return a && b ? Tangent(*a - *b) : a ? a : b ? Tangent(-*b) : b; }
-Tangent operator*(Tangent t, Scalar factor) { return t ? Tangent(*t * factor) : t; }
-Tangent operator*(Tangent t, double factor) { return t ? Tangent(*t * factor) : t; }
+Tangent operator-(Tangent t) { return !t ? t : is_literal(*t, 1) ? Tangent(like(*t, -1)) : Tangent(-*t); }
+Tangent operator-(Tangent a, Tangent b) { return a && b ? Tangent(*a - *b) : a ? a : -b; }
+Tangent operator*(Tangent t, Scalar factor) { return t ? Tangent(times(*t, factor)) : t; }
+Tangent operator*(Tangent t, double factor) { return t ? Tangent(times(*t, like(*t, factor))) : t; }
 Tangent operator/(Tangent t, Scalar divisor) { return t ? Tangent(*t / divisor) : t; }
 Tangent choose(Scalar c, Tangent a, Tangent b) {
   if (!a && !b) return {};
@@ -60,13 +67,13 @@ Tangent unary(Prim p, const Operands& o) {
   Tangent t = o.ta;
   switch (p) {
     case Prim::convert: return is_floating(y.dtype()) ? Tangent(convert(*t, y.dtype())) : Tangent();
-    case Prim::neg: return -*t;
+    case Prim::neg: return -t;
     case Prim::abs: return t * sign_of(x);
     case Prim::sqrt: return t / (2.0 * y);
     case Prim::rsqrt: return t * (-0.5 * (y * y * y));
     case Prim::reciprocal: return t * -(y * y);
     case Prim::exp: return t * y;
-    case Prim::expm1: return t * (y + 1.0);
+    case Prim::expm1: return t * exp(x);  // y + 1 would lose what is left of it far below 0
     case Prim::log: return t / x;
     case Prim::log1p: return t / (x + 1.0);
     case Prim::log2: return t / (x * 0.69314718055994530942);
@@ -85,6 +92,17 @@ Tangent unary(Prim p, const Operands& o) {
   }
 }
 
+// seed * tangent, torch's way: one product at the end, so that an infinite seed meets the whole derivative and not its
+// terms; where a branch is masked nothing is multiplied; and a quotient 1 / d divides.
+Scalar scaled(Scalar tangent, Scalar seed) {
+  ScalarGraph& g = *tangent.graph;
+  const ScalarNode n = g[tangent.id];
+  if (is_literal(tangent, 0)) return tangent;
+  if (n.prim == Prim::select) return select({&g, n.args[0]}, scaled({&g, n.args[1]}, seed), scaled({&g, n.args[2]}, seed));
+  if (n.prim == Prim::div && is_literal({&g, n.args[0]}, 1)) return seed / Scalar{&g, n.args[1]};
+  return is_literal(tangent, -1) ? -seed : times(tangent, seed);
+}
+
 }  // namespace
 
 Scalar differentiate(Scalar y, Scalar x, Scalar seed) {
@@ -93,7 +111,7 @@ Scalar differentiate(Scalar y, Scalar x, Scalar seed) {
   for (uint16_t i = x.id; i <= y.id; ++i) {  // arguments come before their uses, so nothing before x depends on it
     const ScalarNode n = g[i];
     if (i == x.id) {
-      tangents[i] = seed;
+      tangents[i] = like(x, 1);
       continue;
     }
     int arity = info(n.prim).arity;
@@ -103,7 +121,7 @@ Scalar differentiate(Scalar y, Scalar x, Scalar seed) {
     if (!o.ta && !o.tb && !o.tc) continue;
     if (is_floating(n.dtype)) tangents[i] = arity == 1 ? unary(n.prim, o) : binary(n.prim, o);
   }
-  return tangents[y.id] ? *tangents[y.id] : literal(g, 0, x.dtype());
+  return tangents[y.id] ? convert(scaled(*tangents[y.id], seed), x.dtype()) : literal(g, 0, x.dtype());
 }
 
 }  // namespace lazuli::ir

@@ -13,18 +13,29 @@ std::string to_string(const Type& type) {
   return s + ']';
 }
 
-Dims broadcast_shapes(std::span<const int64_t> a, std::span<const int64_t> b) {
-  Dims out(std::max(a.size(), b.size()), 1);
-  for (size_t back = 0; back < out.size(); ++back) {
-    int64_t x = back < a.size() ? a[a.size() - 1 - back] : 1;
-    int64_t y = back < b.size() ? b[b.size() - 1 - back] : 1;
-    size_t at = out.size() - 1 - back;
-    if (x != y && x != 1 && y != 1)
-      throw TypeError("The size of tensor a (" + std::to_string(x) + ") must match the size of tensor b (" +
-                      std::to_string(y) + ") at non-singleton dimension " + std::to_string(at));
-    out[at] = x == 1 ? y : x;
+namespace {
+
+[[noreturn, gnu::cold]] void shapes_differ(int64_t a, int64_t b, size_t dim) {
+  throw TypeError("The size of tensor a (" + std::to_string(a) + ") must match the size of tensor b (" +
+                  std::to_string(b) + ") at non-singleton dimension " + std::to_string(dim));
+}
+
+}  // namespace
+
+void broadcast_into(Dims& shape, std::span<const int64_t> b) {
+  while (shape.size() < b.size()) shape.insert(0, 1);
+  int64_t* a = shape.data() + (shape.size() - b.size());
+  for (size_t i = b.size(); i-- > 0;) {
+    if (a[i] == b[i] || b[i] == 1) continue;
+    if (a[i] != 1) shapes_differ(a[i], b[i], shape.size() - b.size() + i);
+    a[i] = b[i];
   }
-  return out;
+}
+
+Dims broadcast_shapes(std::span<const int64_t> a, std::span<const int64_t> b) {
+  Dims shape(a);
+  broadcast_into(shape, b);
+  return shape;
 }
 
 Dims contiguous_strides(std::span<const int64_t> shape) {

@@ -20,5 +20,7 @@ std::string to_string(const Type& type);  // "f32[2,3]"
 
 // The shape that operands of these shapes broadcast to (NumPy's rule); throws TypeError when they do not.
 Dims broadcast_shapes(std::span<const int64_t> a, std::span<const int64_t> b);
+// The same with `shape` as a and as result; recording an op calls it for each operand.
+void broadcast_into(Dims& shape, std::span<const int64_t> b);
 
 }  // namespace lazuli::ir

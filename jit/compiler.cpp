@@ -6,7 +6,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -21,6 +21,23 @@
 namespace lazuli::jit {
 namespace {
 
+// Options of the code generator that only exist on its command line.
+template <class T>
+void set_option(const char* name, T value) {
+  auto& options = llvm::cl::getRegisteredOptions();
+  auto found = options.find(name);
+  LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
+  static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
+}
+
+// Loop strength reduction takes more than half of the time of code generation and finds nothing: the emitter's loops
+// already step by pointers or by what x86 addresses for free. Instruction scheduling takes a tenth, and the processor
+// does it again.
+void leave_out_slow_passes() {
+  set_option("disable-lsr", true);
+  set_option("enable-misched", false);
+}
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -28,6 +45,7 @@ void initialize_llvm() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    leave_out_slow_passes();
   });
 }
 
@@ -46,8 +64,8 @@ Cpu describe_cpu(const std::string& wanted) {
   if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
     throw InternalError("this processor lacks AVX2, FMA or F16C");
   Cpu cpu;
-  cpu.target.masks =
-      wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") && has.lookup("avx512vl");
+  cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
+                     has.lookup("avx512vl");
   cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
   if (wanted == "avx2") {
     cpu.name = "x86-64-v3";
@@ -104,7 +122,8 @@ std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context
 #ifndef NDEBUG
   std::string problem;
   llvm::raw_string_ostream out(problem);
-  if (llvm::verifyModule(*module, &out)) throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
+  if (llvm::verifyModule(*module, &out))
+    throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
 #endif
   return module;
 }
@@ -141,7 +160,8 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   if (!jit) throw InternalError("no just-in-time linker: " + text(jit.takeError()));
   s.jit = std::move(*jit);
   // The C library's math, for the functions that call it.
-  auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
+  auto process =
+      llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
   if (!process) throw InternalError(text(process.takeError()));
   s.jit->getMainJITDylib().addGenerator(std::move(*process));
 }

@@ -2,8 +2,11 @@
 #include <omp.h>
 #include <chrono>
 #include "ir/error.h"
+#include "ir/passes/pass.h"
+#include "jit/dump.h"
 #include "jit/executor.h"
 #include "jit/kernel.h"
+#include "lowering/crop_pads.h"
 
 namespace lazuli::jit {
 namespace {
@@ -38,14 +41,33 @@ std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
   return text.empty() ? "copy" : text;
 }
 
+ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump) {
+  ir::PassOptions passes;
+  passes.disabled = options.disabled_passes;
+#ifdef LAZULI_VERIFY
+  passes.verify = true;
+#endif
+  passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) {
+    dump.pass(pass.name, after);
+  };
+  return lowering::crop_pads(ir::run_passes(std::move(graph), ir::all_passes(), passes));
+}
+
 }  // namespace
 
 std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
   CompileStats stats;
+  Dump dump(options);
+  dump.trace(graph);
   auto start = std::chrono::steady_clock::now();
+  graph = simplified(std::move(graph), options, dump);
+  stats.passes_ms = elapsed_ms(start);
+  dump.picture(graph);
+  start = std::chrono::steady_clock::now();
   lowering::Plan plan =
       lowering::make_plan(graph, {options.fusion, options.threads > 0 ? options.threads : omp_get_max_threads()});
   stats.lowering_ms = elapsed_ms(start);
+  dump.plan(graph, plan);
   start = std::chrono::steady_clock::now();
   std::vector<lowering::KernelFn> functions;
   for (const lowering::PlanStep& step : plan.steps) {
@@ -53,7 +75,11 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
     switch (step.kind) {
       case lowering::PlanStep::Kernel:
         ++stats.kernels;
-        if (!options.interpret_kernels) function = kernel_for(step.loops.nest, label(graph, step)).function;
+        if (!options.interpret_kernels) {
+          const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));
+          function = kernel.function;
+          dump.kernel(kernel.name, step.loops.nest);
+        }
         break;
       case lowering::PlanStep::Library: ++stats.library_calls; break;
       case lowering::PlanStep::External: ++stats.external_calls; break;

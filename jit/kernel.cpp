@@ -4,9 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -40,19 +37,6 @@ Cache& cache() {
   return *c;
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-// LAZULI_DEBUG=<folder>: what became of each kernel, for a person to read.
-void dump(const lowering::LoopNest& nest, const std::string& name) {
-  const char* folder = std::getenv("LAZULI_DEBUG");
-  if (!folder || !*folder) return;
-  std::filesystem::path base = std::filesystem::path(folder) / name;
-  std::filesystem::create_directories(folder);
-  write_file(base.string() + ".nest", nest.print());
-  write_file(base.string() + ".ll", Compiler::host().ir_text(nest, name));
-  write_file(base.string() + ".s", Compiler::host().assembly_text(nest, name));
-}
-
 // Object code for the nest; the place where a cache on disk, keyed by nest and Compiler::fingerprint, is asked first.
 ObjectCode object_code(const lowering::LoopNest& nest, const std::string& symbol) {
   return Compiler::host().compile(nest, symbol);
@@ -75,7 +59,6 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& labe
   entry->kernel.name = "k" + std::to_string(c.compiled++) + (label.empty() ? "" : "_" + label);
   entry->kernel.function = Compiler::host().load(object_code(nest, entry->kernel.name));
   entry->kernel.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  dump(nest, entry->kernel.name);
 
   std::unique_lock lock(c.mutex);
   if (const Kernel* k = c.find(hash, nest)) return *k;

@@ -16,8 +16,8 @@ struct KernelStats {
   int64_t compiled = 0, reused = 0;
 };
 
-// Returns the kernel for `nest`, compiling it on first use (in memory cache, then `label`ed dump of IR and assembly if
-// LAZULI_DEBUG asks for it). Thread-safe; kernels live for the whole process. Throws InternalError if LLVM refuses.
+// Returns the kernel for `nest`, compiling it on first use; `label` becomes part of its name. Thread-safe; kernels
+// live for the whole process. Throws InternalError if LLVM refuses.
 const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label);
 KernelStats kernel_stats();
 

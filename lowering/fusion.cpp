@@ -20,8 +20,8 @@ constexpr int64_t kOneWalkNumel = 1 << 16;  // from here on a kernel with too fe
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, make_epilogues(graph, options), {}},
-        storage_(graph, out_.values, out_.home, *out_.epilogues, options.enabled) {}
+      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, make_epilogues(graph, options)},
+        storage_(graph, out_.values, *out_.epilogues, options.enabled) {}
 
   Fusion run() {
     makers_.resize(values().count());
@@ -54,7 +54,7 @@ class Fuser {
   }
 
   ValueTable& values() { return out_.values; }
-  uint32_t home(Value v) { return values()[out_.home[values()[v]]]; }
+  uint32_t home(Value v) { return values()[values().home(v)]; }
   uint32_t find(uint32_t u) {
     while (units_[u].owner != u) u = units_[u].owner = units_[units_[u].owner].owner;
     return u;
@@ -73,7 +73,7 @@ class Fuser {
     }
     if (node.types.empty() || !values().stored(v) || node.op == ir::Op::input || node.op == ir::Op::uninitialized)
       return;
-    if (out_.home[values()[v]] != v) return;
+    if (values().shares(v)) return;
     const IndexRule* rule = index_rule(node.op);
     if (!rule || !rule->place) return make_kernel({v, v, {}}, {});
     std::vector<uint32_t> before;
@@ -114,14 +114,14 @@ class Fuser {
   }
 
   std::unique_ptr<Terms> fresh_terms(const Root& root) {
-    if (root.target == root.value && ir::is_reduction(graph_[root.value].op))
+    if (root.target == root.value && is_loop_reduction(graph_, root.value))
       return std::make_unique<Terms>(graph_, values(), root.value);
-    return std::make_unique<Terms>(graph_, values(), graph_.type(root.value).shape);
+    return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
 
   // One kernel for one root. Where a view inside is not linear in the root's shape, it gets memory.
   void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
-    if (graph_.type(root.value).numel() == 0) return;
+    if (ir::product(root.shape(graph_)) == 0) return;
     for (;;) {
       auto terms = fresh_terms(root);
       if (terms->add({&root, 1})) {
@@ -144,7 +144,7 @@ class Fuser {
 
   // A value stored late needs its unit, and so does what it shares memory with.
   void make_stored(Value v) {
-    const Value base = out_.home[values()[v]];
+    const Value base = values().home(v);
     built_[base.node] = false;
     if (makers_[values()[base]].empty()) make_units(base.node);
     built_[base.node] = true;
@@ -199,7 +199,10 @@ class Fuser {
     const bool grow_x = x.terms->has_reduction() || !y.terms->has_reduction();
     Unit &base = grow_x ? x : y, &other = grow_x ? y : x;
     if (!(grow_x ? x_reads_y : y_reads_x)) {
-      if (base.terms->add(other.roots)) absorb(a, b, std::move(base.terms));
+      // Side by side they only gain from operands that both read at the same place.
+      const bool beside = !x_reads_y && !y_reads_x;
+      const size_t loads = other.terms->loads();
+      if (base.terms->add(other.roots, beside ? loads - std::min<size_t>(loads, 1) : SIZE_MAX)) absorb(a, b, std::move(base.terms));
       return;
     }
     auto terms = fresh_terms(reduction_root(base));
@@ -210,7 +213,7 @@ class Fuser {
 
   const Root& reduction_root(const Unit& u) {
     for (const Root& r : u.roots)
-      if (r.target == r.value && ir::is_reduction(graph_[r.value].op)) return r;
+      if (r.target == r.value && is_loop_reduction(graph_, r.value)) return r;
     return u.roots[0];
   }
 

@@ -35,7 +35,6 @@ struct Fusion {
   std::vector<FusionGroup> groups;
   std::vector<FusionStep> steps;  // in an order that runs
   std::shared_ptr<const Epilogues> epilogues;
-  std::vector<ir::Value> home;    // by value number: whose memory it shares (itself, or what it is a reshape of)
 };
 
 Fusion fuse(const ir::Graph& graph, const FusionOptions& options);

@@ -36,7 +36,7 @@ void InPlace::consider(uint32_t s) {
       if (loops.nest.accesses[b].store) continue;
       const uint32_t h = home_(loops.accesses[b].value);
       if (kept_[h] || bytes_[h] != bytes_[target] || std::find(taken.begin(), taken.end(), h) != taken.end()) continue;
-      if (!matches(loops, a, h) || !later_uses_match(s, target, h)) continue;
+      if (!matches(loops, a, h) || !later_uses_match(s, a, target, h)) continue;
       taken.push_back(h);
       takings_.push_back({s, target, h});
       break;
@@ -61,10 +61,24 @@ bool InPlace::matches(const Loops& loops, uint32_t store, uint32_t taken) const 
   return true;
 }
 
-// After `s` the old value may only be read by kernels that write more of `target`, each where it reads.
-bool InPlace::later_uses_match(uint32_t s, uint32_t target, uint32_t taken) const {
+// `store` writes what it reads of `taken`, unchanged.
+bool InPlace::copies(const Loops& loops, uint32_t store, uint32_t taken) const {
+  for (const Inst& i : loops.nest.insts) {
+    if (i.code != Code::Store || i.slot != store) continue;
+    const Inst& from = loops.nest.insts[i.args[0]];
+    if (from.code != Code::Load || home_(loops.accesses[from.slot].value) != taken) return false;
+  }
+  return true;
+}
+
+// After `s` one kernel may still read the old value, if that is still there and it writes more of `target` just where
+// it reads.
+bool InPlace::later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint32_t taken) const {
+  uint32_t later = s;
   for (uint32_t u : users_[taken]) {
     if (u <= s) continue;
+    if ((later != s && later != u) || !copies(steps_[s].loops, store, taken)) return false;
+    later = u;
     const Loops& loops = steps_[u].loops;
     bool matched = false;
     for (uint32_t a = 0; a < loops.accesses.size(); ++a)

@@ -21,7 +21,8 @@ class InPlace {
     uint32_t step, target, taken;
   };
   bool matches(const Loops& loops, uint32_t store, uint32_t taken) const;
-  bool later_uses_match(uint32_t s, uint32_t target, uint32_t taken) const;
+  bool copies(const Loops& loops, uint32_t store, uint32_t taken) const;
+  bool later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint32_t taken) const;
   void consider(uint32_t s);
 
   std::span<const PlanStep> steps_;

@@ -20,7 +20,12 @@ struct Accumulator {
 class Interpreter {
  public:
   Interpreter(const LoopNest& nest, const int64_t* args)
-      : nest_(nest), layout_(nest), args_(args), index_(nest.rank), values_(nest.insts.size()), state_(nest.insts.size()) {}
+      : nest_(nest),
+        layout_(nest),
+        args_(args),
+        index_(nest.rank),
+        values_(nest.insts.size()),
+        state_(nest.insts.size()) {}
 
   void unit(int64_t u) {
     const uint32_t kept = nest_.rank - nest_.reduced, vector_dim = nest_.vector_dim();
@@ -78,17 +83,26 @@ class Interpreter {
   void execute(size_t i) {
     const Inst& x = nest_.insts[i];
     switch (x.code) {
-      case Code::Prim: values_[i] = primitive(x); break;
-      case Code::Load: values_[i] = load_number(address(x, x.args[0]), nest_.accesses[x.slot].dtype); break;
-      case Code::Store: store_number(address(x, x.args[1]), nest_.accesses[x.slot].dtype, values_[x.args[0]]); break;
+      case Code::Prim:
+        values_[i] = primitive(x);
+        break;
+      case Code::Load:
+        values_[i] = load_number(address(x, x.args[0]), nest_.accesses[x.slot].dtype);
+        break;
+      case Code::Store:
+        store_number(address(x, x.args[1]), nest_.accesses[x.slot].dtype, values_[x.args[0]]);
+        break;
       case Code::Param: {
         int64_t bits = args_[layout_.params + x.slot];
         values_[i] = ir::is_floating(x.dtype) ? literal_number(std::bit_cast<double>(bits), x.dtype)
                                               : convert_number({0, bits}, DType::I64, x.dtype);
         break;
       }
-      case Code::Position: values_[i] = {0, index_[x.slot]}; break;
-      case Code::Reduce: throw InternalError("a reduction outside the element loop");
+      case Code::Position:
+        values_[i] = {0, index_[x.slot]};
+        break;
+      case Code::Reduce:
+        throw InternalError("a reduction outside the element loop");
     }
   }
 

@@ -3,7 +3,6 @@
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling.h"
-#include "lowering/max_pool_positions.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -53,9 +52,7 @@ PoolParams avg_pool_params(const ir::Attrs& a) {
 Call max_pool2d(const Arguments& a) {
   return make_max_pool2d(a.in[0], a.out[0], a.out[1], max_pool_params(a.node.attrs));
 }
-Call max_pool2d_grad(const Arguments& a) {
-  return make_max_pool_from_positions(a.in[0], a.in[1], a.out[0]);
-}
+Call max_pool2d_grad(const Arguments& a) { return make_max_pool2d_grad(a.in[0], a.in[1], a.out[0]); }
 Call avg_pool2d(const Arguments& a) { return make_avg_pool2d(a.in[0], a.out[0], avg_pool_params(a.node.attrs)); }
 Call avg_pool2d_grad(const Arguments& a) {
   return make_avg_pool2d_grad(a.in[0], a.out[0], avg_pool_params(a.node.attrs));

@@ -54,9 +54,16 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
       out << "store a" << x.slot << " %" << x.args[0];
       if (nest.accesses[x.slot].indexed) out << " at %" << x.args[1];
       break;
-    case Code::Param: out << "param " << x.slot; break;
-    case Code::Position: out << "position " << x.slot; break;
-    case Code::Reduce: out << reduce_name(x.reduce); args(1); break;
+    case Code::Param:
+      out << "param " << x.slot;
+      break;
+    case Code::Position:
+      out << "position " << x.slot;
+      break;
+    case Code::Reduce:
+      out << reduce_name(x.reduce);
+      args(1);
+      break;
   }
   out << "\n";
 }

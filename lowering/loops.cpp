@@ -126,6 +126,7 @@ class LoopWriter {
       case Term::Number: inst = write_number(x); break;
       case Term::Index: inst = write_index(x); break;
       case Term::Apply: inst = write_apply(x); break;
+      case Term::Nothing: inst = write_nothing(x); break;
       case Term::Reduce: break;
     }
     written_[key] = inst;
@@ -148,6 +149,13 @@ class LoopWriter {
     auto [it, fresh] = numbers_.try_emplace(x.value, static_cast<uint16_t>(out_.params.size()));
     if (fresh) out_.params.push_back(p);
     return add({.code = Code::Param, .dtype = t, .slot = it->second}, x.row);
+  }
+
+  uint16_t write_nothing(const Term& x) {
+    const Reduce r = ir::info(graph_[x.value].op).combine;
+    const bool one = r == Reduce::Prod || r == Reduce::All;
+    return add({.code = Code::Prim, .prim = Prim::literal, .dtype = ir::compute_type(x.dtype), .value = one ? 1.0 : 0.0},
+               x.row);
   }
 
   uint16_t known(int64_t number, bool row) {

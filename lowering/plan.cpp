@@ -26,7 +26,7 @@ class Planner {
   }
 
  private:
-  uint32_t home(Value v) const { return fusion_.values[fusion_.home[fusion_.values[v]]]; }
+  uint32_t home(Value v) const { return fusion_.values[fusion_.values.home(v)]; }
 
   void add_kernel(int32_t group) {
     const FusionGroup& g = fusion_.groups[group];

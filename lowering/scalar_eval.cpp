@@ -16,18 +16,25 @@ double rounded(double x, DType t) { return t == DType::F32 ? static_cast<double>
 
 int64_t wrapped(int64_t x, DType t) {
   switch (t) {
-    case DType::Bool: return x & 1;
-    case DType::U8: return static_cast<uint8_t>(x);
-    case DType::I8: return static_cast<int8_t>(x);
-    case DType::I16: return static_cast<int16_t>(x);
-    case DType::I32: return static_cast<int32_t>(x);
-    default: return x;
+    case DType::Bool:
+      return x & 1;
+    case DType::U8:
+      return static_cast<uint8_t>(x);
+    case DType::I8:
+      return static_cast<int8_t>(x);
+    case DType::I16:
+      return static_cast<int16_t>(x);
+    case DType::I32:
+      return static_cast<int32_t>(x);
+    default:
+      return x;
   }
 }
 
 // As x86 converts: through int32 for the narrower types, and to the smallest integer when out of range.
 int64_t truncated(double x, DType to) {
-  if (to == DType::I64) return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min();
+  if (to == DType::I64)
+    return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min();
   double t = std::trunc(x);
   return wrapped(t >= -0x1p31 && t < 0x1p31 ? static_cast<int64_t>(t) : -(int64_t{1} << 31), to);
 }
@@ -77,49 +84,90 @@ Number evaluate_floating(Prim prim, DType t, const Number* x) {
   auto number = [t](double v) { return Number{rounded(v, t), 0}; };
   auto truth = [](bool v) { return Number{0, v}; };
   switch (prim) {
-    case Prim::add: return number(a + b);
-    case Prim::sub: return number(a - b);
-    case Prim::mul: return number(a * b);
-    case Prim::div: return number(a / b);
-    case Prim::floordiv: return number(floor_divide(a, b, t));
-    case Prim::mod: return number(modulo(a, b, t));
-    case Prim::fmod: return number(std::fmod(a, b));
-    case Prim::pow: return number(std::pow(a, b));
-    case Prim::atan2: return number(std::atan2(a, b));
-    case Prim::minimum: return number(std::isnan(a) || a < b ? a : b);
-    case Prim::maximum: return number(std::isnan(a) || a > b ? a : b);
+    case Prim::add:
+      return number(a + b);
+    case Prim::sub:
+      return number(a - b);
+    case Prim::mul:
+      return number(a * b);
+    case Prim::div:
+      return number(a / b);
+    case Prim::floordiv:
+      return number(floor_divide(a, b, t));
+    case Prim::mod:
+      return number(modulo(a, b, t));
+    case Prim::fmod:
+      return number(std::fmod(a, b));
+    case Prim::pow:
+      return number(std::pow(a, b));
+    case Prim::atan2:
+      return number(std::atan2(a, b));
+    case Prim::minimum:
+      return number(std::isnan(a) || a < b ? a : b);
+    case Prim::maximum:
+      return number(std::isnan(a) || a > b ? a : b);
     case Prim::fma:
       return t == DType::F32 ? Number{std::fmaf(float(a), float(b), float(c)), 0} : Number{std::fma(a, b, c), 0};
-    case Prim::neg: return number(-a);
-    case Prim::abs: return number(std::fabs(a));
-    case Prim::sqrt: return number(std::sqrt(a));
-    case Prim::rsqrt: return number(1 / rounded(std::sqrt(a), t));
-    case Prim::reciprocal: return number(1 / a);
-    case Prim::exp: return number(std::exp(a));
-    case Prim::expm1: return number(std::expm1(a));
-    case Prim::log: return number(std::log(a));
-    case Prim::log1p: return number(std::log1p(a));
-    case Prim::log2: return number(std::log2(a));
-    case Prim::sin: return number(std::sin(a));
-    case Prim::cos: return number(std::cos(a));
-    case Prim::tan: return number(std::tan(a));
-    case Prim::asin: return number(std::asin(a));
-    case Prim::acos: return number(std::acos(a));
-    case Prim::atan: return number(std::atan(a));
-    case Prim::sinh: return number(std::sinh(a));
-    case Prim::cosh: return number(std::cosh(a));
-    case Prim::tanh: return number(std::tanh(a));
-    case Prim::erf: return number(std::erf(a));
-    case Prim::erfc: return number(std::erfc(a));
-    case Prim::floor: return number(std::floor(a));
-    case Prim::ceil: return number(std::ceil(a));
-    case Prim::trunc: return number(std::trunc(a));
-    case Prim::round: return number(std::nearbyint(a));
-    case Prim::eq: return truth(a == b);
-    case Prim::ne: return truth(a != b);
-    case Prim::lt: return truth(a < b);
-    case Prim::le: return truth(a <= b);
-    default: break;
+    case Prim::neg:
+      return number(-a);
+    case Prim::abs:
+      return number(std::fabs(a));
+    case Prim::sqrt:
+      return number(std::sqrt(a));
+    case Prim::rsqrt:
+      return number(1 / rounded(std::sqrt(a), t));
+    case Prim::reciprocal:
+      return number(1 / a);
+    case Prim::exp:
+      return number(std::exp(a));
+    case Prim::expm1:
+      return number(std::expm1(a));
+    case Prim::log:
+      return number(std::log(a));
+    case Prim::log1p:
+      return number(std::log1p(a));
+    case Prim::log2:
+      return number(std::log2(a));
+    case Prim::sin:
+      return number(std::sin(a));
+    case Prim::cos:
+      return number(std::cos(a));
+    case Prim::tan:
+      return number(std::tan(a));
+    case Prim::asin:
+      return number(std::asin(a));
+    case Prim::acos:
+      return number(std::acos(a));
+    case Prim::atan:
+      return number(std::atan(a));
+    case Prim::sinh:
+      return number(std::sinh(a));
+    case Prim::cosh:
+      return number(std::cosh(a));
+    case Prim::tanh:
+      return number(std::tanh(a));
+    case Prim::erf:
+      return number(std::erf(a));
+    case Prim::erfc:
+      return number(std::erfc(a));
+    case Prim::floor:
+      return number(std::floor(a));
+    case Prim::ceil:
+      return number(std::ceil(a));
+    case Prim::trunc:
+      return number(std::trunc(a));
+    case Prim::round:
+      return number(std::nearbyint(a));
+    case Prim::eq:
+      return truth(a == b);
+    case Prim::ne:
+      return truth(a != b);
+    case Prim::lt:
+      return truth(a < b);
+    case Prim::le:
+      return truth(a <= b);
+    default:
+      break;
   }
   throw InternalError(std::string("no floating-point meaning of primitive ") + ir::info(prim).name);
 }
@@ -130,34 +178,59 @@ Number evaluate_integral(Prim prim, DType t, const Number* x) {
   const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b), uc = static_cast<uint64_t>(x[2].i);
   auto number = [t](auto v) { return Number{0, wrapped(static_cast<int64_t>(v), t)}; };
   switch (prim) {
-    case Prim::add: return t == DType::Bool ? number(a | b) : number(ua + ub);
-    case Prim::sub: return number(ua - ub);
-    case Prim::mul: return number(ua * ub);
-    case Prim::fma: return t == DType::Bool ? number((a & b) | x[2].i) : number(ua * ub + uc);
-    case Prim::div: return number(divide(a, b));
-    case Prim::fmod: return number(remainder(a, b));
-    case Prim::mod: return number(floor_modulo(a, b));
-    case Prim::floordiv: return number(static_cast<uint64_t>(divide(a, b)) - (floor_modulo(a, b) != remainder(a, b)));
-    case Prim::pow: return number(integer_power(a, b));
-    case Prim::minimum: return number(a < b ? a : b);
-    case Prim::maximum: return number(a > b ? a : b);
-    case Prim::neg: return number(0 - ua);
-    case Prim::abs: return number(a < 0 ? 0 - ua : ua);
+    case Prim::add:
+      return t == DType::Bool ? number(a | b) : number(ua + ub);
+    case Prim::sub:
+      return number(ua - ub);
+    case Prim::mul:
+      return number(ua * ub);
+    case Prim::fma:
+      return t == DType::Bool ? number((a & b) | x[2].i) : number(ua * ub + uc);
+    case Prim::div:
+      return number(divide(a, b));
+    case Prim::fmod:
+      return number(remainder(a, b));
+    case Prim::mod:
+      return number(floor_modulo(a, b));
+    case Prim::floordiv:
+      return number(static_cast<uint64_t>(divide(a, b)) - (floor_modulo(a, b) != remainder(a, b)));
+    case Prim::pow:
+      return number(integer_power(a, b));
+    case Prim::minimum:
+      return number(a < b ? a : b);
+    case Prim::maximum:
+      return number(a > b ? a : b);
+    case Prim::neg:
+      return number(0 - ua);
+    case Prim::abs:
+      return number(a < 0 ? 0 - ua : ua);
     case Prim::floor:
     case Prim::ceil:
     case Prim::trunc:
-    case Prim::round: return x[0];
-    case Prim::eq: return {0, a == b};
-    case Prim::ne: return {0, a != b};
-    case Prim::lt: return {0, a < b};
-    case Prim::le: return {0, a <= b};
-    case Prim::bit_and: return number(a & b);
-    case Prim::bit_or: return number(a | b);
-    case Prim::bit_xor: return number(a ^ b);
-    case Prim::bit_not: return number(~a);
-    case Prim::shift_left: return number(shift(a, b, t, true));
-    case Prim::shift_right: return number(shift(a, b, t, false));
-    default: break;
+    case Prim::round:
+      return x[0];
+    case Prim::eq:
+      return {0, a == b};
+    case Prim::ne:
+      return {0, a != b};
+    case Prim::lt:
+      return {0, a < b};
+    case Prim::le:
+      return {0, a <= b};
+    case Prim::bit_and:
+      return number(a & b);
+    case Prim::bit_or:
+      return number(a | b);
+    case Prim::bit_xor:
+      return number(a ^ b);
+    case Prim::bit_not:
+      return number(~a);
+    case Prim::shift_left:
+      return number(shift(a, b, t, true));
+    case Prim::shift_right:
+      return number(shift(a, b, t, false));
+    default:
+      break;
   }
   throw InternalError(std::string("no integer meaning of primitive ") + ir::info(prim).name);
 }
@@ -181,13 +254,16 @@ Number convert_number(Number x, DType from, DType to) {
 
 Number evaluate(Prim prim, DType operand, DType result, const Number* args) {
   switch (prim) {
-    case Prim::convert: return convert_number(args[0], operand, result);
-    case Prim::select: return args[0].i ? args[1] : args[2];
+    case Prim::convert:
+      return convert_number(args[0], operand, result);
+    case Prim::select:
+      return args[0].i ? args[1] : args[2];
     case Prim::random: {
       uint64_t seed = args[0].i, offset = args[1].i, index = args[2].i;
       return {result == DType::F32 ? ir::philox_f32(seed, offset, index) : ir::philox_f64(seed, offset, index), 0};
     }
-    default: return ir::is_floating(operand) ? evaluate_floating(prim, operand, args) : evaluate_integral(prim, operand, args);
+    default:
+      return ir::is_floating(operand) ? evaluate_floating(prim, operand, args) : evaluate_integral(prim, operand, args);
   }
 }
 

@@ -66,12 +66,8 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
   return StridedOperand{v, {at.coefs, at.offset}};
 }
 
-StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<Value>& home,
-                             const Epilogues& epilogues, bool inline_nodes)
-    : graph_(graph), values_(values), home_(home) {
-  home_.resize(values.count());
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n)
-    for (uint32_t r = 0; r < graph.nodes[n].types.size(); ++r) home_[values[{n, r}]] = {n, r};
+StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, bool inline_nodes)
+    : graph_(graph), values_(values) {
   count_uses();
   costs_.resize(values.count());
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
@@ -122,7 +118,7 @@ void StorageChoice::require(Value v) {
   if (ir::is_view(graph_[v].op) && shares_bytes(graph_, v)) {
     const Value operand = graph_[v].inputs[0];
     require(operand);
-    home_[values_[v]] = home_[values_[operand]];
+    values_.share(v, operand);
   }
   values_.store(v);
 }

@@ -15,8 +15,7 @@ bool is_call(ir::Op op);
 
 class StorageChoice {
  public:
-  StorageChoice(const ir::Graph& graph, ValueTable& values, std::vector<ir::Value>& home, const Epilogues& epilogues,
-                bool inline_nodes);
+  StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, bool inline_nodes);
   // Gives v memory, or lets it share its operand's when it is the same bytes under another type.
   void require(ir::Value v);
 
@@ -35,7 +34,6 @@ class StorageChoice {
 
   const ir::Graph& graph_;
   ValueTable& values_;
-  std::vector<ir::Value>& home_;
   std::vector<uint8_t> live_;        // by node
   std::vector<uint16_t> uses_;       // by value, views counted as their readers
   std::vector<uint8_t> widened_;     // by value: some reader repeats it

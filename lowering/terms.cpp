@@ -53,6 +53,10 @@ uint64_t hash_form(const Form& f) {
 
 }  // namespace
 
+bool is_loop_reduction(const ir::Graph& graph, Value v) {
+  return ir::is_reduction(graph[v].op) && graph.type(graph[v].inputs[0]).numel() > 0;
+}
+
 Terms::Terms(const ir::Graph& graph, const ValueTable& values, Value reduction)
     : graph_(graph), values_(values), reduction_(reduction) {
   make_space();
@@ -99,11 +103,11 @@ bool Terms::same_space(Value reduction) const {
   return ir::product(r.kept) == space_.kept_numel() && ir::product(r.reduced) == space_.reduced_numel();
 }
 
-bool Terms::add(std::span<const Root> roots) {
+bool Terms::add(std::span<const Root> roots, size_t max_loads) {
   obstacle_ = {};
   const size_t old_splits = splits_.size();
   for (int i = 0; i < kMaxRefinements; ++i) {
-    if (try_add(roots)) {
+    if (try_add(roots, max_loads)) {
       roots_.insert(roots_.end(), roots.begin(), roots.end());
       return true;
     }
@@ -120,14 +124,14 @@ bool Terms::add(std::span<const Root> roots) {
   return false;
 }
 
-bool Terms::try_add(std::span<const Root> roots) {
+bool Terms::try_add(std::span<const Root> roots, size_t max_loads) {
   const size_t terms = terms_.size(), keys = keys_.size(), stores = stores_.size(), loads = loads_;
   if (wanted_) return false;  // the space itself is not fine enough yet
   std::vector<uint32_t> entered;
   bool ok = true;
   for (const Root& r : roots) {
     if (r.target != r.value) continue;
-    auto f = root_form(r.value);
+    auto f = root_form(r);
     if (!f || !members_.emplace(values_[r.value], *f).second) {
       ok = false;
       break;
@@ -135,7 +139,7 @@ bool Terms::try_add(std::span<const Root> roots) {
     entered.push_back(values_[r.value]);
   }
   for (size_t i = 0; ok && i < roots.size(); ++i) ok = add_one(roots[i]);
-  if (ok) return true;
+  if (ok && loads_ - loads <= max_loads) return true;
   for (uint32_t m : entered) members_.erase(m);
   truncate(terms, keys, stores);
   loads_ = loads;
@@ -150,22 +154,22 @@ void Terms::truncate(size_t terms, size_t keys, size_t stores) {
 }
 
 bool Terms::add_one(const Root& root) {
-  auto at = root_form(root.value);
+  auto at = root_form(root);
   if (!at) return false;
-  const uint32_t term = eval(root.value, *at);
-  if (term == kNoTerm) return false;
-  std::optional<FormId> to = *at;
-  if (root.window) to = move(root.value, *at, graph_.type(root.value).shape, *root.window);
-  else if (root.target != root.value && graph_.type(root.value).numel() != graph_.type(root.target).numel())
-    return false;
-  if (!to) return false;
+  std::optional<FormId> to = *at, from = *at;
+  if (root.window) to = move(root.value, *at, root.shape(graph_), *root.window);
+  if (graph_.type(root.value).numel() != ir::product(root.shape(graph_))) from = intern({ir::Dims(space_.rank(), 0)});
+  const uint32_t term = eval(root.value, *from);
+  if (term == kNoTerm || !to) return false;
   stores_.push_back({root, term, *to});
   return true;
 }
 
-std::optional<FormId> Terms::root_form(Value v) {
-  const int64_t numel = graph_.type(v).numel(), kept = space_.kept_numel(), all = kept * space_.reduced_numel();
-  if (ir::is_reduction(graph_[v].op) && values_.stored(v)) {
+std::optional<FormId> Terms::root_form(const Root& root) {
+  const Value v = root.value;
+  const int64_t numel = ir::product(root.shape(graph_)), kept = space_.kept_numel(),
+                all = kept * space_.reduced_numel();
+  if (is_loop_reduction(graph_, v) && root.target == v) {
     if (!reduction_ || numel != kept || graph_.type(graph_[v].inputs[0]).numel() != all) return {};
     return kept_;
   }
@@ -179,7 +183,7 @@ uint32_t Terms::eval(Value v, FormId at) {
   const uint64_t key = uint64_t(id) << 32 | at;
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   uint32_t term;
-  if (!values_.stored(v) || is_number(graph_[v].op)) {
+  if (!values_.stored(v) || is_number(graph_[v].op) || is_reshape_of_stored(v)) {
     term = define(v, at);
   } else if (auto member = members_.find(id); member == members_.end()) {
     term = load(v, at);
@@ -192,6 +196,11 @@ uint32_t Terms::eval(Value v, FormId at) {
   memo_.emplace(key, term);
   keys_.push_back(key);
   return term;
+}
+
+// Its operand's memory in the same order and type: read as the operand, which this group may be making.
+bool Terms::is_reshape_of_stored(Value v) const {
+  return values_.shares(v) && graph_.type(v).dtype == graph_.type(graph_[v].inputs[0]).dtype;
 }
 
 uint32_t Terms::define(Value v, FormId at) {
@@ -237,6 +246,7 @@ uint32_t Terms::elementwise(Value v, FormId at) {
 }
 
 uint32_t Terms::reduce(Value v, FormId at) {
+  if (!is_loop_reduction(graph_, v)) return push({Term::Nothing, false, 0, graph_.type(v).dtype, v, at, {}});
   if (at != kept_) return kNoTerm;
   auto inside = operand_form(v);
   if (!inside) return kNoTerm;
@@ -264,6 +274,7 @@ uint32_t Terms::indexed(Value v, FormId at) {
 }
 
 uint32_t Terms::load(Value v, FormId at) {
+  if (members_.count(values_[values_.home(v)])) return kNoTerm;  // made here, but wanted as bytes of another type
   ++loads_;
   const uint32_t index = forms_[at].index;
   Term t{Term::Load, false, 0, graph_.type(v).dtype, v, at, {}};

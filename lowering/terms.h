@@ -12,10 +12,14 @@
 namespace lazuli::lowering {
 
 // One thing that a group stores: `value`, laid into the window of `target`. Mostly target is the value itself and the
-// window is all of it; a concatenation's operand goes to its slice of the result.
+// window is all of it; a concatenation's operand goes to its slice of the result, and padding is a single element that
+// fills all of its target.
 struct Root {
   ir::Value value, target;
   std::optional<ir::StridedWindow> window;  // over value's shape; none: all of target in row-major order
+
+  // The shape that is written.
+  const ir::Dims& shape(const ir::Graph& graph) const { return graph.type(window ? value : target).shape; }
 };
 
 using FormId = uint32_t;
@@ -27,6 +31,7 @@ struct Term {
     Index,     // the form itself as an i64
     Apply,     // elementwise node `value` on the children
     Reduce,    // reduction node `value` over the child
+    Nothing,   // reduction node `value` over no element: what that combines to
   } kind;
   bool row = false;      // the same for all reduced points
   uint8_t depth = 0;     // how many reductions must finish first
@@ -36,14 +41,18 @@ struct Term {
   std::vector<uint32_t> children;
 };
 
+// Reductions over no element are numbers; they need no loop.
+bool is_loop_reduction(const ir::Graph& graph, ir::Value v);
+
 class Terms {
  public:
   // A group around `reduction`, or around elementwise values of `shape`.
   Terms(const ir::Graph& graph, const ValueTable& values, ir::Value reduction);
   Terms(const ir::Graph& graph, const ValueTable& values, std::span<const int64_t> shape);
 
-  // Adds roots, all or none. False: no kernel computes them together with those already there.
-  bool add(std::span<const Root> roots);
+  // Adds roots, all or none. False: no kernel computes them together with those already there, or they bring more than
+  // `max_loads` operands that are not read yet.
+  bool add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
   // After add() failed: the value whose view was not linear, if that was the reason. Storing it would help.
   ir::Value obstacle() const { return obstacle_; }
 
@@ -64,9 +73,10 @@ class Terms {
 
  private:
   void make_space();
-  bool try_add(std::span<const Root> roots);
+  bool try_add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
   bool add_one(const Root& root);
   uint32_t eval(ir::Value v, FormId at);
+  bool is_reshape_of_stored(ir::Value v) const;
   uint32_t define(ir::Value v, FormId at);
   uint32_t view(ir::Value v, FormId at);
   uint32_t elementwise(ir::Value v, FormId at);
@@ -76,7 +86,7 @@ class Terms {
   uint32_t push(Term term);
   std::optional<FormId> move(ir::Value v, FormId at, std::span<const int64_t> shape, const ir::StridedWindow& window);
   std::optional<Form> operand_form(ir::Value reduction);
-  std::optional<FormId> root_form(ir::Value v);
+  std::optional<FormId> root_form(const Root& root);
   FormId intern(Form form);
   void truncate(size_t terms, size_t keys, size_t stores);
 

@@ -1,4 +1,5 @@
-// Dense numbers for a graph's values, and which of them have memory.
+// Dense numbers for a graph's values, and which of them have memory: their own, or that of the value whose bytes they
+// are under another shape or type.
 #pragma once
 #include <vector>
 #include "ir/graph.h"
@@ -7,21 +8,30 @@ namespace lazuli::lowering {
 
 class ValueTable {
  public:
-  explicit ValueTable(const ir::Graph& graph);
+  explicit ValueTable(const ir::Graph& graph) : first_(graph.nodes.size() + 1) {
+    for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+      first_[n + 1] = first_[n] + static_cast<uint32_t>(graph.nodes[n].types.size());
+      for (uint32_t r = 0; r < graph.nodes[n].types.size(); ++r) home_.push_back({n, r});
+    }
+    stored_.resize(first_.back());
+  }
   uint32_t operator[](ir::Value v) const { return first_[v.node] + v.result; }
   uint32_t count() const { return first_.back(); }
+
   bool stored(ir::Value v) const { return stored_[(*this)[v]]; }
   void store(ir::Value v) { stored_[(*this)[v]] = 1; }
+  // v has memory, the one that `base` has.
+  void share(ir::Value v, ir::Value base) {
+    store(v);
+    home_[(*this)[v]] = home(base);
+  }
+  ir::Value home(ir::Value v) const { return home_[(*this)[v]]; }
+  bool shares(ir::Value v) const { return home(v) != v; }
 
  private:
   std::vector<uint32_t> first_;
   std::vector<uint8_t> stored_;
+  std::vector<ir::Value> home_;
 };
-
-inline ValueTable::ValueTable(const ir::Graph& graph) : first_(graph.nodes.size() + 1) {
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    first_[i + 1] = first_[i] + static_cast<uint32_t>(graph.nodes[i].types.size());
-  stored_.resize(first_.back());
-}
 
 }  // namespace lazuli::lowering

@@ -35,12 +35,9 @@ class Interpreter {
 
  private:
   std::vector<Tensor> node(const Node& n) {
-    switch (n.op) {  // leaves and external calls are where values come from outside the rows
+    switch (n.op) {  // where values come from outside the graph
       case Op::input: return {input(n)};
       case Op::scalar: return {number(n.types[0].dtype, scalars_[n.attrs.number(0)])};
-      case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
-      case Op::iota: return {iota(n.types[0])};
-      case Op::uninitialized: return {Tensor(n.types[0])};
       case Op::external: return call(n);
       default: break;
     }
@@ -69,6 +66,11 @@ class Interpreter {
   const ExternalCall& external_;
   std::vector<std::vector<Tensor>> values_;
 };
+
+std::vector<Tensor> interpret_leaf(const Node& n) {
+  if (n.op == Op::constant) return {number(n.types[0].dtype, n.attrs.number(0))};
+  return {n.op == Op::iota ? iota(n.types[0]) : Tensor(n.types[0])};
+}
 
 // Composites run through their decomposition.
 std::vector<Tensor> interpret_composite(const Node& node, std::span<const Tensor* const> operands) {
@@ -111,6 +113,7 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
 }
 
 std::vector<Tensor> interpret_node(const Node& node, std::span<const Tensor* const> inputs) {
+  if (is_leaf(node.op)) return interpret_leaf(node);
   if (is_composite(node.op)) return interpret_composite(node, inputs);
   std::vector<Tensor> results;
   for (const Type& t : node.types) results.emplace_back(t);

@@ -7,16 +7,20 @@ namespace lazuli::ir {
 namespace {
 
 struct Normalized {
-  Value y, mean, scale, variance;
+  Value y, mean, scale, variance;  // all but y in the shape of the row's statistics
 };
 
-// (x - mean) / sqrt(variance + eps) over `dims`, with kept dimensions.
-Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, Value eps) {
-  Value mean = b.mean(x, dims, true);
-  Value centered = b.sub(x, b.emit(Op::detach, {mean}));
-  Value variance = b.mean(b.mul(centered, centered), dims, true);
+// (x - mean) / sqrt(variance + eps) over `dims`. Statistics are computed in the very shape in which the row gives them,
+// so that the derived backward finds the saved ones wherever it needs them.
+Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, std::span<const int64_t> statistics, Value eps) {
+  Dims along = b.shape(x);
+  for (int64_t d : dims) along[d] = 1;
+  Value mean = b.reshape(b.mean(x, dims, true), statistics);
+  Value centered = b.sub(x, b.reshape(b.emit(Op::detach, {mean}), along));
+  Value variance = b.reshape(b.mean(b.mul(centered, centered), dims, true), statistics);
   Value scale = b.emit(Op::rsqrt, {b.add(variance, b.convert(eps, b.dtype(x)))});
-  return {b.mul(b.sub(x, mean), scale), mean, scale, variance};
+  Value y = b.mul(b.sub(x, b.reshape(mean, along)), b.reshape(scale, along));
+  return {y, mean, scale, variance};
 }
 
 Value affine(Builder& b, Value y, Value weight, Value bias, const Dims& shape) {
@@ -45,8 +49,9 @@ void decompose_layer_norm(Builder& b, const Application& a, std::span<Value> res
   const Dims shape = b.shape(x);
   Dims dims;
   for (int64_t d = b.type(x).rank() - a.attrs.number(0); d < b.type(x).rank(); ++d) dims.push_back(d);
-  Dims affine_shape(std::span<const int64_t>(shape).last(dims.size()));
-  Normalized n = normalize(b, x, dims, a.inputs[3]);
+  Dims affine_shape(std::span<const int64_t>(shape).last(dims.size())), statistics = shape;
+  for (int64_t d : dims) statistics[d] = 1;
+  Normalized n = normalize(b, x, dims, statistics, a.inputs[3]);
   results[0] = b.convert(affine(b, n.y, a.inputs[1], a.inputs[2], affine_shape), b.dtype(a.inputs[0]));
   results[1] = n.mean;
   results[2] = n.scale;
@@ -55,15 +60,14 @@ void decompose_layer_norm(Builder& b, const Application& a, std::span<Value> res
 void decompose_batch_norm(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   const Dims shape = b.shape(x);
-  Dims flat{shape[1]};
-  Normalized n = normalize(b, x, all_but(shape, 1), a.inputs[3]);
+  Normalized n = normalize(b, x, all_but(shape, 1), Dims{shape[1]}, a.inputs[3]);
   Value y = affine(b, n.y, a.inputs[1], a.inputs[2], channel_shape(shape));
   int64_t count = product(shape) / std::max<int64_t>(shape[1], 1);
   double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
-  results[1] = b.reshape(n.mean, flat);
-  results[2] = b.reshape(n.scale, flat);
-  results[3] = b.mul(b.reshape(n.variance, flat), unbiased);
+  results[1] = n.mean;
+  results[2] = n.scale;
+  results[3] = b.mul(n.variance, unbiased);
 }
 
 void decompose_batch_norm_inference(Builder& b, const Application& a, std::span<Value> results) {
@@ -81,12 +85,11 @@ void decompose_group_norm(Builder& b, const Application& a, std::span<Value> res
   const Dims shape = b.shape(x);
   int64_t groups = a.attrs.number(0);
   Dims grouped{shape[0], groups, groups ? product(shape) / std::max<int64_t>(shape[0] * groups, 1) : 0};
-  Dims reduced{2}, statistics{shape[0], groups};
-  Normalized n = normalize(b, b.reshape(x, grouped), reduced, a.inputs[3]);
+  Normalized n = normalize(b, b.reshape(x, grouped), Dims{2}, Dims{shape[0], groups}, a.inputs[3]);
   Value y = affine(b, b.reshape(n.y, shape), a.inputs[1], a.inputs[2], channel_shape(shape));
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
-  results[1] = b.reshape(n.mean, statistics);
-  results[2] = b.reshape(n.scale, statistics);
+  results[1] = n.mean;
+  results[2] = n.scale;
 }
 
 }  // namespace lazuli::ir

@@ -52,7 +52,7 @@ void infer_bits(std::span<const Type* const> in, const Attrs&, std::span<Type> o
   for (const Type* t : in) {
     if (is_floating(t->dtype)) type_error("bitwise operations are not implemented for ", name(t->dtype));
     if (t->dtype != in[0]->dtype) type_error("bitwise operations need operands of one type");
-    out[0].shape = broadcast_shapes(out[0].shape, t->shape);
+    broadcast_into(out[0].shape, t->shape);
   }
 }
 

@@ -30,7 +30,8 @@ inline Features host_features() {
 #define LAZULI_INLINE inline __attribute__((always_inline))
 
 // Runs Body::run(args...), which must be LAZULI_INLINE, as compiled for the host. The body must not hold an OpenMP
-// region: an outlined region loses the target.
+// region (an outlined region loses the target), and should be loops that the compiler vectorizes: GCC splits explicit
+// vector types for the baseline CPU before it inlines.
 template <class Body, class... A>
 LAZULI_TARGET_AVX512 void run_avx512(A... args) { Body::run(args...); }
 template <class Body, class... A>

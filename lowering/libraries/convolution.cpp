@@ -2,6 +2,7 @@
 #include <array>
 #include <stdexcept>
 #include "lowering/libraries/direct_convolution.h"
+#include "lowering/libraries/patch_convolution.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/staged_call.h"
@@ -66,7 +67,8 @@ Inner inner_for(const Convolution& c) {
   if (!ambiguous && (channels_last(c.x) || channels_last(c.y))) return Inner::ChannelsLast;
   const bool pointwise = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2)) == 1 && c.groups == 1;
   const bool few_channels = c.x.shape[1] <= 4 && c.pass == Pass::InputGrad;
-  return (pointwise && c.pass != Pass::WeightGrad) || few_channels ? Inner::Given : Inner::Best;
+  const bool dense_bf16 = c.y.dtype == DType::BF16 && c.pass == Pass::Forward && ir::product(c.stride) == 1;
+  return (pointwise && c.pass != Pass::WeightGrad && !dense_bf16) || few_channels ? Inner::Given : Inner::Best;
 }
 
 std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::span<const PostOp> ops, bool ops_inside) {
@@ -103,6 +105,8 @@ std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const Post
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
   if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
+    if (ops.empty())
+      if (auto call = make_patch_convolution(c)) return call;
     // oneDNN takes post-ops on the forward pass only.
     if (c.pass == Pass::Forward || ops.empty())
       if (auto call = onednn_convolution(c, ops, true)) return call;

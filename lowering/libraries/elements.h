@@ -12,9 +12,10 @@ namespace lazuli::lowering {
 struct BFloat16 {
   uint16_t bits;
   BFloat16() = default;
-  BFloat16(float value) {  // rounds to nearest even; NaN stays NaN
-    uint32_t u = std::bit_cast<uint32_t>(value);
-    bits = value != value ? 0x7fc0 : static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  BFloat16(float value) : bits(round(value)) {}
+  static uint16_t round(float value) {  // to nearest even; NaN stays NaN
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    return value != value ? 0x7fc0 : static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
   }
   operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
@@ -28,6 +29,17 @@ using Compute =
 template <class T>
 inline constexpr bool is_floating_element =
     std::is_floating_point_v<T> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+// to = from, converted. Unlike the assignment of a BFloat16 object, GCC vectorizes this.
+template <class T, class C>
+inline void store_element(T& to, C from) {
+  if constexpr (std::is_same_v<T, BFloat16> && !std::is_same_v<C, BFloat16>)
+    to.bits = BFloat16::round(static_cast<float>(from));
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    to.bits = from.bits;
+  else
+    to = static_cast<T>(from);
+}
 
 // Calls f(T{}) with the element type of `dtype`; Bool is bool, whose sums are logical or, as in C++.
 template <class F>

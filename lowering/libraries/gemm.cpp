@@ -23,39 +23,46 @@ struct Panels {
   alignas(64) C sum[kTileRows * kTileColumns];
 };
 
-// sum += a * b for a whole tile of packed panels, `depth` deep.
-struct MicroKernel {
-  template <class C>
-  static LAZULI_INLINE void run(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {
-    typedef C Vector __attribute__((vector_size(64)));
-    constexpr int64_t kColumns = Panels<C>::kColumns, kLanes = Panels<C>::kLanes;
-    for (int64_t j = 0; j < columns; j += kColumns)
-      for (int64_t i = 0; i < rows; i += kRows) {
-        C* sum = p->sum + i * kTileColumns + j;
-        const C* a = p->a + i * kDepth;
-        const C* b = p->b + j * kDepth;
-        Vector s[kRows][2];
-#pragma GCC unroll 12
-        for (int64_t r = 0; r < kRows; ++r) {
-          s[r][0] = *reinterpret_cast<Vector*>(sum + r * kTileColumns);
-          s[r][1] = *reinterpret_cast<Vector*>(sum + r * kTileColumns + kLanes);
-        }
-        for (int64_t k = 0; k < depth; ++k, a += kRows, b += kColumns) {
-          const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
-#pragma GCC unroll 12
-          for (int64_t r = 0; r < kRows; ++r) {
-            s[r][0] += a[r] * b0;
-            s[r][1] += a[r] * b1;
-          }
-        }
-#pragma GCC unroll 12
-        for (int64_t r = 0; r < kRows; ++r) {
-          *reinterpret_cast<Vector*>(sum + r * kTileColumns) = s[r][0];
-          *reinterpret_cast<Vector*>(sum + r * kTileColumns + kLanes) = s[r][1];
-        }
-      }
+// sum += a * b for a whole tile of packed panels, `depth` deep. Spelled once for each target: GCC splits vector types
+// for the function that they stand in.
+#define LAZULI_MICRO_KERNEL(name, target)                                                              \
+  template <class C>                                                                                   \
+  target void name(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {                       \
+    typedef C Vector __attribute__((vector_size(64)));                                                 \
+    for (int64_t j = 0; j < columns; j += Panels<C>::kColumns)                                         \
+      for (int64_t i = 0; i < rows; i += kRows) {                                                      \
+        const C* a = p->a + i * kDepth;                                                                \
+        const Vector* b = reinterpret_cast<const Vector*>(p->b + j * kDepth);                          \
+        Vector s[kRows][2];                                                                            \
+        _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                 \
+          const Vector* sum = reinterpret_cast<const Vector*>(p->sum + (i + r) * kTileColumns + j);    \
+          s[r][0] = sum[0], s[r][1] = sum[1];                                                          \
+        }                                                                                              \
+        for (int64_t k = 0; k < depth; ++k, a += kRows, b += 2) {                                      \
+          const Vector b0 = b[0], b1 = b[1];                                                           \
+          _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                               \
+            s[r][0] += a[r] * b0;                                                                      \
+            s[r][1] += a[r] * b1;                                                                      \
+          }                                                                                            \
+        }                                                                                              \
+        _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                 \
+          Vector* sum = reinterpret_cast<Vector*>(p->sum + (i + r) * kTileColumns + j);                \
+          sum[0] = s[r][0], sum[1] = s[r][1];                                                          \
+        }                                                                                              \
+      }                                                                                                \
   }
-};
+LAZULI_MICRO_KERNEL(micro_kernel_baseline, )
+LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2)
+LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512)
+
+template <class C>
+void micro_kernel(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {
+  switch (host_features()) {
+    case Features::Avx512: return micro_kernel_avx512(p, rows, columns, depth);
+    case Features::Avx2: return micro_kernel_avx2(p, rows, columns, depth);
+    case Features::Baseline: return micro_kernel_baseline(p, rows, columns, depth);
+  }
+}
 
 // Packs `size` x `depth` elements into blocks of `block`, zero beyond the edge.
 template <class T, class C>
@@ -127,7 +134,7 @@ class Gemm final : public LibraryCall {
       const int64_t depth = std::min(kDepth, k_ - k);
       pack(a + k * a_.strides[column], a_.strides[row], a_.strides[column], rows, depth, kRows, p->a);
       pack(b + k * b_.strides[row], b_.strides[column], b_.strides[row], columns, depth, Panels<C>::kColumns, p->b);
-      run_for_host<MicroKernel, Panels<C>*, int64_t, int64_t, int64_t>(p, rows, columns, depth);
+      micro_kernel(p, rows, columns, depth);
     }
     finish<T>(operands + 2, p->sum, rows, columns, batch, i, j);
     T* to = out + batch_offset(out_.strides, batch) + i * out_.strides[row] + j * out_.strides[column];

@@ -1,5 +1,6 @@
 #include "lowering/libraries/indexing.h"
 #include <omp.h>
+#include <algorithm>
 #include <stdexcept>
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
@@ -32,9 +33,9 @@ struct WriteRow {
   static LAZULI_INLINE void run(T* out, int64_t out_step, const T* src, int64_t src_step, int64_t n) {
     const auto write = [](T& to, T from) {
       if constexpr (mode == ScatterMode::Add)
-        to = static_cast<T>(static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
+        store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
       else
-        to = from;
+        store_element(to, from);
     };
     if (out_step == 1 && src_step == 1) {
 #pragma omp simd
@@ -95,13 +96,23 @@ class Scatter final : public LibraryCall {
     std::erase_if(all, [](const Axis& a) { return a.index == 0 && a.size > 0; });
     int64_t n = 1;
     for (const Axis& a : all) n *= a.size;
+    std::stable_sort(all.begin(), all.end(), [](const Axis& a, const Axis& b) { return a.index > b.index; });
+    const Axis inner = all.empty() ? Axis{1, 0, 0, 0} : all.back();
+    if (!all.empty()) all.pop_back();
     Cursor cursor(all);
-    for (int64_t i = 0; i < n; ++i, cursor.next())
-      if (const int64_t at = index[cursor.index]; at < 0 || at >= p_.size)
-        throw std::out_of_range(p_.dim < 0 ? "index out of range in self"
-                                           : "index " + std::to_string(at) + " is out of bounds for dimension " +
-                                                 std::to_string(p_.dim) + " with size " + std::to_string(p_.size));
+    for (int64_t i = 0; i < n; i += inner.size, cursor.next()) {
+      const I* at = index + cursor.index;
+      bool bad = false;
+#pragma omp simd reduction(| : bad)
+      for (int64_t j = 0; j < inner.size; ++j) bad |= outside(at[j * inner.index]);
+      if (!bad) continue;
+      while (!outside(*at)) at += inner.index;
+      throw std::out_of_range(p_.dim < 0 ? "index out of range in self"
+                                         : "index " + std::to_string(*at) + " is out of bounds for dimension " +
+                                               std::to_string(p_.dim) + " with size " + std::to_string(p_.size));
+    }
   }
+  bool outside(int64_t at) const { return at < 0 || at >= p_.size; }
 
   // Threads divide the lanes when there are enough of them, and otherwise the positions of the indexed dimension.
   template <class I, class T>
@@ -131,6 +142,7 @@ class Scatter final : public LibraryCall {
       const int64_t at = rest % p_.shared[d].size;
       index += at * p_.shared[d].index, src += at * p_.shared[d].src, out += at * p_.shared[d].out;
     }
+    if (p_.lane.size == 1 && p_.entries.size() == 1) return write_entries(index, src, out, first, last);
     Cursor entry(p_.entries);
     const bool whole_rows = p_.lane.index == 0;
     for (int64_t e = 0; e < entries_; ++e, entry.next())
@@ -141,6 +153,19 @@ class Scatter final : public LibraryCall {
         const T* from = src + entry.src + l * p_.lane.src;
         write_row(to, from, whole_rows ? n : 1);
       }
+  }
+  // Single elements, one after the other.
+  template <class I, class T>
+  void write_entries(const I* index, const T* src, T* out, int64_t first, int64_t last) const {
+    const Axis& axis = p_.entries[0];
+    const bool add = p_.mode == ScatterMode::Add;
+    for (int64_t e = 0; e < axis.size; ++e, index += axis.index, src += axis.src) {
+      const int64_t at = *index;
+      if (at < first || at >= last) continue;
+      T& to = out[at * p_.stride];
+      if (add) store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*src));
+      else store_element(to, *src);
+    }
   }
   template <class T>
   void write_row(T* to, const T* from, int64_t n) const {
@@ -168,12 +193,13 @@ ScatterPlan plan_for(const Layout& base, const Layout& index, const Layout& src,
   return p;
 }
 
-// Takes the innermost shared dimension (the one that the result is densest along) as lanes.
+// Takes the innermost shared dimension (the one that the result is densest along) as lanes, unless the indexed one is
+// denser still: then entries run innermost.
 std::unique_ptr<LibraryCall> finish(ScatterPlan p) {
   size_t best = p.shared.size();
   for (size_t d = 0; d < p.shared.size(); ++d)
     if (p.shared[d].size != 1 && (best == p.shared.size() || p.shared[d].out <= p.shared[best].out)) best = d;
-  if (best < p.shared.size()) {
+  if (best < p.shared.size() && (p.shared[best].out <= p.stride || p.size <= 1)) {
     p.lane = p.shared[best];
     p.shared.erase(p.shared.begin() + best);
   }

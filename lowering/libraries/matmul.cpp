@@ -3,8 +3,10 @@
 #include "lowering/libraries/gemm.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
+#include "lowering/libraries/row_product.h"
 #include "lowering/libraries/staged_call.h"
 #include "lowering/libraries/strided_copy.h"
+#include "lowering/libraries/transpose.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -74,15 +76,21 @@ Product canonical(const Layout& a, const Layout& b, const Layout& out, std::span
   return p;
 }
 
-// Reordering b before a big product costs less than reading it in plain order; the sizes come from
-// benchmarks/libraries_core.cpp.
+// Whether reordering b before the product costs less than reading it in plain order throughout. The numbers of rows
+// from which it does were measured with benchmarks/kernels/libraries_core.cpp.
 onednn::Inner b_layout_for(const Product& p) {
+  if (p.out.shape.size() > 2) return onednn::Inner::Given;
+  const bool straight = p.b.strides[1] == 1, bf16 = p.b.dtype == DType::BF16;
+  const int64_t enough = straight ? (bf16 ? 32 : 512) : (bf16 ? 1536 : 1024);
+  return p.out.shape[0] >= enough ? onednn::Inner::Best : onednn::Inner::Given;
+}
+
+// oneDNN is slow at repacking many small transposed float32 operands inside the product: transposing them first saves
+// 15 % on attention scores. For one big operand it does not pay.
+bool transpose_first(const Product& p) {
   const size_t rank = p.out.shape.size();
-  if (rank > 2) return onednn::Inner::Given;
-  const int64_t rows = p.out.shape[0];
-  const bool straight = p.b.strides[1] == 1;
-  const int64_t enough = p.b.dtype == DType::BF16 && straight ? 32 : 512;
-  return rows >= enough ? onednn::Inner::Best : onednn::Inner::Given;
+  return can_transpose() && rank > 2 && p.b.dtype == DType::F32 && p.b.strides[rank - 2] == 1 &&
+         p.b.strides[rank - 1] != 1 && p.out.shape[rank - 2] >= 16;
 }
 
 std::unique_ptr<LibraryCall> product(const Product& p) {
@@ -96,14 +104,14 @@ std::unique_ptr<LibraryCall> product(const Product& p) {
 std::unique_ptr<LibraryCall> staged_product(const Product& p, DType type_in, DType type_out, bool post_ops_inside) {
   Product inner = p;
   Staging staging;
-  const auto stage = [&](Layout& l, DType type) {
+  const auto stage = [&](Layout& l, DType type, bool always = false) {
     std::optional<Staging::Copy> copy;
     const Layout given = l;
-    if (l.dtype != type || !plain_matrix(l)) l = dense_layout(type, l.shape), copy = {given, l};
+    if (always || l.dtype != type || !plain_matrix(l)) l = dense_layout(type, l.shape), copy = {given, l};
     staging.operands.push_back(copy);
   };
   stage(inner.a, type_in);
-  stage(inner.b, type_in);
+  stage(inner.b, type_in, transpose_first(p));
   stage(inner.out, type_out);
   if (staging.operands.back()) staging.result = {inner.out, p.out};
   staging.operands.pop_back();
@@ -160,6 +168,7 @@ class SwappedCall final : public LibraryCall {
 std::unique_ptr<LibraryCall> any_product(const Product& p) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
   if (auto call = onednn_product(p)) return call;
   return make_gemm(p.a, p.b, p.out, p.ops);
 }
@@ -171,14 +180,16 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
   check_operands(a, b, out);
   Product p = canonical(a, b, out, post_ops);
   const size_t rank = p.out.shape.size();
-  // A column-major result is the row-major result of the transposed product, whose operands change places.
-  if (p.out.strides[rank - 1] == 1 || p.out.strides[rank - 2] != 1) return any_product(p);
-  Product t{transposed(p.b), transposed(p.a), transposed(p.out), std::move(p.ops)};
-  for (PostOp& op : t.ops)
-    if (has_operand(op)) op.operand = transposed(op.operand);
+  // A column-major result is the row-major result of the transposed product, whose operands change places. So is a
+  // matrix times a vector, which is then a row product.
+  const bool column_major = p.out.strides[rank - 1] != 1 && p.out.strides[rank - 2] == 1;
+  const bool times_vector = p.out.shape[rank - 1] == 1 && p.out.shape[rank - 2] > 1 && p.a.strides[rank - 1] == 1;
+  if (!column_major && !times_vector) return any_product(p);
   size_t operands = 2;
-  for (const PostOp& op : t.ops) operands += has_operand(op);
-  return std::make_unique<SwappedCall>(any_product(t), operands);
+  for (PostOp& op : p.ops)
+    if (has_operand(op)) op.operand = transposed(op.operand), ++operands;
+  return std::make_unique<SwappedCall>(any_product(canonical(transposed(p.b), transposed(p.a), transposed(p.out), p.ops)),
+                                       operands);
 }
 
 PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {

@@ -1,3 +1,4 @@
+#include <omp.h>
 #include <limits>
 #include <vector>
 #include "lowering/libraries/clones.h"
@@ -32,6 +33,44 @@ struct Compare {
   }
 };
 
+// One position of a window over contiguous channels.
+template <class T>
+struct Tap {
+  const T* source;
+  int32_t index;
+};
+
+constexpr int64_t kBlock = 64;  // channels whose running values are held side by side
+
+// The best of `taps` for each of `n` channels. A position that no tap beats stays at `first`.
+struct BestOfTaps {
+  template <class T>
+  static LAZULI_INLINE void run(const Tap<T>* taps, int64_t count, int64_t n, int32_t first, T* values, int64_t* indices) {
+    using C = Compute<T>;
+    C best[kBlock];
+    int32_t where[kBlock];
+    for (int64_t c = 0; c < n; c += kBlock) {
+      const int64_t lanes = std::min(kBlock, n - c);
+      for (int64_t i = 0; i < kBlock; ++i) best[i] = lowest<C>(), where[i] = first;
+      for (int64_t t = 0; t < count; ++t) {
+        const T* source = taps[t].source + c;
+        const int32_t index = taps[t].index;
+#pragma omp simd
+        for (int64_t i = 0; i < lanes; ++i) {
+          const C v = static_cast<C>(source[i]);
+          const bool take = (v > best[i]) | (v != v);
+          best[i] = take ? v : best[i];
+          where[i] = take ? index : where[i];
+        }
+      }
+#pragma omp simd
+      for (int64_t i = 0; i < lanes; ++i) store_element(values[c + i], best[i]);
+#pragma omp simd
+      for (int64_t i = 0; i < lanes; ++i) indices[c + i] = where[i];
+    }
+  }
+};
+
 class MaxPool final : public LibraryCall {
  public:
   MaxPool(const Layout& x, const Layout& values, const Layout& indices, const PoolParams& p)
@@ -50,41 +89,52 @@ class MaxPool final : public LibraryCall {
   std::string describe() const override { return "max_pool2d"; }
 
  private:
-  // Lanes are the channels of one output position, or the outputs of one row.
   template <class T>
   void run_typed(const T* x, T* values, int64_t* indices) const {
-    const bool channels = x_.channels_last();
-    const int64_t lanes = channels ? x_.c : values_.w, other = channels ? values_.w : x_.c;
-    const int64_t rows = values_.n * values_.h * other;
-#pragma omp parallel if (rows * lanes > 2048)
+    if (x_.channels_last() && values_.sc == 1 && indices_.sc == 1) pool_channels(x, values, indices);
+    else pool_rows(x, values, indices);
+  }
+
+  template <class T>
+  void pool_channels(const T* x, T* values, int64_t* indices) const {
+    const int64_t positions = values_.n * values_.h * values_.w;
+#pragma omp parallel if (positions * x_.c > 2048)
     {
-      std::vector<Compute<T>> best(lanes);
-      std::vector<int32_t> where(lanes);
+      std::vector<Tap<T>> taps(high_.kernel * wide_.kernel);
 #pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
-        // Rows in the order of memory: channels-last [n, oh, ow], row-major [n, c, oh].
-        const int64_t n = r / (values_.h * other);
-        const int64_t oh = channels ? r / other % values_.h : r % values_.h;
-        const int64_t second = channels ? r % other : r / values_.h % other;
-        std::fill(best.begin(), best.end(), lowest<Compute<T>>());
-        if (channels) pool_channels(x, best.data(), where.data(), n, oh, second);
-        else pool_row(x, best.data(), where.data(), n, second, oh);
-        const int64_t v = channels ? values_.at(n, 0, oh, second) : values_.at(n, second, oh, 0);
-        const int64_t i = channels ? indices_.at(n, 0, oh, second) : indices_.at(n, second, oh, 0);
-        const int64_t v_step = channels ? values_.sc : values_.sw, i_step = channels ? indices_.sc : indices_.sw;
-        for (int64_t l = 0; l < lanes; ++l) values[v + l * v_step] = static_cast<T>(best[l]);
-        for (int64_t l = 0; l < lanes; ++l) indices[i + l * i_step] = where[l];
+      for (int64_t r = 0; r < positions; ++r) {
+        const int64_t ow = r % values_.w, oh = r / values_.w % values_.h, n = r / values_.w / values_.h;
+        int64_t count = 0;
+        for (int64_t kh = 0; kh < high_.kernel; ++kh)
+          for (int64_t kw = 0; kw < wide_.kernel; ++kw) {
+            const int64_t ih = high_.input_at(oh, kh), iw = wide_.input_at(ow, kw);
+            if (high_.inside(ih) && wide_.inside(iw))
+              taps[count++] = {x + x_.at(n, 0, ih, iw), static_cast<int32_t>(ih * x_.w + iw)};
+          }
+        run_for_host<BestOfTaps, const Tap<T>*, int64_t, int64_t, int32_t, T*, int64_t*>(
+            taps.data(), count, x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)),
+            values + values_.at(n, 0, oh, ow), indices + indices_.at(n, 0, oh, ow));
       }
     }
   }
+
+  // The outputs of one row side by side.
   template <class T>
-  void pool_channels(const T* x, Compute<T>* best, int32_t* where, int64_t n, int64_t oh, int64_t ow) const {
-    std::fill(where, where + x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)));
-    for (int64_t kh = 0; kh < high_.kernel; ++kh)
-      for (int64_t kw = 0; kw < wide_.kernel; ++kw) {
-        const int64_t ih = high_.input_at(oh, kh), iw = wide_.input_at(ow, kw);
-        if (high_.inside(ih) && wide_.inside(iw)) compare(best, where, x + x_.at(n, 0, ih, iw), x_.c, 1, ih * x_.w + iw, 0);
+  void pool_rows(const T* x, T* values, int64_t* indices) const {
+    const int64_t rows = values_.n * x_.c * values_.h;
+#pragma omp parallel if (rows * values_.w > 2048)
+    {
+      std::vector<Compute<T>> best(values_.w);
+      std::vector<int32_t> where(values_.w);
+#pragma omp for schedule(static)
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t oh = r % values_.h, c = r / values_.h % x_.c, n = r / values_.h / x_.c;
+        std::fill(best.begin(), best.end(), lowest<Compute<T>>());
+        pool_row(x, best.data(), where.data(), n, c, oh);
+        store_row(best.data(), values + values_.at(n, c, oh, 0), values_.w, values_.sw);
+        store_row(where.data(), indices + indices_.at(n, c, oh, 0), values_.w, indices_.sw);
       }
+    }
   }
   template <class T>
   void pool_row(const T* x, Compute<T>* best, int32_t* where, int64_t n, int64_t c, int64_t oh) const {
@@ -111,78 +161,67 @@ class MaxPool final : public LibraryCall {
   Windows high_, wide_;
 };
 
-// Adds to each lane the gradient of a window whose maximum is at `position`.
-struct AddWhereChosen {
-  template <class T, class C>
-  static LAZULI_INLINE void run(C* sum, const T* gy, const int64_t* indices, int64_t n, int64_t position) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) sum[i] += indices[i] == position ? static_cast<C>(gy[i]) : C(0);
-  }
-};
-
 class MaxPoolGrad final : public LibraryCall {
  public:
-  MaxPoolGrad(const Layout& gy, const Layout& indices, const Layout& gx, const PoolParams& p)
-      : dtype_(gx.dtype), gy_(gy), indices_(indices), gx_(gx), high_(windows(p, 0, gx_.h, gy_.h)),
-        wide_(windows(p, 1, gx_.w, gy_.w)) {}
+  MaxPoolGrad(const Layout& gy, const Layout& indices, const Layout& gx)
+      : dtype_(gx.dtype), gy_(gy), indices_(indices), gx_(gx) {
+    width_ = gx_.channels_last() ? std::min<int64_t>(gx_.c, gx_.n < 2 * omp_get_max_threads() ? 16 : 64) : 1;
+  }
 
   void run(const void* const* operands, void* const* results, void*) override {
     with_floating_type(dtype_, [&](auto e) {
       using T = decltype(e);
-      const T* gy = static_cast<const T*>(operands[0]);
-      const int64_t* indices = static_cast<const int64_t*>(operands[1]);
-      T* gx = static_cast<T*>(results[0]);
-      if (gx_.channels_last() && gy_.sc == 1 && indices_.sc == 1) pull_channels(gy, indices, gx);
-      else push_planes(gy, indices, gx);
+      push(static_cast<const T*>(operands[0]), static_cast<const int64_t*>(operands[1]), static_cast<T*>(results[0]));
     });
   }
   std::string describe() const override { return "max_pool2d_grad"; }
 
  private:
-  // Each input position collects from the windows that chose it.
+  // Each window gives to the position that it chose: one plane at a time, or a few channels where these are contiguous.
+  // Sums are made in the result itself when it has the compute type and positions are evenly spaced.
   template <class T>
-  void pull_channels(const T* gy, const int64_t* indices, T* gx) const {
+  void push(const T* gy, const int64_t* indices, T* gx) const {
     using C = Compute<T>;
-    const int64_t positions = gx_.n * gx_.h * gx_.w;
-#pragma omp parallel if (positions * gx_.c > 2048)
+    const int64_t blocks = (gx_.c + width_ - 1) / width_, size = gx_.h * gx_.w;
+    const bool in_place = std::is_same_v<T, C> && gx_.sh == gx_.w * gx_.sw;
+#pragma omp parallel if (gx_.n * gx_.c * size > 2048)
     {
-      std::vector<C> sum(gx_.c);
+      std::vector<C> own(in_place ? 0 : size * width_);
 #pragma omp for schedule(static)
-      for (int64_t r = 0; r < positions; ++r) {
-        const int64_t iw = r % gx_.w, ih = r / gx_.w % gx_.h, n = r / gx_.w / gx_.h;
-        std::fill(sum.begin(), sum.end(), C(0));
-        for (int64_t oh = high_.first_reader(ih); oh <= high_.last_reader(ih); ++oh)
-          for (int64_t ow = wide_.first_reader(iw); ow <= wide_.last_reader(iw); ++ow)
-            run_for_host<AddWhereChosen, C*, const T*, const int64_t*, int64_t, int64_t>(
-                sum.data(), gy + gy_.at(n, 0, oh, ow), indices + indices_.at(n, 0, oh, ow), gx_.c, ih * gx_.w + iw);
-        T* out = gx + gx_.at(n, 0, ih, iw);
-        for (int64_t c = 0; c < gx_.c; ++c) out[c] = static_cast<T>(sum[c]);
+      for (int64_t r = 0; r < gx_.n * blocks; ++r) {
+        const int64_t n = r / blocks, c = r % blocks * width_, lanes = std::min(width_, gx_.c - c);
+        T* to = gx + gx_.at(n, c, 0, 0);
+        if constexpr (std::is_same_v<T, C>)
+          if (in_place) {
+            if (gx_.sw == lanes) std::fill_n(to, size * lanes, C(0));
+            else for (int64_t i = 0; i < size; ++i) std::fill_n(to + i * gx_.sw, lanes, C(0));
+            add_chosen(gy, indices, to, gx_.sw, n, c, lanes);
+            continue;
+          }
+        std::fill(own.begin(), own.end(), C(0));
+        add_chosen(gy, indices, own.data(), width_, n, c, lanes);
+        for (int64_t ih = 0; ih < gx_.h; ++ih)
+          if (const C* row = own.data() + ih * gx_.w * width_; width_ == 1) store_row(row, to + ih * gx_.sh, gx_.w, gx_.sw);
+          else for (int64_t iw = 0; iw < gx_.w; ++iw) store_row(row + iw * width_, to + ih * gx_.sh + iw * gx_.sw, lanes, 1);
       }
     }
   }
-  // Each window gives to the position that it chose, one plane at a time.
-  template <class T>
-  void push_planes(const T* gy, const int64_t* indices, T* gx) const {
-    using C = Compute<T>;
-#pragma omp parallel if (gx_.n * gx_.c * gx_.h * gx_.w > 2048)
-    {
-      std::vector<C> plane(gx_.h * gx_.w);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < gx_.n * gx_.c; ++r) {
-        const int64_t n = r / gx_.c, c = r % gx_.c;
-        std::fill(plane.begin(), plane.end(), C(0));
-        for (int64_t oh = 0; oh < gy_.h; ++oh)
-          for (int64_t ow = 0; ow < gy_.w; ++ow)
-            plane[indices[indices_.at(n, c, oh, ow)]] += static_cast<C>(gy[gy_.at(n, c, oh, ow)]);
-        for (int64_t ih = 0; ih < gx_.h; ++ih)
-          for (int64_t iw = 0; iw < gx_.w; ++iw) gx[gx_.at(n, c, ih, iw)] = static_cast<T>(plane[ih * gx_.w + iw]);
-      }
+  // sums[position * step + lane] += gy, for `lanes` channels from c. Indices may be a user's: those outside are ignored.
+  template <class T, class C>
+  void add_chosen(const T* gy, const int64_t* indices, C* sums, int64_t step, int64_t n, int64_t c, int64_t lanes) const {
+    for (int64_t oh = 0; oh < gy_.h; ++oh) {
+      const int64_t* at = indices + indices_.at(n, c, oh, 0);
+      const T* give = gy + gy_.at(n, c, oh, 0);
+      for (int64_t ow = 0; ow < gy_.w; ++ow, at += indices_.sw, give += gy_.sw)
+        for (int64_t l = 0; l < lanes; ++l)
+          if (const int64_t to = at[l * indices_.sc]; to >= 0 && to < gx_.h * gx_.w)
+            sums[to * step + l] += static_cast<C>(give[l * gy_.sc]);
     }
   }
 
   ir::DType dtype_;
   Planes gy_, indices_, gx_;
-  Windows high_, wide_;
+  int64_t width_;  // channels at a time
 };
 
 }  // namespace
@@ -194,11 +233,10 @@ std::unique_ptr<LibraryCall> make_max_pool2d(const Layout& x, const Layout& valu
   return std::make_unique<MaxPool>(x, values, indices, params);
 }
 
-std::unique_ptr<LibraryCall> make_max_pool2d_grad(const Layout& gy, const Layout& indices, const Layout& gx,
-                                                  const PoolParams& params) {
+std::unique_ptr<LibraryCall> make_max_pool2d_grad(const Layout& gy, const Layout& indices, const Layout& gx) {
   if (gy.dtype != gx.dtype || indices.dtype != ir::DType::I64)
     throw TypeError("max_pool2d_grad does not take these element types");
-  return std::make_unique<MaxPoolGrad>(gy, indices, gx, params);
+  return std::make_unique<MaxPoolGrad>(gy, indices, gx);
 }
 
 }  // namespace lazuli::lowering

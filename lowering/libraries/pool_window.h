@@ -1,20 +1,27 @@
 // What the pooling routines share: planes, and where windows and input overlap.
 #pragma once
 #include <algorithm>
-#include "lowering/libraries/pooling.h"
 #include "ir/error.h"
+#include "lowering/libraries/clones.h"
+#include "lowering/libraries/elements.h"
+#include "lowering/libraries/pooling.h"
 
 namespace lazuli::lowering {
 
-// A [N, C, H, W] operand; a missing N has size 1.
+// A [..., C, H, W] operand; dimensions that are missing have size 1, and those before C count as one.
 struct Planes {
-  int64_t n, c, h, w, sn, sc, sh, sw;
+  int64_t n = 1, c = 1, h, w, sn = 0, sc = 0, sh, sw;
   explicit Planes(const Layout& l) {
     const size_t r = l.shape.size();
-    if (r != 3 && r != 4) throw TypeError("pooling takes three or four dimensions");
-    n = r == 4 ? l.shape[0] : 1, sn = r == 4 ? l.strides[0] : 0;
-    c = l.shape[r - 3], h = l.shape[r - 2], w = l.shape[r - 1];
-    sc = l.strides[r - 3], sh = l.strides[r - 2], sw = l.strides[r - 1];
+    if (r < 2) throw TypeError("pooling takes two dimensions or more");
+    h = l.shape[r - 2], w = l.shape[r - 1], sh = l.strides[r - 2], sw = l.strides[r - 1];
+    if (r > 2) c = l.shape[r - 3], sc = l.strides[r - 3];
+    for (size_t d = r > 3 ? r - 3 : 0; d-- > 0;) {
+      if (n != 1 && l.shape[d] != 1 && l.strides[d] != sn * n)
+        throw TypeError("pooling takes leading dimensions that are dense among themselves");
+      if (n == 1) sn = l.strides[d];
+      n *= l.shape[d];
+    }
   }
   int64_t at(int64_t in, int64_t ic, int64_t ih, int64_t iw) const { return in * sn + ic * sc + ih * sh + iw * sw; }
   bool channels_last() const { return sc == 1 && c > 1; }
@@ -47,6 +54,23 @@ struct Windows {
   }
   int64_t last_reader(int64_t i) const { return std::min(output - 1, (i + padding) / stride); }
 };
+
+// to[i * step] = from[i], converted.
+struct StoreRow {
+  template <class C, class T>
+  static LAZULI_INLINE void run(const C* from, T* to, int64_t n, int64_t step) {
+    if (step == 1) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) store_element(to[i], from[i]);
+    } else {
+      for (int64_t i = 0; i < n; ++i) store_element(to[i * step], from[i]);
+    }
+  }
+};
+template <class C, class T>
+void store_row(const C* from, T* to, int64_t n, int64_t step) {
+  run_for_host<StoreRow, const C*, T*, int64_t, int64_t>(from, to, n, step);
+}
 
 inline Windows windows(const PoolParams& p, size_t d, int64_t input, int64_t output) {
   return {p.kernel[d], p.stride[d], p.padding[d], p.dilation[d], input, output};

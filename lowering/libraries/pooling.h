@@ -14,14 +14,13 @@ struct PoolParams {
   int64_t divisor_override = 0;   // 0: none
 };
 
-// Shapes: x [N, C, H, W] or [C, H, W], results likewise with the output's size (which ceil_mode has decided).
+// Shapes: x [..., C, H, W] or [H, W], results likewise with the output's size (which ceil_mode has decided).
 // The first of equal maxima wins and NaN wins over all, as in torch; `indices` (i64) are flat positions in the H x W
 // plane. Operands: x; results: values, indices.
 std::unique_ptr<LibraryCall> make_max_pool2d(const Layout& x, const Layout& values, const Layout& indices,
                                              const PoolParams& params);
-// Operands: gy, indices. Deterministic: each element of gx sums its windows in the order of the output.
-std::unique_ptr<LibraryCall> make_max_pool2d_grad(const Layout& gy, const Layout& indices, const Layout& gx,
-                                                  const PoolParams& params);
+// gy added up at the indices. Operands: gy, indices. Deterministic: each element of gx sums in the order of gy.
+std::unique_ptr<LibraryCall> make_max_pool2d_grad(const Layout& gy, const Layout& indices, const Layout& gx);
 // Operands: x.
 std::unique_ptr<LibraryCall> make_avg_pool2d(const Layout& x, const Layout& out, const PoolParams& params);
 // Operands: gy.

@@ -6,6 +6,13 @@
 namespace lazuli::lowering {
 namespace {
 
+// A copy between equal layouts is none.
+void drop_if_idle(std::optional<Staging::Copy>& copy) {
+  if (copy && copy->from.dtype == copy->to.dtype &&
+      with_canonical_strides(copy->from).strides == with_canonical_strides(copy->to).strides)
+    copy.reset();
+}
+
 class StagedCall final : public LibraryCall {
  public:
   StagedCall(std::unique_ptr<LibraryCall> call, Staging staging) : call_(std::move(call)), staging_(std::move(staging)) {
@@ -81,6 +88,8 @@ bool Staging::empty() const {
 }
 
 std::unique_ptr<LibraryCall> make_staged_call(std::unique_ptr<LibraryCall> call, Staging staging) {
+  for (auto& copy : staging.operands) drop_if_idle(copy);
+  drop_if_idle(staging.result);
   if (!call || staging.empty()) return call;
   LAZULI_CHECK(staging.operands.size() <= StagedCall::kMostOperands, "a library call with too many operands");
   return std::make_unique<StagedCall>(std::move(call), std::move(staging));

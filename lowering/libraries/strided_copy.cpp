@@ -3,6 +3,7 @@
 #include <numeric>
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
+#include "lowering/libraries/transpose.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -37,13 +38,31 @@ struct Tile {
       T* t = target + i * row.to;
       if (column.from == 1 && column.to == 1) {
 #pragma omp simd
-        for (int64_t j = 0; j < column.size; ++j) t[j] = static_cast<T>(s[j]);
+        for (int64_t j = 0; j < column.size; ++j) store_element(t[j], s[j]);
       } else {
-        for (int64_t j = 0; j < column.size; ++j) t[j * column.to] = static_cast<T>(s[j * column.from]);
+        for (int64_t j = 0; j < column.size; ++j) store_element(t[j * column.to], s[j * column.from]);
       }
     }
   }
 };
+
+// A tile whose source is contiguous along the rows and whose target is along the columns.
+void transpose_tile(const float* source, float* target, Axis row, Axis column) {
+  const int64_t rows = row.size / kTransposed * kTransposed, columns = column.size / kTransposed * kTransposed;
+  for (int64_t i = 0; i < rows; i += kTransposed)
+    for (int64_t j = 0; j < columns; j += kTransposed)
+      transpose_16x16(source + i + j * column.from, column.from, target + i * row.to + j, row.to);
+  for (int64_t i = 0; i < row.size; ++i)
+    for (int64_t j = i < rows ? columns : 0; j < column.size; ++j) target[i * row.to + j] = source[i + j * column.from];
+}
+
+template <class S, class T>
+void copy_tile(const S* source, T* target, Axis row, Axis column) {
+  if constexpr (std::is_same_v<S, T> && sizeof(T) == sizeof(float))
+    if (row.from == 1 && column.to == 1 && column.from != 1 && can_transpose())
+      return transpose_tile(reinterpret_cast<const float*>(source), reinterpret_cast<float*>(target), row, column);
+  run_for_host<Tile, const S*, T*, Axis, Axis>(source, target, row, column);
+}
 
 template <class S, class T>
 void copy(const std::vector<Axis>& axes, const S* source, T* target) {
@@ -58,7 +77,7 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
     if (d != row_axis) outer.push_back(axes[d]);
 
   const bool straight = column.from == 1;
-  const int64_t tile_rows = 32, tile_columns = straight ? 8192 : 32;
+  const int64_t tile_rows = straight ? 32 : 128, tile_columns = straight ? 8192 : 32;
   const int64_t across = (row.size + tile_rows - 1) / tile_rows;
   const int64_t along = (column.size + tile_columns - 1) / tile_columns;
   int64_t tiles = across * along;
@@ -77,9 +96,8 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
       to += rest % outer[d].size * outer[d].to;
       rest /= outer[d].size;
     }
-    run_for_host<Tile, const S*, T*, Axis, Axis>(
-        source + from, target + to, {std::min(tile_rows, row.size - r), row.from, row.to},
-        {std::min(tile_columns, column.size - c), column.from, column.to});
+    copy_tile(source + from, target + to, Axis{std::min(tile_rows, row.size - r), row.from, row.to},
+              Axis{std::min(tile_columns, column.size - c), column.from, column.to});
   }
 }
 

@@ -5,22 +5,28 @@ using ir::DType;
 
 llvm::Type* memory_element(llvm::IRBuilder<>& b, DType memory) {
   switch (memory) {
-    case DType::F32: return b.getFloatTy();
-    case DType::F64: return b.getDoubleTy();
-    default: return b.getIntNTy(static_cast<unsigned>(ir::item_size(memory)) * 8);
+    case DType::F32:
+      return b.getFloatTy();
+    case DType::F64:
+      return b.getDoubleTy();
+    default:
+      return b.getIntNTy(static_cast<unsigned>(ir::item_size(memory)) * 8);
   }
 }
 
 Vec widen(Vec x, DType memory) {
   llvm::IRBuilder<>& b = x.b();
   switch (memory) {
-    case DType::Bool: return ne(x, 0);
-    case DType::BF16: return from_bits(shl(resize(x, 32, false), 16));
+    case DType::Bool:
+      return ne(x, 0);
+    case DType::BF16:
+      return from_bits(shl(resize(x, 32, false), 16));
     case DType::F16: {
       Vec half = x.with(b.CreateBitCast(x.v, x.ir->of(b.getHalfTy())));
       return x.with(b.CreateFPExt(half.v, x.ir->of(b.getFloatTy())));
     }
-    default: return x;
+    default:
+      return x;
   }
 }
 
@@ -36,13 +42,16 @@ static Vec narrow_bf16(Vec x) {
 Vec narrow(Vec x, DType memory) {
   llvm::IRBuilder<>& b = x.b();
   switch (memory) {
-    case DType::Bool: return resize(x, 8, false);
-    case DType::BF16: return narrow_bf16(x);
+    case DType::Bool:
+      return resize(x, 8, false);
+    case DType::BF16:
+      return narrow_bf16(x);
     case DType::F16: {
       Vec half = x.with(b.CreateFPTrunc(x.v, x.ir->of(b.getHalfTy())));
       return x.with(b.CreateBitCast(half.v, x.ir->of(b.getInt16Ty())));
     }
-    default: return x;
+    default:
+      return x;
   }
 }
 

@@ -11,7 +11,8 @@ using ir::DType;
 using ir::Prim;
 
 [[noreturn]] void no_meaning(Prim prim, DType type) {
-  throw InternalError(std::string("no code for primitive ") + ir::info(prim).name + " on " + std::string(ir::name(type)));
+  throw InternalError(std::string("no code for primitive ") + ir::info(prim).name + " on " +
+                      std::string(ir::name(type)));
 }
 
 Vec unsigned_less(Vec a, Vec b, bool or_equal) {
@@ -21,48 +22,90 @@ Vec unsigned_less(Vec a, Vec b, bool or_equal) {
 Vec emit_floating(Prim prim, DType type, std::span<const Vec> x) {
   const Vec a = x[0], b = x.size() > 1 ? x[1] : x[0];
   switch (prim) {
-    case Prim::add: return a + b;
-    case Prim::sub: return a - b;
-    case Prim::mul: return a * b;
-    case Prim::div: return a / b;
-    case Prim::floordiv: return floating_floor_divide(a, b);
-    case Prim::mod: return floating_modulo(a, b);
-    case Prim::fmod: return floating_fmod(a, b);
-    case Prim::pow: return math::pow(a, b);
-    case Prim::atan2: return math::atan2(a, b);
-    case Prim::minimum: return select(is_nan(a), a, min_or_second(a, b));
-    case Prim::maximum: return select(is_nan(a), a, max_or_second(a, b));
-    case Prim::fma: return fma(a, b, x[2]);
-    case Prim::neg: return -a;
-    case Prim::abs: return abs(a);
-    case Prim::sqrt: return sqrt(a);
-    case Prim::rsqrt: return number(a, 1) / sqrt(a);
-    case Prim::reciprocal: return number(a, 1) / a;
-    case Prim::exp: return math::exp(a);
-    case Prim::expm1: return math::expm1(a);
-    case Prim::log: return math::log(a);
-    case Prim::log1p: return math::log1p(a);
-    case Prim::log2: return math::log2(a);
-    case Prim::sin: return math::sin(a);
-    case Prim::cos: return math::cos(a);
-    case Prim::tan: return math::tan(a);
-    case Prim::asin: return math::asin(a);
-    case Prim::acos: return math::acos(a);
-    case Prim::atan: return math::atan(a);
-    case Prim::sinh: return math::sinh(a);
-    case Prim::cosh: return math::cosh(a);
-    case Prim::tanh: return math::tanh(a);
-    case Prim::erf: return math::erf(a);
-    case Prim::erfc: return math::erfc(a);
-    case Prim::floor: return floor(a);
-    case Prim::ceil: return ceil(a);
-    case Prim::trunc: return trunc(a);
-    case Prim::round: return round_even(a);
-    case Prim::eq: return eq(a, b);
-    case Prim::ne: return ne(a, b);
-    case Prim::lt: return lt(a, b);
-    case Prim::le: return le(a, b);
-    default: no_meaning(prim, type);
+    case Prim::add:
+      return a + b;
+    case Prim::sub:
+      return a - b;
+    case Prim::mul:
+      return a * b;
+    case Prim::div:
+      return a / b;
+    case Prim::floordiv:
+      return floating_floor_divide(a, b);
+    case Prim::mod:
+      return floating_modulo(a, b);
+    case Prim::fmod:
+      return floating_fmod(a, b);
+    case Prim::pow:
+      return math::pow(a, b);
+    case Prim::atan2:
+      return math::atan2(a, b);
+    case Prim::minimum:
+      return select(is_nan(a), a, min_or_second(a, b));
+    case Prim::maximum:
+      return select(is_nan(a), a, max_or_second(a, b));
+    case Prim::fma:
+      return fma(a, b, x[2]);
+    case Prim::neg:
+      return -a;
+    case Prim::abs:
+      return abs(a);
+    case Prim::sqrt:
+      return sqrt(a);
+    case Prim::rsqrt:
+      return number(a, 1) / sqrt(a);
+    case Prim::reciprocal:
+      return number(a, 1) / a;
+    case Prim::exp:
+      return math::exp(a);
+    case Prim::expm1:
+      return math::expm1(a);
+    case Prim::log:
+      return math::log(a);
+    case Prim::log1p:
+      return math::log1p(a);
+    case Prim::log2:
+      return math::log2(a);
+    case Prim::sin:
+      return math::sin(a);
+    case Prim::cos:
+      return math::cos(a);
+    case Prim::tan:
+      return math::tan(a);
+    case Prim::asin:
+      return math::asin(a);
+    case Prim::acos:
+      return math::acos(a);
+    case Prim::atan:
+      return math::atan(a);
+    case Prim::sinh:
+      return math::sinh(a);
+    case Prim::cosh:
+      return math::cosh(a);
+    case Prim::tanh:
+      return math::tanh(a);
+    case Prim::erf:
+      return math::erf(a);
+    case Prim::erfc:
+      return math::erfc(a);
+    case Prim::floor:
+      return floor(a);
+    case Prim::ceil:
+      return ceil(a);
+    case Prim::trunc:
+      return trunc(a);
+    case Prim::round:
+      return round_even(a);
+    case Prim::eq:
+      return eq(a, b);
+    case Prim::ne:
+      return ne(a, b);
+    case Prim::lt:
+      return lt(a, b);
+    case Prim::le:
+      return le(a, b);
+    default:
+      no_meaning(prim, type);
   }
 }
 
@@ -73,34 +116,59 @@ Vec emit_integral(Prim prim, DType type, std::span<const Vec> x) {
     return is_signed ? (or_equal ? le(p, q) : lt(p, q)) : unsigned_less(p, q, or_equal);
   };
   switch (prim) {
-    case Prim::add: return a + b;
-    case Prim::sub: return a - b;
-    case Prim::mul: return a * b;
-    case Prim::fma: return a * b + x[2];
-    case Prim::div: return integer_divide(a, b, is_signed);
-    case Prim::fmod: return integer_remainder(a, b, is_signed);
-    case Prim::mod: return integer_floor_modulo(a, b, is_signed);
-    case Prim::floordiv: return integer_floor_divide(a, b, is_signed);
-    case Prim::pow: return integer_power(a, b, is_signed);
-    case Prim::minimum: return select(less(b, a), b, a);
-    case Prim::maximum: return select(less(a, b), b, a);
-    case Prim::neg: return -a;
-    case Prim::abs: return is_signed ? select(lt(a, 0), -a, a) : a;
+    case Prim::add:
+      return a + b;
+    case Prim::sub:
+      return a - b;
+    case Prim::mul:
+      return a * b;
+    case Prim::fma:
+      return a * b + x[2];
+    case Prim::div:
+      return integer_divide(a, b, is_signed);
+    case Prim::fmod:
+      return integer_remainder(a, b, is_signed);
+    case Prim::mod:
+      return integer_floor_modulo(a, b, is_signed);
+    case Prim::floordiv:
+      return integer_floor_divide(a, b, is_signed);
+    case Prim::pow:
+      return integer_power(a, b, is_signed);
+    case Prim::minimum:
+      return select(less(b, a), b, a);
+    case Prim::maximum:
+      return select(less(a, b), b, a);
+    case Prim::neg:
+      return -a;
+    case Prim::abs:
+      return is_signed ? select(lt(a, 0), -a, a) : a;
     case Prim::floor:
     case Prim::ceil:
     case Prim::trunc:
-    case Prim::round: return a;
-    case Prim::eq: return eq(a, b);
-    case Prim::ne: return ne(a, b);
-    case Prim::lt: return less(a, b);
-    case Prim::le: return less(a, b, true);
-    case Prim::bit_and: return a & b;
-    case Prim::bit_or: return a | b;
-    case Prim::bit_xor: return a ^ b;
-    case Prim::bit_not: return ~a;
-    case Prim::shift_left: return integer_shift_left(a, b);
-    case Prim::shift_right: return integer_shift_right(a, b, is_signed);
-    default: no_meaning(prim, type);
+    case Prim::round:
+      return a;
+    case Prim::eq:
+      return eq(a, b);
+    case Prim::ne:
+      return ne(a, b);
+    case Prim::lt:
+      return less(a, b);
+    case Prim::le:
+      return less(a, b, true);
+    case Prim::bit_and:
+      return a & b;
+    case Prim::bit_or:
+      return a | b;
+    case Prim::bit_xor:
+      return a ^ b;
+    case Prim::bit_not:
+      return ~a;
+    case Prim::shift_left:
+      return integer_shift_left(a, b);
+    case Prim::shift_right:
+      return integer_shift_right(a, b, is_signed);
+    default:
+      no_meaning(prim, type);
   }
 }
 
@@ -110,32 +178,45 @@ Vec emit_bool(Prim prim, std::span<const Vec> x) {
   switch (prim) {
     case Prim::add:
     case Prim::maximum:
-    case Prim::bit_or: return a | b;
+    case Prim::bit_or:
+      return a | b;
     case Prim::sub:
     case Prim::ne:
-    case Prim::bit_xor: return a ^ b;
+    case Prim::bit_xor:
+      return a ^ b;
     case Prim::mul:
     case Prim::div:
     case Prim::floordiv:
     case Prim::minimum:
-    case Prim::bit_and: return a & b;
-    case Prim::fma: return (a & b) | x[2];
+    case Prim::bit_and:
+      return a & b;
+    case Prim::fma:
+      return (a & b) | x[2];
     case Prim::fmod:
-    case Prim::mod: return number(a, 0);
-    case Prim::pow: return a | ~b;
+    case Prim::mod:
+      return number(a, 0);
+    case Prim::pow:
+      return a | ~b;
     case Prim::shift_left:
-    case Prim::shift_right: return a & ~b;
-    case Prim::eq: return ~(a ^ b);
-    case Prim::lt: return ~a & b;
-    case Prim::le: return ~a | b;
-    case Prim::bit_not: return ~a;
+    case Prim::shift_right:
+      return a & ~b;
+    case Prim::eq:
+      return ~(a ^ b);
+    case Prim::lt:
+      return ~a & b;
+    case Prim::le:
+      return ~a | b;
+    case Prim::bit_not:
+      return ~a;
     case Prim::neg:
     case Prim::abs:
     case Prim::floor:
     case Prim::ceil:
     case Prim::trunc:
-    case Prim::round: return a;
-    default: no_meaning(prim, DType::Bool);
+    case Prim::round:
+      return a;
+    default:
+      no_meaning(prim, DType::Bool);
   }
 }
 
@@ -145,7 +226,8 @@ Vec emit_literal(VectorIR& ir, double value, DType type) {
   llvm::Type* t = ir.type(type);
   if (ir::is_floating(type))
     return {&ir, llvm::ConstantFP::get(t, type == DType::F32 ? static_cast<float>(value) : value)};
-  return {&ir, llvm::ConstantInt::get(t, type == DType::Bool ? value != 0 : static_cast<uint64_t>(static_cast<int64_t>(value)), true)};
+  return {&ir, llvm::ConstantInt::get(
+                   t, type == DType::Bool ? value != 0 : static_cast<uint64_t>(static_cast<int64_t>(value)), true)};
 }
 
 Vec emit_convert(Vec x, DType from, DType to) {
@@ -169,10 +251,14 @@ Vec emit_convert(Vec x, DType from, DType to) {
 
 Vec emit_primitive(Prim prim, DType operand, DType result, std::span<const Vec> x) {
   switch (prim) {
-    case Prim::convert: return emit_convert(x[0], operand, result);
-    case Prim::select: return select(x[0], x[1], x[2]);
-    case Prim::random: return emit_random(x[0], x[1], x[2], result);
-    default: break;
+    case Prim::convert:
+      return emit_convert(x[0], operand, result);
+    case Prim::select:
+      return select(x[0], x[1], x[2]);
+    case Prim::random:
+      return emit_random(x[0], x[1], x[2], result);
+    default:
+      break;
   }
   if (operand == DType::Bool) return emit_bool(prim, x);
   return ir::is_floating(operand) ? emit_floating(prim, operand, x) : emit_integral(prim, operand, x);

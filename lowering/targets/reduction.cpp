@@ -22,12 +22,16 @@ Value* extreme(VectorIR& ir, DType type, bool largest) {
 Value* neutral(VectorIR& ir, Reduce reduce, DType type) {
   switch (reduce) {
     case Reduce::Max:
-    case Reduce::ArgMax: return extreme(ir, type, false);
+    case Reduce::ArgMax:
+      return extreme(ir, type, false);
     case Reduce::Min:
-    case Reduce::ArgMin: return extreme(ir, type, true);
+    case Reduce::ArgMin:
+      return extreme(ir, type, true);
     case Reduce::Prod:
-    case Reduce::All: return emit_literal(ir, 1, type).v;
-    default: return emit_literal(ir, 0, type).v;
+    case Reduce::All:
+      return emit_literal(ir, 1, type).v;
+    default:
+      return emit_literal(ir, 0, type).v;
   }
 }
 
@@ -54,7 +58,8 @@ Accumulator start_reduction(VectorIR& ir, Reduce reduce, DType type) {
   return a;
 }
 
-Accumulator reduction_step(VectorIR& ir, Reduce reduce, DType type, Accumulator a, Vec x, Value* position, Value* active) {
+Accumulator reduction_step(VectorIR& ir, Reduce reduce, DType type, Accumulator a, Vec x, Value* position,
+                           Value* active) {
   Vec value{&ir, a.value};
   if (is_arg(reduce)) {
     // Positions grow within a lane, so an equal later value never wins.
@@ -92,7 +97,8 @@ Accumulator join_lanes(VectorIR& ir, Reduce reduce, DType type, Accumulator a) {
       continue;
     }
     auto first = [&](Value* v) { return v ? ir.b.CreateExtractElement(v, uint64_t{0}) : nullptr; };
-    a = join(narrower, reduce, type, {first(lower.value), first(lower.position)}, {first(upper.value), first(upper.position)});
+    a = join(narrower, reduce, type, {first(lower.value), first(lower.position)},
+             {first(upper.value), first(upper.position)});
   }
   return a;
 }

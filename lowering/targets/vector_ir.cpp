@@ -11,15 +11,23 @@ namespace intrinsic = llvm::Intrinsic;
 
 llvm::Type* VectorIR::element(ir::DType type) const {
   switch (type) {
-    case ir::DType::Bool: return b.getInt1Ty();
+    case ir::DType::Bool:
+      return b.getInt1Ty();
     case ir::DType::U8:
-    case ir::DType::I8: return b.getInt8Ty();
-    case ir::DType::I16: return b.getInt16Ty();
-    case ir::DType::I32: return b.getInt32Ty();
-    case ir::DType::I64: return b.getInt64Ty();
-    case ir::DType::F32: return b.getFloatTy();
-    case ir::DType::F64: return b.getDoubleTy();
-    default: throw InternalError("no registers of this element type");
+    case ir::DType::I8:
+      return b.getInt8Ty();
+    case ir::DType::I16:
+      return b.getInt16Ty();
+    case ir::DType::I32:
+      return b.getInt32Ty();
+    case ir::DType::I64:
+      return b.getInt64Ty();
+    case ir::DType::F32:
+      return b.getFloatTy();
+    case ir::DType::F64:
+      return b.getDoubleTy();
+    default:
+      throw InternalError("no registers of this element type");
   }
 }
 
@@ -67,7 +75,9 @@ Vec select(Vec mask, Vec a, Vec b) { return a.with(a.b().CreateSelect(mask.v, a.
 llvm::Value* any(Vec mask) { return mask.ir->lanes == 1 ? mask.v : mask.b().CreateOrReduce(mask.v); }
 
 static Vec unary(ID id, Vec a) { return a.with(a.b().CreateUnaryIntrinsic(id, a.v)); }
-Vec fma(Vec a, Vec b, Vec c) { return a.with(a.b().CreateIntrinsic(intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v})); }
+Vec fma(Vec a, Vec b, Vec c) {
+  return a.with(a.b().CreateIntrinsic(intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v}));
+}
 Vec abs(Vec a) { return unary(intrinsic::fabs, a); }
 Vec copysign(Vec magnitude, Vec sign) {
   return magnitude.with(magnitude.b().CreateBinaryIntrinsic(intrinsic::copysign, magnitude.v, sign.v));
@@ -79,6 +89,7 @@ Vec trunc(Vec a) { return unary(intrinsic::trunc, a); }
 Vec round_even(Vec a) { return unary(intrinsic::roundeven, a); }
 Vec min_or_second(Vec a, Vec b) { return select(lt(a, b), a, b); }
 Vec max_or_second(Vec a, Vec b) { return select(gt(a, b), a, b); }
+Vec clamp(Vec x, double low, double high) { return min_or_second(number(x, high), max_or_second(number(x, low), x)); }
 
 Vec bits_of(Vec a) { return a.with(a.b().CreateBitCast(a.v, a.ir->of(a.b().getIntNTy(a.bits())))); }
 Vec from_bits(Vec a) {
@@ -102,22 +113,31 @@ Vec horner(Vec x, std::initializer_list<double> coefficients) {
   return y;
 }
 
-Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare) {
-  llvm::IRBuilder<>& b = usual.b();
+std::pair<Vec, Vec> when_any(Vec mask, std::pair<Vec, Vec> usual, const std::function<std::pair<Vec, Vec>()>& rare) {
+  llvm::IRBuilder<>& b = mask.b();
   llvm::BasicBlock* from = b.GetInsertBlock();
-  llvm::Function* f = from->getParent();
-  auto* rare_block = llvm::BasicBlock::Create(b.getContext(), "rare", f);
-  auto* join = llvm::BasicBlock::Create(b.getContext(), "join", f);
+  auto* rare_block = llvm::BasicBlock::Create(b.getContext(), "rare", from->getParent());
+  auto* join = llvm::BasicBlock::Create(b.getContext(), "join", from->getParent());
   b.CreateCondBr(any(mask), rare_block, join);
   b.SetInsertPoint(rare_block);
-  Vec replaced = select(mask, rare(), usual);
+  auto [first, second] = rare();
+  first = select(mask, first, usual.first);
+  second = select(mask, second, usual.second);
   llvm::BasicBlock* rare_end = b.GetInsertBlock();
   b.CreateBr(join);
   b.SetInsertPoint(join);
-  llvm::PHINode* phi = b.CreatePHI(usual.v->getType(), 2);
-  phi->addIncoming(usual.v, from);
-  phi->addIncoming(replaced.v, rare_end);
-  return usual.with(phi);
+  auto merge = [&](Vec ordinary, Vec replaced) {
+    llvm::PHINode* phi = b.CreatePHI(ordinary.v->getType(), 2);
+    phi->addIncoming(ordinary.v, from);
+    phi->addIncoming(replaced.v, rare_end);
+    return ordinary.with(phi);
+  };
+  first = merge(usual.first, first);
+  return {first, merge(usual.second, second)};
+}
+
+Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare) {
+  return when_any(mask, std::pair{usual, mask}, [&] { return std::pair{rare(), mask}; }).first;
 }
 
 }  // namespace lazuli::lowering

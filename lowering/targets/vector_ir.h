@@ -5,6 +5,7 @@
 #include <llvm/IR/IRBuilder.h>
 
 #include <functional>
+#include <utility>
 
 #include "ir/dtype.h"
 
@@ -39,9 +40,9 @@ struct Vec {
   Vec with(llvm::Value* value) const { return {ir, value}; }
 };
 
-Vec number(Vec like, double value);      // splat of like's type
-Vec integer(Vec like, int64_t value);    // splat of like's type; integers only
-Vec pattern(Vec like, uint64_t bits);    // splat of a floating type given by its bits
+Vec number(Vec like, double value);    // splat of like's type
+Vec integer(Vec like, int64_t value);  // splat of like's type; integers only
+Vec pattern(Vec like, uint64_t bits);  // splat of a floating type given by its bits
 
 Vec operator+(Vec a, Vec b);
 Vec operator-(Vec a, Vec b);
@@ -52,7 +53,7 @@ Vec operator&(Vec a, Vec b);
 Vec operator|(Vec a, Vec b);
 Vec operator^(Vec a, Vec b);
 Vec operator~(Vec a);
-#define LAZULI_VEC_NUMBER(op)                                            \
+#define LAZULI_VEC_NUMBER(op)                                           \
   inline Vec operator op(Vec a, double b) { return a op number(a, b); } \
   inline Vec operator op(double a, Vec b) { return number(b, a) op b; }
 LAZULI_VEC_NUMBER(+)
@@ -99,9 +100,10 @@ Vec round_even(Vec a);
 // One instruction on x86: where an operand is NaN the result is b.
 Vec min_or_second(Vec a, Vec b);
 Vec max_or_second(Vec a, Vec b);
+Vec clamp(Vec x, double low, double high);  // NaN stays NaN
 
-Vec bits_of(Vec a);               // floating to the integer of its width
-Vec from_bits(Vec a);             // i32 to float, i64 to double
+Vec bits_of(Vec a);                                // floating to the integer of its width
+Vec from_bits(Vec a);                              // i32 to float, i64 to double
 Vec resize(Vec a, unsigned bits, bool is_signed);  // integer to integer
 Vec to_integer(Vec a, unsigned bits);              // truncates; out of range gives whatever the target gives
 Vec to_floating(Vec a, llvm::Type* element, bool is_signed = true);
@@ -113,5 +115,6 @@ Vec horner(Vec x, std::initializer_list<double> coefficients);
 
 // `usual`, with the lanes of `mask` replaced by what `rare` computes; `rare` is skipped when no lane needs it.
 Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare);
+std::pair<Vec, Vec> when_any(Vec mask, std::pair<Vec, Vec> usual, const std::function<std::pair<Vec, Vec>()>& rare);
 
 }  // namespace lazuli::lowering

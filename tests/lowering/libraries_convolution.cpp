@@ -145,6 +145,8 @@ TEST(LibrariesConvolution, Transposed) { check_all(make_case({2, 16, 7, 7}, {16,
 TEST(LibrariesConvolution, TransposedWithOutputPadding) { check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true, 1)); }
 TEST(LibrariesConvolution, TransposedWithOutputPaddingFromDilation) { check_all(make_case({1, 8, 6, 6}, {8, 8, 3, 3}, 1, 1, 3, 1, true, 2)); }
 TEST(LibrariesConvolution, TransposedGroups) { check_all(make_case({2, 16, 7, 7}, {16, 4, 3, 3}, 2, 1, 1, 2, true)); }
+TEST(LibrariesConvolution, WindowsThatTileTheInput) { check_all(make_case({2, 3, 12, 16}, {10, 3, 4, 4}, 4)); }
+TEST(LibrariesConvolution, WindowsThatTileTheResult) { check_all(make_case({2, 5, 3, 4}, {5, 6, 4, 4}, 4, 0, 1, 1, true)); }
 TEST(LibrariesConvolution, BatchOfOne) { check_all(make_case({1, 16, 1, 1}, {32, 16, 1, 1})); }
 
 TEST(LibrariesConvolution, BiasActivationResidual) {

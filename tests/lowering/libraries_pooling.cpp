@@ -83,7 +83,7 @@ void check_max(const Case& c, Tensor& x, const std::vector<size_t>& order) {
     i[r - 2] = flat / c.x[r - 1], i[r - 1] = flat % c.x[r - 1];
     sums.set(i, sums.get(i) + gy.get(o));
   });
-  testing::run(*make_max_pool2d_grad(gy.layout, indices.layout, gx.layout, c.p), {&gy, &indices}, {&gx});
+  testing::run(*make_max_pool2d_grad(gy.layout, indices.layout, gx.layout), {&gy, &indices}, {&gx});
   expect_close(gx, [&](const Dims& at) { return sums.get(at); }, 1, "max_pool2d_grad");
 }
 

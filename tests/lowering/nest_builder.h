@@ -27,7 +27,9 @@ class NestBuilder {
   }
 
   Value load(DType memory, VectorStride stride = VectorStride::One, bool row_access = false) {
-    return add({.code = lowering::Code::Load, .dtype = ir::compute_type(memory), .slot = access(memory, stride, row_access, false)});
+    return add({.code = lowering::Code::Load,
+                .dtype = ir::compute_type(memory),
+                .slot = access(memory, stride, row_access, false)});
   }
   Value load_at(DType memory, VectorStride stride, Value index) {
     const uint16_t slot = access(memory, stride, row_, false);
@@ -51,7 +53,9 @@ class NestBuilder {
   Value reduce(lowering::Reduce r, Value x, DType t) {
     return add({.code = lowering::Code::Reduce, .reduce = r, .dtype = t, .args = {x}});
   }
-  Value convert(Value x, DType t) { return add({.code = lowering::Code::Prim, .prim = ir::Prim::convert, .dtype = t, .args = {x}}); }
+  Value convert(Value x, DType t) {
+    return add({.code = lowering::Code::Prim, .prim = ir::Prim::convert, .dtype = t, .args = {x}});
+  }
   Value prim(ir::Prim p, Value a, Value b = 0, Value c = 0) {
     DType t = nest_.insts[p == ir::Prim::select ? b : a].dtype;
     if (ir::info(p).result == ir::PrimResult::Bool) t = DType::Bool;

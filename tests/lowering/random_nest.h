@@ -62,7 +62,7 @@ class RandomNest {
   }
 
   DType memory_type() {
-    constexpr DType all[] = {DType::Bool, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64,
+    constexpr DType all[] = {DType::Bool, DType::U8,   DType::I8,  DType::I16, DType::I32, DType::I64,
                              DType::F16,  DType::BF16, DType::F32, DType::F32, DType::F64};
     return narrow_ ? (chance(60) ? DType::F32 : all[below(10)]) : all[below(11)];
   }
@@ -112,19 +112,26 @@ class RandomNest {
     DType t = memory_type();
     const bool indexed = !pool.empty() && chance(20);
     const uint16_t index = indexed ? index_of(pool, row) : 0;
-    return emit({.code = Code::Load, .dtype = ir::compute_type(t), .row = row, .slot = access(t, row, false, indexed), .args = {index}});
+    return emit({.code = Code::Load,
+                 .dtype = ir::compute_type(t),
+                 .row = row,
+                 .slot = access(t, row, false, indexed),
+                 .args = {index}});
   }
 
   uint16_t operation(const std::vector<uint16_t>& pool, bool row) {
-    constexpr Prim both[] = {Prim::add, Prim::sub, Prim::mul, Prim::div, Prim::minimum, Prim::maximum, Prim::fma,
-                             Prim::neg, Prim::abs, Prim::eq,  Prim::ne,  Prim::lt,      Prim::le,      Prim::select,
-                             Prim::mod, Prim::fmod, Prim::floordiv, Prim::convert, Prim::floor, Prim::round};
+    constexpr Prim both[] = {Prim::add,     Prim::sub,      Prim::mul,     Prim::div,    Prim::minimum,
+                             Prim::maximum, Prim::fma,      Prim::neg,     Prim::abs,    Prim::eq,
+                             Prim::ne,      Prim::lt,       Prim::le,      Prim::select, Prim::mod,
+                             Prim::fmod,    Prim::floordiv, Prim::convert, Prim::floor,  Prim::round};
     constexpr Prim floating[] = {Prim::sqrt, Prim::rsqrt, Prim::reciprocal, Prim::ceil, Prim::trunc};
-    constexpr Prim integral[] = {Prim::bit_and, Prim::bit_or, Prim::bit_xor, Prim::bit_not, Prim::shift_left, Prim::shift_right, Prim::pow};
+    constexpr Prim integral[] = {Prim::bit_and,    Prim::bit_or,      Prim::bit_xor, Prim::bit_not,
+                                 Prim::shift_left, Prim::shift_right, Prim::pow};
     const uint16_t a = any_of(pool);
     const DType t = type(a);
     Prim p = both[below(std::size(both))];
-    if (chance(20)) p = ir::is_floating(t) ? floating[below(std::size(floating))] : integral[below(std::size(integral))];
+    if (chance(20))
+      p = ir::is_floating(t) ? floating[below(std::size(floating))] : integral[below(std::size(integral))];
     if (p == Prim::convert) return as(a, ir::compute_type(memory_type()), row);
     if (p == Prim::select) {
       uint16_t condition = as(any_of(pool), DType::Bool, row);
@@ -153,7 +160,8 @@ class RandomNest {
     if (r == Reduce::Any || r == Reduce::All) t = DType::Bool;
     if (r == Reduce::ArgMax || r == Reduce::ArgMin) t = DType::I64;
     // Of equal zeros of both signs either may be the largest: make them one.
-    if ((r == Reduce::Max || r == Reduce::Min) && ir::is_floating(t)) x = prim(Prim::add, t, false, x, literal(0, t, false));
+    if ((r == Reduce::Max || r == Reduce::Min) && ir::is_floating(t))
+      x = prim(Prim::add, t, false, x, literal(0, t, false));
     reduced_.push_back(emit({.code = Code::Reduce, .reduce = r, .dtype = t, .args = {x}}));
   }
 
@@ -161,7 +169,8 @@ class RandomNest {
     const DType t = type(x) == DType::F32 && chance(40) ? (chance(50) ? DType::BF16 : DType::F16) : type(x);
     const bool indexed = chance(10);
     const uint16_t index = indexed ? index_of(pool, row) : 0;
-    emit({.code = Code::Store, .dtype = type(x), .row = row, .slot = access(t, row, true, indexed), .args = {x, index}});
+    emit(
+        {.code = Code::Store, .dtype = type(x), .row = row, .slot = access(t, row, true, indexed), .args = {x, index}});
   }
 
   void generate_stage() {
@@ -219,7 +228,8 @@ class RandomNest {
     last_places_.push_back(p);
     // Garbage that nobody may look at.
     if (a.row)
-      for (uint32_t d = nest_.rank - nest_.reduced; d < nest_.rank; ++d) last_places_.back().strides[d] = p.strides[d] = 1 << 20;
+      for (uint32_t d = nest_.rank - nest_.reduced; d < nest_.rank; ++d)
+        last_places_.back().strides[d] = p.strides[d] = 1 << 20;
     return p;
   }
 

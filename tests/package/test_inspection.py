@@ -78,3 +78,8 @@ def test_a_setting_that_does_not_exist(device):
         torch.lazuli.config.no_such_thing = 1
     with pytest.raises(AttributeError, match="no setting 'no_such_thing'"):
         torch.lazuli.config.patch(no_such_thing=1).__enter__()
+
+
+def test_a_value_that_does_not_fit(device):
+    with pytest.raises(ValueError, match="setting 'fusion' takes true or false, not 7"):
+        torch.lazuli.config.fusion = 7

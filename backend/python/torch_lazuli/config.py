@@ -19,8 +19,8 @@ class Config:
             ...
 
     `print(torch.lazuli.config)` lists them. Each has an environment variable of its name too:
-    LAZULI_FUSION for `fusion`. Raises AttributeError for a name that does not exist, and what the
-    plugin raises (RuntimeError) for a value that does not fit.
+    LAZULI_FUSION for `fusion`. Raises AttributeError for a name that does not exist, and
+    ValueError for a value that does not fit.
     """
 
     def _all(self) -> dict[str, Any]:

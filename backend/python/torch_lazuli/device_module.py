@@ -1,7 +1,7 @@
 """`torch.lazuli`: what a user, and torch itself, calls on the device.
 
 The names that torch.cuda has too mean the same here. Those of Lazuli alone are `metrics`,
-`reset_metrics`, `explain`, `config` and `dump`.
+`reset_metrics`, `explain` and `config`.
 """
 
 import torch
@@ -18,7 +18,7 @@ from torch_lazuli.devices import (
     set_device,
     synchronize,
 )
-from torch_lazuli.explain import dump, explain
+from torch_lazuli.explain import explain
 from torch_lazuli.memory import (
     empty_cache,
     max_memory_allocated,
@@ -50,7 +50,6 @@ __all__ = [
     "device",
     "device_count",
     "device_of",
-    "dump",
     "empty_cache",
     "explain",
     "get_amp_supported_dtype",

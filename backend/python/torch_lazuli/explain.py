@@ -65,11 +65,3 @@ def _readable_time(microseconds: float) -> str:
 def explain() -> Explanation:
     """What happened since the last call: syncs, compilations, external calls, with their lines."""
     return Explanation([Event(**event) for event in json.loads(_ops._explain())])
-
-
-def dump(stage: str = "trace") -> str:
-    """What is pending on the device, as text: at `trace`, or after a named pass.
-
-    Raises RuntimeError for a stage that does not exist.
-    """
-    return _ops._dump(stage)

@@ -18,12 +18,12 @@ def memory_stats(device: torch.device | str | int | None = None) -> dict[str, An
 
 def memory_allocated(device: torch.device | str | int | None = None) -> int:
     """Bytes that live buffers hold. A tensor that was never computed holds none."""
-    return memory_stats(device)["bytes_live"]
+    return memory_stats(device)["allocated_bytes.current"]
 
 
 def max_memory_allocated(device: torch.device | str | int | None = None) -> int:
     """The most bytes held at once since the start or `reset_peak_memory_stats`."""
-    return memory_stats(device)["bytes_peak"]
+    return memory_stats(device)["allocated_bytes.peak"]
 
 
 def reset_peak_memory_stats(device: torch.device | str | int | None = None) -> None:
@@ -41,8 +41,6 @@ def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, i
 
     Raises ValueError for a device of another type.
     """
-    stats = memory_stats(device)
-    if "bytes_total" in stats:
-        return stats["bytes_free"], stats["bytes_total"]
+    device_index(device)
     page = os.sysconf("SC_PAGE_SIZE")
     return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")

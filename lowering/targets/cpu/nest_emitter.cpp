@@ -84,15 +84,6 @@ bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   return dim != nest_.vector_dim() || a.stride == VectorStride::Any;
 }
 
-void NestEmitter::along(uint32_t dim, Value* index, const std::function<void()>& body) {
-  const std::vector<Value*> before = address_;
-  index_[dim] = index;
-  for (size_t a = 0; a < address_.size(); ++a)
-    if (stride_[a][dim]) address_[a] = b_.CreatePtrAdd(address_[a], b_.CreateMul(index, stride_[a][dim]));
-  body();
-  address_ = before;
-}
-
 void NestEmitter::unit_loop(Value* begin, Value* end) {
   llvm::SmallVector<Value*, 6> indices = first_unit(begin);
   llvm::SmallVector<Value**, 6> carried;
@@ -110,7 +101,8 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
     if (column()) {
       Value* first = b_.CreateMul(indices.back(), block_);
       Value* size = size_[nest_.vector_dim()];
-      column_block(first, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size));
+      Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size);
+      vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
     } else {
       all_stages({1});
     }
@@ -149,22 +141,6 @@ void NestEmitter::next_unit(llvm::SmallVector<Value*, 6>& indices) {
     carry = b_.CreateICmpEQ(next, radix_[k]);
     indices[k] = b_.CreateSelect(carry, b_.getInt64(0), next);
   }
-}
-
-// Elements [first, last) of the vector dimension: several vectors a pass, then one masked vector a pass.
-void NestEmitter::column_block(Value* first, Value* last) {
-  const uint32_t dim = nest_.vector_dim();
-  const unsigned step = plan_.unroll * plan_.lanes;
-  Value* whole = b_.CreateAnd(b_.CreateSub(last, first), b_.getInt64(-static_cast<int64_t>(step)));
-  Value* middle = b_.CreateAdd(first, whole);
-  emit_loop(b_, "vectors", first, middle, b_.getInt64(step), {}, [&](Value* i) {
-    index_[dim] = i;
-    all_stages({plan_.unroll});
-  });
-  emit_loop(b_, "tail", middle, last, b_.getInt64(plan_.lanes), {}, [&](Value* i) {
-    index_[dim] = i;
-    all_stages(partial_pass(b_.CreateSub(last, i)));
-  });
 }
 
 }  // namespace cpu

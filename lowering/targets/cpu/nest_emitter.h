@@ -26,18 +26,23 @@ class NestEmitter {
     llvm::SmallVector<Value*, 4> copies;
   };
 
+  static constexpr unsigned kNoStage = ~0u;
+
   // Units (nest_emitter.cpp).
   void read_arguments();
   void unit_loop(Value* begin, Value* end);
   llvm::SmallVector<Value*, 6> first_unit(Value* begin);
   void next_unit(llvm::SmallVector<Value*, 6>& indices);
-  void column_block(Value* first, Value* last);
 
   // Stages (nest_stages.cpp).
   void all_stages(const Pass& pass);
   void stage_loop(unsigned stage, const Pass& pass);
   void reduced_loops(unsigned stage, uint32_t dim, const Pass& pass);
   void lane_loops(unsigned stage);
+  void vector_loops(Value* first, Value* last, unsigned unroll, unsigned stage, llvm::ArrayRef<Value**> carried,
+                    const std::function<void(const Pass&)>& body);
+  void summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
+                    llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body);
   void elements(unsigned stage, const Pass& pass);
   void start_accumulators(unsigned stage, unsigned copies);
   void finish_accumulators(unsigned stage, unsigned copies);
@@ -58,8 +63,7 @@ class NestEmitter {
   Value* reduced_position(unsigned copy);
   Vec operand(uint16_t inst, unsigned copy);
 
-  // Runs `body` with every access moved `index` steps along `dim`.
-  void along(uint32_t dim, Value* index, const std::function<void()>& body);
+  bool is_used(unsigned stage, size_t access) const;
   bool moves_along(size_t access, uint32_t dim) const;
   uint32_t kept() const { return nest_.rank - nest_.reduced; }
   bool column() const { return nest_.schedule == Schedule::Column; }
@@ -73,14 +77,14 @@ class NestEmitter {
   llvm::Function* function_;
 
   Value* block_ = nullptr;
-  llvm::SmallVector<Value*, 6> radix_;        // of the unit counter, outermost first
-  std::vector<Value*> size_;                  // per dimension
-  std::vector<std::vector<Value*>> stride_;   // bytes, per access and dimension; null where it never moves
-  std::vector<Value*> index_stride_;          // bytes, per access
+  llvm::SmallVector<Value*, 6> radix_;       // of the unit counter, outermost first
+  std::vector<Value*> size_;                 // per dimension
+  std::vector<std::vector<Value*>> stride_;  // bytes, per access and dimension; null where it never moves
+  std::vector<Value*> index_stride_;         // bytes, per access
   std::vector<Value*> param_;
-  std::vector<Value*> address_;               // per access, at the current loop depth, without the vector dimension
-  std::vector<Value*> index_;                 // per dimension; of the vector dimension, the first lane's
-  std::vector<Result> results_;               // per instruction
+  std::vector<Value*> address_;  // per access, at the current loop depth, without the vector dimension
+  std::vector<Value*> index_;    // per dimension; of the vector dimension, the first lane's
+  std::vector<Result> results_;  // per instruction
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;
 };
 

@@ -13,10 +13,14 @@ void NestEmitter::run(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
   results_[i] = {};
   switch (x.code) {
-    case Code::Prim: return primitive(i, pass);
-    case Code::Load: return load(i, pass);
-    case Code::Store: return store(i, pass);
-    case Code::Reduce: return accumulate(i, pass);
+    case Code::Prim:
+      return primitive(i, pass);
+    case Code::Load:
+      return load(i, pass);
+    case Code::Store:
+      return store(i, pass);
+    case Code::Reduce:
+      return accumulate(i, pass);
     case Code::Param: {
       // Floating numbers arrive as doubles, the others as int64.
       const bool floating = ir::is_floating(x.dtype);

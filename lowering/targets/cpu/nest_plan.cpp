@@ -12,15 +12,20 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
   bool operands = true;
   for (unsigned k = 0; k < operand_count(nest, x); ++k) operands &= uniform[x.args[k]];
   switch (x.code) {
-    case Code::Prim: return operands;
-    case Code::Param: return true;
-    case Code::Position: return x.slot != nest.vector_dim();
+    case Code::Prim:
+      return operands;
+    case Code::Param:
+      return true;
+    case Code::Position:
+      return x.slot != nest.vector_dim();
     case Code::Load: {
       const Access& a = nest.accesses[x.slot];
       return operands && (a.stride == VectorStride::Zero || (a.row && row_schedule));
     }
-    case Code::Reduce: return row_schedule;
-    case Code::Store: return false;
+    case Code::Reduce:
+      return row_schedule;
+    case Code::Store:
+      return false;
   }
   return false;
 }
@@ -61,9 +66,18 @@ unsigned weight(const LoopNest& nest, const Inst& x) {
     case Prim::random:
     case Prim::floordiv:
     case Prim::mod:
-    case Prim::fmod: return 60;
-    default: return 1;
+    case Prim::fmod:
+      return 60;
+    default:
+      return 1;
   }
+}
+
+// Light bodies need several vectors in flight, for independent accumulators and less loop; with two of them elementary
+// functions run a third faster. The heaviest gain little from copies, which cost compile time.
+unsigned unroll_for(unsigned work, bool wide) {
+  const unsigned vectors = work <= 16 ? 4 : work <= 48 ? 2 : 1;
+  return wide ? std::max(1u, vectors / 2) : vectors;
 }
 
 }  // namespace
@@ -85,12 +99,16 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
 
   // Eight-byte lanes take two registers each: that is simpler than a second lane count, and unrolls by itself.
   p.lanes = target.vector_bits / std::min(widest_bits(nest, p.uniform), 32u);
-  unsigned work = 0;
-  for (size_t i = 0; i < n; ++i)
-    if (works_on_vectors(nest.insts[i], p.uniform[i])) work += weight(nest, nest.insts[i]);
   const bool wide = widest_bits(nest, p.uniform) > 32;
-  p.unroll = work <= 16 ? 4 : work <= 48 ? 2 : 1;
-  if (wide) p.unroll = std::max(1u, p.unroll / 2);
+  std::vector<unsigned> work(nest.stages);
+  unsigned total = 0;
+  for (size_t i = 0; i < n; ++i)
+    if (works_on_vectors(nest.insts[i], p.uniform[i])) {
+      work[nest.insts[i].stage] += weight(nest, nest.insts[i]);
+      total += weight(nest, nest.insts[i]);
+    }
+  for (unsigned w : work) p.unroll.push_back(unroll_for(nest.schedule == Schedule::Row ? w : total, wide));
+  p.masked_only = target.masks;
   return p;
 }
 

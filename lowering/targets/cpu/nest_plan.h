@@ -17,10 +17,11 @@ enum class Level : uint8_t {
 
 struct NestPlan {
   unsigned lanes = 16;
-  unsigned unroll = 1;                // vectors per pass of the unmasked loop
-  std::vector<Level> level;           // per instruction
-  std::vector<bool> uniform;          // one value for all lanes, kept as a scalar
-  std::vector<bool> splat;            // a uniform value that some vector instruction reads
+  std::vector<unsigned> unroll;  // vectors per pass of the unmasked loop, per stage (Column: all the same)
+  bool masked_only = false;      // passes of one vector are all masked: half of the code
+  std::vector<Level> level;      // per instruction
+  std::vector<bool> uniform;     // one value for all lanes, kept as a scalar
+  std::vector<bool> splat;       // a uniform value that some vector instruction reads
 };
 
 NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target);
@@ -28,11 +29,16 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target);
 // Instructions that `x` reads.
 inline unsigned operand_count(const LoopNest& nest, const Inst& x) {
   switch (x.code) {
-    case Code::Prim: return ir::info(x.prim).arity;
-    case Code::Load: return nest.accesses[x.slot].indexed ? 1 : 0;
-    case Code::Store: return nest.accesses[x.slot].indexed ? 2 : 1;
-    case Code::Reduce: return 1;
-    default: return 0;
+    case Code::Prim:
+      return ir::info(x.prim).arity;
+    case Code::Load:
+      return nest.accesses[x.slot].indexed ? 1 : 0;
+    case Code::Store:
+      return nest.accesses[x.slot].indexed ? 2 : 1;
+    case Code::Reduce:
+      return 1;
+    default:
+      return 0;
   }
 }
 

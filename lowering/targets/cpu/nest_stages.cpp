@@ -18,7 +18,7 @@ void NestEmitter::all_stages(const Pass& pass) {
 }
 
 void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
-  const unsigned copies = column() ? pass.copies : plan_.unroll;
+  const unsigned copies = column() ? pass.copies : plan_.unroll[stage];
   start_accumulators(stage, copies);
   reduced_loops(stage, kept(), pass);
   finish_accumulators(stage, copies);
@@ -27,25 +27,86 @@ void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
 void NestEmitter::reduced_loops(unsigned stage, uint32_t dim, const Pass& pass) {
   if (dim == nest_.rank) return elements(stage, pass);
   if (dim == nest_.vector_dim()) return lane_loops(stage);
+  // Addresses are carried too, and step by the dimension's stride.
   llvm::SmallVector<Value**, 8> carried = accumulator_slots(stage);
-  emit_loop(b_, "reduced", b_.getInt64(0), size_[dim], b_.getInt64(1), carried,
-            [&](Value* i) { along(dim, i, [&] { reduced_loops(stage, dim + 1, pass); }); });
+  const std::vector<Value*> outside = address_;
+  for (size_t a = 0; a < address_.size(); ++a)
+    if (stride_[a][dim] && is_used(stage, a)) carried.push_back(&address_[a]);
+  summing_loop("reduced", stage, b_.getInt64(0), size_[dim], 1, carried, [&](Value* i) {
+    const std::vector<Value*> first = address_;
+    index_[dim] = i;
+    reduced_loops(stage, dim + 1, pass);
+    address_ = first;
+    for (size_t a = 0; a < address_.size(); ++a)
+      if (stride_[a][dim] && is_used(stage, a)) address_[a] = b_.CreatePtrAdd(first[a], stride_[a][dim]);
+  });
+  address_ = outside;
+}
+
+// Whether the stage's element instructions go to this access.
+bool NestEmitter::is_used(unsigned stage, size_t access) const {
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    const Inst& x = nest_.insts[i];
+    if (x.stage == stage && (x.code == Code::Load || x.code == Code::Store) && x.slot == access &&
+        plan_.level[i] == Level::Element)
+      return true;
+  }
+  return false;
 }
 
 // The vector dimension of a Row nest.
 void NestEmitter::lane_loops(unsigned stage) {
+  vector_loops(b_.getInt64(0), size_[nest_.vector_dim()], plan_.unroll[stage], stage, accumulator_slots(stage),
+               [&](const Pass& pass) { elements(stage, pass); });
+}
+
+// A loop over a reduced dimension. Sums of floating types are cut: each kChunk passes have their own, which is then
+// added to the whole, so that rounding errors grow with the length of a chunk and the number of chunks, not with
+// their product.
+void NestEmitter::summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
+                               llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body) {
+  constexpr int64_t kChunk = 256;
+  llvm::SmallVector<std::pair<size_t, Value**>, 8> sums;
+  for (size_t i = 0; i < nest_.insts.size(); ++i) {
+    const Inst& x = nest_.insts[i];
+    if (x.stage != stage || x.code != Code::Reduce || x.reduce != Reduce::Sum || !ir::is_floating(x.dtype)) continue;
+    for (Accumulator& a : accumulators_[i]) sums.push_back({i, &a.value});
+  }
+  if (sums.empty()) return emit_loop(b_, name, first, last, b_.getInt64(step), carried, body);
+  Value* chunk = b_.getInt64(step * kChunk);
+  emit_loop(b_, "chunk", first, last, chunk, carried, [&](Value* from) {
+    llvm::SmallVector<Value*, 8> whole;
+    for (auto [inst, sum] : sums) {
+      whole.push_back(*sum);
+      *sum = start_reduction(vector_, Reduce::Sum, nest_.insts[inst].dtype).value;
+    }
+    Value* to = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(from, chunk), last);
+    emit_loop(b_, name, from, to, b_.getInt64(step), carried, body);
+    for (size_t k = 0; k < sums.size(); ++k) *sums[k].second = b_.CreateFAdd(whole[k], *sums[k].second);
+  });
+}
+
+// Elements [first, last) of the vector dimension: several vectors a pass, then one masked vector a pass.
+void NestEmitter::vector_loops(Value* first, Value* last, unsigned unroll, unsigned stage,
+                               llvm::ArrayRef<Value**> carried, const std::function<void(const Pass&)>& body) {
   const uint32_t dim = nest_.vector_dim();
-  const unsigned step = plan_.unroll * plan_.lanes;
-  Value* size = size_[dim];
-  Value* middle = b_.CreateAnd(size, b_.getInt64(-static_cast<int64_t>(step)));
-  emit_loop(b_, "vectors", b_.getInt64(0), middle, b_.getInt64(step), accumulator_slots(stage), [&](Value* i) {
+  Value* middle = first;
+  if (unroll > 1 || !plan_.masked_only) {
+    const unsigned step = unroll * plan_.lanes;
+    middle = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(last, first), b_.getInt64(-static_cast<int64_t>(step))));
+    summing_loop("vectors", stage, first, middle, step, carried, [&](Value* i) {
+      index_[dim] = i;
+      body({unroll});
+    });
+  }
+  auto partial = [&](Value* i) {
     index_[dim] = i;
-    elements(stage, {plan_.unroll});
-  });
-  emit_loop(b_, "tail", middle, size, b_.getInt64(plan_.lanes), accumulator_slots(stage), [&](Value* i) {
-    index_[dim] = i;
-    elements(stage, partial_pass(b_.CreateSub(size, i)));
-  });
+    body(partial_pass(b_.CreateSub(last, i)));
+  };
+  if (middle == first)
+    summing_loop("masked", stage, first, last, plan_.lanes, carried, partial);
+  else
+    emit_loop(b_, "tail", middle, last, b_.getInt64(plan_.lanes), carried, partial);
 }
 
 void NestEmitter::elements(unsigned stage, const Pass& pass) {

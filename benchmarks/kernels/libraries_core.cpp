@@ -1,0 +1,170 @@
+// Library calls on their own: matrix products, convolutions with their gradients, pooling, index-add. For each the
+// time of one run (a low quantile, since machines are shared), the rate, and the time to make the call the first and
+// the second time. Threads as OMP_NUM_THREADS says. Usage: libraries_core [part of a name]
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lowering/libraries/indexing.h"
+#include "lowering/libraries/onednn.h"
+#include "lowering/libraries/pooling.h"
+#include "lowering/libraries/strided_copy.h"
+
+using namespace lazuli;
+using namespace lazuli::lowering;
+using ir::Dims;
+using ir::DType;
+
+namespace {
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+// The 10 % quantile of repeated runs, in microseconds.
+double time_us(const std::function<void()>& run) {
+  for (int i = 0; i < 3; ++i) run();
+  std::vector<double> times;
+  for (double total = 0; times.size() < 10 || (total < 50e3 && times.size() < 5000);) {
+    const double start = now_us();
+    run();
+    times.push_back(now_us() - start);
+    total += times.back();
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 10];
+}
+
+struct Memory {
+  explicit Memory(const Layout& l, int64_t end = 0) : data(std::aligned_alloc(64, round_up_64(extent_bytes(l) + 64))) {
+    std::memset(data, 0, extent_bytes(l));
+    const size_t n = extent_bytes(l) / ir::item_size(l.dtype);
+    for (size_t i = 0; i < n; ++i) {
+      const float value = 0.01f * static_cast<float>(i % 13);
+      if (l.dtype == DType::F32) static_cast<float*>(data)[i] = value;
+      if (l.dtype == DType::F64) static_cast<double*>(data)[i] = value;
+      if (l.dtype == DType::BF16) static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(0x3c00 + i % 64);
+      if (l.dtype == DType::I64) static_cast<int64_t*>(data)[i] = end ? static_cast<int64_t>(i * 7919) % end : 0;
+    }
+  }
+  ~Memory() { std::free(data); }
+  Memory(const Memory&) = delete;
+  void* data;
+};
+
+const char* filter = "";
+
+// Makes the call twice, runs it on made-up operands, prints a line.
+void bench(const std::string& name, double flops, const std::vector<Layout>& operands, const std::vector<Layout>& results,
+           const std::function<std::unique_ptr<LibraryCall>()>& make, int64_t index_end = 0, bool in_place = false) {
+  if (name.find(filter) == std::string::npos) return;
+  double start = now_us();
+  auto call = make();
+  const double first = now_us() - start;
+  start = now_us();
+  call = make();
+  const double second = now_us() - start;
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Layout& l : operands) in.push_back(memory.emplace_back(std::make_unique<Memory>(l, index_end))->data);
+  for (const Layout& l : results) out.push_back(memory.emplace_back(std::make_unique<Memory>(l))->data);
+  if (in_place) out[0] = const_cast<void*>(in[0]);
+  Memory scratch(dense_layout(DType::U8, {static_cast<int64_t>(call->scratch_bytes())}));
+  const double us = time_us([&] { call->run(in.data(), out.data(), scratch.data); });
+  std::printf("%-42s %9.1f us %6.0f GF/s  made in %6.0f / %4.0f us  %s\n", name.c_str(), us, flops / us * 1e-3, first, second,
+              call->describe().c_str());
+  std::fflush(stdout);
+}
+
+Layout transposed(DType t, const Dims& shape) {
+  Dims flipped = shape;
+  std::swap(flipped[shape.size() - 1], flipped[shape.size() - 2]);
+  Layout l = dense_layout(t, flipped);
+  l.shape = shape;
+  std::swap(l.strides[shape.size() - 1], l.strides[shape.size() - 2]);
+  return l;
+}
+
+void bench_matmul(DType t, int64_t batch, int64_t m, int64_t n, int64_t k) {
+  const auto shape = [&](int64_t rows, int64_t columns) { return batch ? Dims{batch, rows, columns} : Dims{rows, columns}; };
+  for (bool tb : {false, true}) {
+    const Layout a = dense_layout(t, shape(m, k)), out = dense_layout(t, shape(m, n));
+    const Layout b = tb ? transposed(t, shape(k, n)) : dense_layout(t, shape(k, n));
+    const std::string name = std::string("mm ") + std::string(ir::name(t)) + (batch ? " " + std::to_string(batch) + "x" : " ") +
+                             std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + (tb ? " bT" : "");
+    bench(name, 2.0 * std::max<int64_t>(batch, 1) * m * n * k, {a, b}, {out}, [&] { return make_matmul(a, b, out); });
+  }
+}
+
+struct Conv {
+  int64_t n, c, size, oc, kernel, stride, padding, groups;
+};
+
+void bench_convolution(DType t, const Conv& v, bool channels_last) {
+  const int64_t o = (v.size + 2 * v.padding - v.kernel) / v.stride + 1;
+  const auto layout = channels_last ? channels_last_layout : dense_layout;
+  const Layout x = layout(t, {v.n, v.c, v.size, v.size}), y = layout(t, {v.n, v.oc, o, o});
+  const Layout w = dense_layout(t, {v.oc, v.c / v.groups, v.kernel, v.kernel});
+  const ConvolutionParams p{{v.stride, v.stride}, {v.padding, v.padding}, {1, 1}, {0, 0}, false, v.groups};
+  const double flops = 2.0 * v.n * v.oc * o * o * (v.c / v.groups) * v.kernel * v.kernel;
+  char name[100];
+  std::snprintf(name, sizeof name, "%s %s n%ld c%ld s%ld oc%ld k%ld/%ld g%ld", std::string(ir::name(t)).c_str(),
+                channels_last ? "nhwc" : "nchw", v.n, v.c, v.size, v.oc, v.kernel, v.stride, v.groups);
+  bench(std::string("conv   ") + name, flops, {x, w}, {y}, [&] { return make_convolution(x, w, y, p); });
+  bench(std::string("conv_x ") + name, flops, {y, w}, {x}, [&] { return make_convolution_input_grad(y, w, x, p); });
+  bench(std::string("conv_w ") + name, flops, {y, x}, {w}, [&] { return make_convolution_weight_grad(y, x, w, p); });
+}
+
+void bench_pooling(DType t, bool channels_last) {
+  const auto layout = channels_last ? channels_last_layout : dense_layout;
+  const Dims small{16, 64, 16, 16};
+  const Layout x = layout(t, {16, 64, 32, 32}), y = layout(t, small), i = layout(DType::I64, small);
+  const PoolParams p{{3, 3}, {2, 2}, {1, 1}};
+  const std::string name = std::string(ir::name(t)) + (channels_last ? " nhwc" : " nchw");
+  bench("max_pool   " + name, 0, {x}, {y, i}, [&] { return make_max_pool2d(x, y, i, p); });
+  bench("max_pool_x " + name, 0, {y, i}, {x}, [&] { return make_max_pool2d_grad(y, i, x); }, 1024);
+  bench("avg_pool   " + name, 0, {x}, {y}, [&] { return make_avg_pool2d(x, y, p); });
+  bench("avg_pool_x " + name, 0, {y}, {x}, [&] { return make_avg_pool2d_grad(y, x, p); });
+}
+
+void bench_indexing(DType t) {
+  const Layout table = dense_layout(t, {30522, 384}), index = dense_layout(DType::I64, {2048}), src = dense_layout(t, {2048, 384});
+  const std::string name(ir::name(t));
+  bench("index_add  " + name + " 30522x384", 0, {table, index, src}, {table}, [&] { return make_index_add(table, index, src, table, 0); }, 30522, true);
+  const Layout a = dense_layout(t, {2048, 128}), wide = dense_layout(DType::I64, {2048, 128});
+  bench("scatter_add " + name + " 2048x128", 0, {a, wide, a}, {a}, [&] { return make_scatter(a, wide, a, a, 1, ScatterMode::Add); }, 128, true);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) filter = argv[1];
+  for (DType t : {DType::F32, DType::BF16}) {
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+             {4, 4, 4}, {1, 768, 768}, {1, 3072, 768}, {1, 768, 3072}, {8, 768, 768}, {32, 128, 128}, {32, 768, 768},
+             {32, 3072, 768}, {128, 128, 128}, {128, 768, 768}, {512, 768, 768}, {512, 3072, 768}, {512, 768, 3072},
+             {2048, 128, 512}, {2048, 768, 768}, {2048, 3072, 768}, {768, 768, 2048}})
+      bench_matmul(t, 0, m, n, k);
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{64, 64, 32}, {128, 128, 64}, {128, 64, 128}, {64, 16, 64}, {128, 128, 16}})
+      bench_matmul(t, 48, m, n, k);
+    for (const Conv& v : std::vector<Conv>{{16, 3, 32, 64, 3, 1, 1, 1}, {16, 64, 32, 64, 3, 1, 1, 1}, {16, 64, 32, 128, 3, 2, 1, 1},
+                                           {16, 64, 32, 128, 1, 2, 0, 1}, {16, 128, 16, 128, 3, 1, 1, 1}, {16, 256, 8, 256, 3, 1, 1, 1},
+                                           {16, 512, 4, 512, 3, 1, 1, 1}, {8, 3, 64, 64, 7, 2, 3, 1}, {16, 64, 32, 256, 1, 1, 0, 1},
+                                           {16, 128, 16, 128, 3, 1, 1, 128}, {32, 1, 8, 32, 3, 1, 1, 1}, {32, 32, 8, 32, 3, 1, 1, 1},
+                                           {8, 3, 224, 768, 16, 16, 0, 1}})
+      for (bool channels_last : {false, true}) bench_convolution(t, v, channels_last);
+    for (bool channels_last : {false, true}) bench_pooling(t, channels_last);
+    bench_indexing(t);
+  }
+  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{4, 4, 4}, {128, 128, 128}, {512, 768, 768}}) bench_matmul(DType::F64, 0, m, n, k);
+  return 0;
+}

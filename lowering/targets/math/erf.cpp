@@ -1,0 +1,36 @@
+// erf and erfc. erf: a polynomial near 0, else 1 - exp(P(|x|)), P fitted to log(erfc) (tools/fit). erfc: exp(-x^2)
+// times a polynomial in (x - 4) / (x + 4), as M. Shepherd and J. Laframboise do (Math. Comp. 36, 1981).
+#include "lowering/targets/math/parts.h"
+
+namespace lazuli::lowering::math {
+namespace {
+
+Vec erfc_wide(Vec x) {
+  Vec a = clamp(abs(x), 0, 10.2);
+  Vec t = (a - 4) / (a + 4);
+  Vec p = horner(t, {-1.585317299421168e-05, -1.6309910257455985e-05, 0.00016365943504634183, -0.00019699345180826855,
+                     -0.0007631890041254161, 0.005029444766812856, -0.016196954225834274, 0.037168111297785765,
+                     -0.06633039764106984, 0.09373277656406934, -0.10103906716632256, 0.06809705662333009,
+                     0.015379652170434136, -0.13962111686827655, 1.2329951186252543});
+  Vec y = exp_wide(-(a * a)) * p / fma(a, 2, 1);
+  return select(lt(x, 0), 2 - y, y);
+}
+
+}  // namespace
+
+Vec erf(Vec x) {
+  if (x.f64()) return per_lane("erf", {x});
+  Vec z = x * x, a = clamp(abs(x), 0, 4);
+  Vec near = horner(z, {7.965175609569997e-05, -0.0008043123525567353, 0.005191911943256855, -0.026855582371354103,
+                        0.11283624172210693, -0.3761262893676758, 0.12837916612625122});
+  near = fma(x, near, x);
+  Vec p = horner(a, {-5.225018071541854e-07, -1.4305946933745872e-05, 0.0003966892254538834, -0.004053470212966204,
+                     0.024895276874303818, -0.10801203548908234, -0.6335434317588806, -1.1294341087341309,
+                     0.00016039868933148682});
+  Vec far = copysign(1 - exp_core(p), x);
+  return select(lt(a, 0.92), near, far);
+}
+
+Vec erfc(Vec x) { return x.f64() ? per_lane("erfc", {x}) : in_f64(x, erfc_wide); }
+
+}  // namespace lazuli::lowering::math

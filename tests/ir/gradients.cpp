@@ -1,0 +1,119 @@
+// Every row's derivative, hand-written or derived, against central differences in float64 through the interpreter.
+#include "ir/builder.h"
+#include "ir/gradient.h"
+#include "ir/verify.h"
+#include "tests/ir/samples.h"
+#include "tests/ir/support.h"
+
+namespace lazuli::ir::testing {
+namespace {
+
+// The outputs weighted and added up: a loss whose derivative tests every output.
+Graph with_loss(const Graph& graph) {
+  Graph g = graph;
+  GraphBuilder b(g);
+  Value loss;
+  uint32_t weight = 0;
+  for (Value v : graph.outputs) {
+    const Type type = g.type(v);
+    if (!is_floating(type.dtype)) continue;
+    Value position = b.emit(Op::iota, std::span<const Value>(), Attrs{{type.numel()}});
+    Value factor = b.add(b.mul(b.convert(b.reshape(position, type.shape), DType::F64), 0.25), 1.0 + weight++);
+    Value term = b.sum_to(b.mul(v, factor), {});
+    loss = loss ? b.add(loss, term) : term;
+  }
+  g.outputs = {loss};
+  return g;
+}
+
+std::vector<Tensor> sample_inputs(const Sample& s) {
+  std::mt19937 generator(11);
+  std::vector<Tensor> inputs;
+  for (const Type& t : input_types(s.graph)) {
+    Tensor x(t);
+    std::uniform_real_distribution<double> number(s.low, s.high);
+    for (int64_t i = 0; i < t.numel(); ++i)
+      x.set(i, is_floating(t.dtype) ? number(generator) : static_cast<double>(generator() % 2));
+    inputs.push_back(std::move(x));
+  }
+  return inputs;
+}
+
+double loss_of(const Graph& g, const std::vector<Tensor>& inputs) { return interpret(g, inputs)[0].at(0); }
+
+void check(const Sample& s) {
+  SCOPED_TRACE(s.name);
+  Graph loss = with_loss(s.graph), gradient = with_gradients(loss);
+  verify(gradient);
+  std::vector<Tensor> inputs = sample_inputs(s);
+  std::vector<Tensor> results = interpret(gradient, inputs);
+  ASSERT_TRUE(std::isfinite(results[0].at(0))) << "the sample's range is outside of the row's domain";
+  size_t next = 1;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!is_floating(inputs[k].type.dtype)) continue;
+    const Tensor& got = results[next++];
+    ASSERT_EQ(to_string(got.type), to_string(inputs[k].type));
+    for (int64_t i = 0; i < got.type.numel(); ++i) {
+      constexpr double h = 1e-5;
+      double x = inputs[k].at(i);
+      inputs[k].set(i, x + h);
+      double up = loss_of(loss, inputs);
+      inputs[k].set(i, x - h);
+      double down = loss_of(loss, inputs);
+      inputs[k].set(i, x);
+      double want = (up - down) / (2 * h);
+      EXPECT_NEAR(got.at(i), want, 1e-6 * (1 + std::abs(want))) << "input " << k << ", element " << i;
+    }
+  }
+}
+
+// Rows through which nothing flows, or not what a difference quotient sees.
+bool flows(const std::string& name) { return name != "detach"; }
+
+TEST(Gradients, ElementwiseRows) {
+  for (const Sample& s : elementwise_samples())
+    if (flows(s.name)) check(s);
+}
+
+TEST(Gradients, OtherRows) {
+  for (const Sample& s : other_samples()) check(s);
+}
+
+// Second derivatives: the gradient graph is itself made of rows that have derivatives.
+TEST(Gradients, GradientsOfElementwiseRows) {
+  for (Sample s : elementwise_samples()) {
+    if (!flows(s.name)) continue;
+    Graph gradient = with_gradients(with_loss(s.graph));
+    gradient.outputs.erase(gradient.outputs.begin());
+    s.graph = gradient;
+    check(s);
+  }
+}
+
+TEST(Gradients, GradientsOfOtherRows) {
+  for (Sample s : other_samples()) {
+    Graph gradient = with_gradients(with_loss(s.graph));
+    gradient.outputs.erase(gradient.outputs.begin());
+    s.graph = gradient;
+    check(s);
+  }
+}
+
+TEST(Gradients, EveryDifferentiableRowHasASample) {
+  std::vector<bool> seen(kOpCount, false);
+  for (const auto& samples : {elementwise_samples(), other_samples()})
+    for (const Sample& s : samples)
+      for (const Node& n : s.graph.nodes) seen[static_cast<size_t>(n.op)] = true;
+  for (const OpInfo& row : kOps) {
+    bool discrete = row.kind == Kind::Leaf || row.kind == Kind::External || row.result == Result::Bool ||
+                    (row.vjp && row.saves == SavesNothing && row.kind == Kind::Reduction) || row.name == "bitcast";
+    bool bits = row.name.starts_with("bitwise_") || row.name.starts_with("shift_");
+    if (discrete || bits || row.result == Result::Attr) continue;
+    Op op;
+    ASSERT_TRUE(parse_op(row.name, op));
+    EXPECT_TRUE(seen[static_cast<size_t>(op)]) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace lazuli::ir::testing

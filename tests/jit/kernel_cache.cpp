@@ -1,0 +1,59 @@
+// Kernels are compiled once per nest, from any thread.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "tests/lowering/nest_builder.h"
+
+namespace lazuli {
+namespace {
+
+lowering::LoopNest scale(double factor) {
+  testing::NestBuilder b(lowering::Schedule::Column, 1, 0);
+  b.store(b.prim(ir::Prim::mul, b.load(ir::DType::F32), b.literal(factor)), ir::DType::F32);
+  return b.nest();
+}
+
+float run(const jit::Kernel& kernel, float x) {
+  float y = 0;
+  const int64_t args[] = {64, 1, reinterpret_cast<int64_t>(&x), reinterpret_cast<int64_t>(&y), 1, 1, 0, 0};
+  kernel.function(args, 0, 1);
+  return y;
+}
+
+TEST(KernelCache, CompilesEachNestOnce) {
+  const jit::KernelStats before = jit::kernel_stats();
+  const jit::Kernel& first = jit::kernel_for(scale(3.5), "scale");
+  const jit::Kernel& again = jit::kernel_for(scale(3.5), "another label");
+  const jit::KernelStats after = jit::kernel_stats();
+  EXPECT_EQ(&first, &again);
+  EXPECT_EQ(after.compiled - before.compiled, 1);
+  EXPECT_EQ(after.reused - before.reused, 1);
+  EXPECT_GT(first.compile_ms, 0);
+  EXPECT_NE(first.name.find("scale"), std::string::npos);
+  EXPECT_EQ(run(first, 2), 7);
+}
+
+TEST(KernelCache, DistinguishesLiterals) {
+  EXPECT_EQ(run(jit::kernel_for(scale(0.0), "zero"), 1), 0);
+  EXPECT_TRUE(std::signbit(run(jit::kernel_for(scale(-0.0), "zero"), 1)));
+}
+
+TEST(KernelCache, ServesThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&wrong] {
+      for (int i = 0; i < 20; ++i)
+        if (run(jit::kernel_for(scale(100 + i), "threads"), 2) != 2.0f * static_cast<float>(100 + i)) ++wrong;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace lazuli
