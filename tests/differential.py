@@ -88,4 +88,4 @@ def assert_same_error(function, error=Exception):
 
 def without_device(error: BaseException) -> str:
     text = str(error).replace("lazuli:0", "cpu").replace("lazuli", "cpu")
-    return text.replace("LazuliFloatType", "CPUFloatType")
+    return text.replace("cpuFloatType", "torch.FloatTensor")
