@@ -374,14 +374,37 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
     run_now(call, bound, stack);
 }
 
+namespace {
+
+// A recorded operand is a whole storage, but the plan may offer it as a strided window on the memory of another value
+// (a transposed copy that nobody else needed, a slice): the kernel gets its own dense memory then.
+jit::Buffer dense(const jit::BufferView& v) {
+  if (!v.buffer.data || v.type.numel() == 0) return v.buffer;
+  bool row_major = v.offset == 0;
+  int64_t expected = 1;
+  for (size_t d = v.type.shape.size(); d-- > 0; expected *= v.type.shape[d])
+    row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
+  if (row_major) return v.buffer;
+  auto type = at::TensorOptions().dtype(to_torch(v.type.dtype)).device(at::kCPU);
+  auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
+  at::Tensor from = at::from_blob(first, to_ref(v.type.shape), to_ref(v.strides), type);
+  jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
+  at::from_blob(copy.data, to_ref(v.type.shape), type).copy_(from);
+  return copy;
+}
+
+}  // namespace
+
 std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferView> inputs, std::span<const ir::Type> results) {
   const Call& call = call_at(id);
   double start = now_us();
   std::vector<jit::Buffer> storages, out;
   for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
   for (uint32_t m : call.mutated) {
-    jit::Buffer copy = allocate_buffer(storages[m].bytes);
-    std::memcpy(copy.data, storages[m].data, storages[m].bytes);
+    // Not the buffer's own size: memory inside an arena does not know it.
+    const auto bytes = static_cast<size_t>(inputs[m].type.bytes());
+    jit::Buffer copy = allocate_buffer(bytes);
+    if (bytes) std::memcpy(copy.data, storages[m].data, bytes);
     storages[m] = copy;
     out.push_back(std::move(copy));
   }
