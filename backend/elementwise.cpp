@@ -1,5 +1,6 @@
 #include "backend/elementwise.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include "backend/dispatch.h"
 
@@ -29,6 +30,16 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 
+// Writing needs memory whose elements are each written once, and read before: torch's own errors otherwise.
+void check_overlap(const at::Tensor& out, const Operands& operands) {
+  at::assert_no_internal_overlap(out);
+  for (const Operand& o : operands) {
+    if (!o.tensor || !o.tensor->is_privateuseone() || o.tensor->is_same(out)) continue;
+    // Storages are told apart by identity: their data pointers are stand-ins.
+    if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl()) at::assert_no_partial_overlap(out, *o.tensor);
+  }
+}
+
 }  // namespace
 
 at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
@@ -47,11 +58,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
-  // Memory that overlaps itself has no defined result; eager's check says so.
-  if (!out.is_non_overlapping_and_dense() && !out.is_contiguous()) {
-    for (int64_t d = 0; d < out.dim(); ++d)
-      if (out.stride(d) == 0 && out.size(d) > 1) return false;
-  }
+  check_overlap(out, operands);
   if (!fits) at::native::resize_output(out, lazy::to_ref(p.shape));
   lazy::Order order;
   if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);

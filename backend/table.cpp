@@ -85,7 +85,8 @@ void register_table(torch::Library& m) {
   for (size_t i = 0; i < ir::kOpCount; ++i) {
     auto op = static_cast<ir::Op>(i);
     std::string_view names = ir::info(op).aten;
-    if (!ir::is_elementwise(op)) continue;
+    // The condition of `where` keeps its own type: irregular_elementwise.cpp.
+    if (!ir::is_elementwise(op) || op == ir::Op::where) continue;
     while (!names.empty()) {
       size_t space = std::min(names.find(' '), names.size());
       std::string name(names.substr(0, space));

@@ -102,7 +102,6 @@ void resize_storage(c10::StorageImpl* impl, size_t bytes) {
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::MemoryFormat> format) {
-  at::detail::check_size_nonnegative(sizes);
   auto* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);

@@ -38,7 +38,10 @@ target_link_options(lazuli_flags INTERFACE -fopenmp -Wl,--gc-sections)
 
 if(LAZULI_SANITIZE)
   target_compile_options(lazuli_flags INTERFACE
-    -fsanitize=${LAZULI_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    -fsanitize=${LAZULI_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    # GCC 12 takes the address of a function for a value it cannot know where these are checked, which
+    # breaks the constexpr op table. The address sanitizer finds null pointers as well.
+    -fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
   target_link_options(lazuli_flags INTERFACE -fsanitize=${LAZULI_SANITIZE})
 endif()
 

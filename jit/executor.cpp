@@ -65,23 +65,33 @@ void Executor::prepare_kernel(uint32_t s, lowering::KernelFn function) {
   const lowering::KernelArgsLayout at(loops.nest);
   Launch& launch = launches_[s];
   launch.function = function;
-  launch.args.resize(at.total);
-  launch.args[0] = loops.block;
-  std::copy(loops.sizes.begin(), loops.sizes.end(), launch.args.begin() + at.sizes);
-  for (size_t a = 0; a < loops.accesses.size(); ++a) {
-    const lowering::BoundAccess& access = loops.accesses[a];
-    const int64_t item = ir::item_size(loops.nest.accesses[a].dtype);
-    launch.addresses.push_back({static_cast<uint32_t>(at.pointers + a), step.blocks[a], access.offset * item});
-    std::copy(access.strides.begin(), access.strides.end(), launch.args.begin() + at.strides + a * loops.nest.rank);
-    launch.args[at.index_strides + a] = access.index_stride;
+  launch.stride = at.total;
+  launch.args.resize(at.total * step.chunks);
+  launch.first_units = {0};
+  for (int64_t c = 0; c < step.chunks; ++c) {
+    int64_t* args = launch.args.data() + at.total * c;
+    const auto base = static_cast<uint32_t>(at.total * c);
+    args[0] = loops.block;
+    std::copy(loops.sizes.begin(), loops.sizes.end(), args + at.sizes);
+    const int64_t chunk = loops.sizes[step.chunk_dim];
+    if (step.chunks > 1) args[at.sizes + step.chunk_dim] = std::min(chunk, step.chunk_total - c * chunk);
+    for (size_t a = 0; a < loops.accesses.size(); ++a) {
+      const lowering::BoundAccess& access = loops.accesses[a];
+      const int64_t item = ir::item_size(loops.nest.accesses[a].dtype);
+      const int64_t moved = access.partial ? step.kept_points : chunk * access.strides[step.chunk_dim];
+      const int64_t offset = access.offset + (step.chunks > 1 ? c * moved : 0);
+      launch.addresses.push_back({static_cast<uint32_t>(base + at.pointers + a), step.blocks[a], offset * item});
+      std::copy(access.strides.begin(), access.strides.end(), args + at.strides + a * loops.nest.rank);
+      args[at.index_strides + a] = access.index_stride;
+    }
+    for (size_t p = 0; p < loops.params.size(); ++p) {
+      const auto arg = static_cast<uint32_t>(base + at.params + p);
+      if (loops.params[p].scalar >= 0) launch.numbers.push_back({arg, static_cast<uint32_t>(loops.params[p].scalar)});
+      else launch.args[arg] = loops.params[p].bits;
+    }
+    launch.first_units.push_back(launch.first_units.back() + lowering::units(loops.nest, args));
   }
-  for (size_t p = 0; p < loops.params.size(); ++p) {
-    const auto arg = static_cast<uint32_t>(at.params + p);
-    if (loops.params[p].scalar >= 0) launch.numbers.push_back({arg, static_cast<uint32_t>(loops.params[p].scalar)});
-    else launch.args[arg] = loops.params[p].bits;
-  }
-  launch.units = lowering::units(loops.nest, launch.args.data());
-  launch.work = work_of(loops);
+  launch.work = work_of(loops) * static_cast<double>(step.chunks);
 }
 
 void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
@@ -143,14 +153,54 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
   const lowering::LoopNest& nest = plan_.steps[s].loops.nest;
   for (const Address& a : launch.addresses) launch.args[a.arg] = reinterpret_cast<int64_t>(address(a.block) + a.offset);
   for (const Number& n : launch.numbers) launch.args[n.arg] = scalars[n.scalar];
-  const int64_t* args = launch.args.data();
-  const int64_t wanted = std::min<int64_t>(launch.units, static_cast<int64_t>(launch.work / kGrain));
+  check_indices(s);
+  const int64_t units = launch.first_units.back();
+  // Units [begin, end) of all chunks, in order.
+  auto run_range = [&](int64_t begin, int64_t end) {
+    for (size_t c = 0; c + 1 < launch.first_units.size(); ++c) {
+      const int64_t first = std::max(begin, launch.first_units[c]), last = std::min(end, launch.first_units[c + 1]);
+      if (first < last)
+        run_units(nest, launch.function, launch.args.data() + c * launch.stride, first - launch.first_units[c],
+                  last - launch.first_units[c]);
+    }
+  };
+  const int64_t wanted = std::min<int64_t>(units, static_cast<int64_t>(launch.work / kGrain));
   const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
-  if (threads <= 1) return run_units(nest, launch.function, args, 0, launch.units);
+  if (threads <= 1) return run_range(0, units);
 #pragma omp parallel num_threads(threads)
   {
     const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-    run_units(nest, launch.function, args, launch.units * i / n, launch.units * (i + 1) / n);
+    run_range(units * i / n, units * (i + 1) / n);
+  }
+}
+
+namespace {
+
+// Whether all elements of a strided window lie in [0, size).
+template <class T>
+bool all_below(const char* data, const ir::Dims& sizes, const ir::Dims& strides, size_t d, int64_t size) {
+  if (d == sizes.size()) {
+    const int64_t i = *reinterpret_cast<const T*>(data);
+    return i >= 0 && i < size;
+  }
+  const int64_t n = strides[d] == 0 ? std::min<int64_t>(sizes[d], 1) : sizes[d];
+  bool ok = true;
+  for (int64_t k = 0; k < n; ++k) ok &= all_below<T>(data + k * strides[d] * sizeof(T), sizes, strides, d + 1, size);
+  return ok;
+}
+
+}  // namespace
+
+void Executor::check_indices(uint32_t s) const {
+  const lowering::Loops& loops = plan_.steps[s].loops;
+  for (const lowering::IndexCheck& c : loops.checks) {
+    const lowering::BoundAccess& a = loops.accesses[c.access];
+    const ir::DType type = loops.nest.accesses[c.access].dtype;
+    const char* data = address(plan_.steps[s].blocks[c.access]) + a.offset * ir::item_size(type);
+    const bool ok = type == ir::DType::I64   ? all_below<int64_t>(data, loops.sizes, a.strides, 0, c.size)
+                    : type == ir::DType::I32 ? all_below<int32_t>(data, loops.sizes, a.strides, 0, c.size)
+                                             : true;
+    if (!ok) throw std::out_of_range("index out of range in self");
   }
 }
 

@@ -30,7 +30,8 @@ class Executor {
     std::vector<int64_t> args;
     std::vector<Address> addresses;
     std::vector<Number> numbers;
-    int64_t units = 0;
+    std::vector<int64_t> first_units;      // of each chunk, then their total
+    size_t stride = 0;                     // of a chunk's arguments
     double work = 0;                       // in element instructions
     std::vector<const void*> operands;     // library calls
     std::vector<void*> results;
@@ -43,6 +44,7 @@ class Executor {
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_kernel(uint32_t step, std::span<const int64_t> scalars);
+  void check_indices(uint32_t step) const;
   void run_library(uint32_t step);
   void run_external(Host& host, uint32_t step);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }

@@ -76,8 +76,14 @@ Geometry geometry_of(const at::Tensor& t) {
   return {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), t.storage_offset()};
 }
 
-bool is_random(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::nondeterministic_seeded);
+// Whether the call draws from the backing device's generator, which must happen in program order. Attention without
+// dropout carries the tag and draws nothing.
+bool is_random(const Signature& s) {
+  if (!s.op.hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto& declared = s.op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble() && s.arguments[i].toDouble() == 0) return false;
+  return true;
 }
 
 class MetaAnalysis {
@@ -86,7 +92,7 @@ class MetaAnalysis {
 
   // False when the results' shapes depend on data, or the call cannot be described.
   bool run() {
-    if (!signature_.describable || is_random(signature_.op)) return false;
+    if (!signature_.describable || is_random(signature_)) return false;
     for (int64_t bytes : signature_.storage_bytes)
       bases_.push_back(at::detail::empty_meta({bytes}, c10::ScalarType::Byte));
     for (const Slot& s : signature_.slots) slots_.push_back(meta_tensor(s.geometry, bases_[s.geometry.storage]));
@@ -322,6 +328,19 @@ void announce(const Call& call) {
   TORCH_WARN_ONCE(text);
 }
 
+// The view's elements as a buffer of their own, dense and row-major: a window when they lie so, else a copy.
+jit::Buffer dense(const jit::BufferView& v) {
+  auto item = static_cast<size_t>(ir::item_size(v.type.dtype));
+  auto bytes = static_cast<size_t>(v.type.bytes());
+  char* data = static_cast<char*>(v.buffer.data) + static_cast<size_t>(v.offset) * item;
+  if (v.strides == ir::contiguous_strides(v.type.shape) || bytes == 0) return {data, bytes, v.buffer.owner};
+  jit::Buffer copy = allocate_buffer(bytes);
+  auto options = at::TensorOptions().dtype(to_torch(v.type.dtype));
+  at::IntArrayRef shape = to_ref(v.type.shape);
+  at::from_blob(copy.data, shape, options).copy_(at::from_blob(data, shape, to_ref(v.strides), options));
+  return copy;
+}
+
 }  // namespace
 
 at::Tensor adopt(const at::Tensor& cpu) {
@@ -355,14 +374,37 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
     run_now(call, bound, stack);
 }
 
+namespace {
+
+// A recorded operand is a whole storage, but the plan may offer it as a strided window on the memory of another value
+// (a transposed copy that nobody else needed, a slice): the kernel gets its own dense memory then.
+jit::Buffer dense(const jit::BufferView& v) {
+  if (!v.buffer.data || v.type.numel() == 0) return v.buffer;
+  bool row_major = v.offset == 0;
+  int64_t expected = 1;
+  for (size_t d = v.type.shape.size(); d-- > 0; expected *= v.type.shape[d])
+    row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
+  if (row_major) return v.buffer;
+  auto type = at::TensorOptions().dtype(to_torch(v.type.dtype)).device(at::kCPU);
+  auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
+  at::Tensor from = at::from_blob(first, to_ref(v.type.shape), to_ref(v.strides), type);
+  jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
+  at::from_blob(copy.data, to_ref(v.type.shape), type).copy_(from);
+  return copy;
+}
+
+}  // namespace
+
 std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferView> inputs, std::span<const ir::Type> results) {
   const Call& call = call_at(id);
   double start = now_us();
   std::vector<jit::Buffer> storages, out;
-  for (const jit::BufferView& v : inputs) storages.push_back(v.buffer);
+  for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
   for (uint32_t m : call.mutated) {
-    jit::Buffer copy = allocate_buffer(storages[m].bytes);
-    std::memcpy(copy.data, storages[m].data, storages[m].bytes);
+    // Not the buffer's own size: memory inside an arena does not know it.
+    const auto bytes = static_cast<size_t>(inputs[m].type.bytes());
+    jit::Buffer copy = allocate_buffer(bytes);
+    if (bytes) std::memcpy(copy.data, storages[m].data, bytes);
     storages[m] = copy;
     out.push_back(std::move(copy));
   }

@@ -20,7 +20,6 @@ class Digits {
   int64_t size(int d) const { return shape_[d]; }
   // Records that dimension d takes up to `amount` more; false when it would carry into the next one.
   bool fill(int d, int64_t amount) { return (filled_[d] += amount) < shape_[d]; }
-  bool empty(int d) const { return filled_[d] == 0; }
 
  private:
   std::span<const int64_t> shape_;
@@ -103,7 +102,7 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
   }
   if (at.index != kNoTerm) {
     const int d = digits.owner(at.index_coef);
-    if (d < 0 || !digits.empty(d)) return Fit::No;
+    if (d < 0 || !digits.fill(d, at.index_coef / digits.weight(d) * (at.index_size - 1))) return Fit::No;
     out.index_coef = at.index_coef / digits.weight(d) * collapsed.strides[d];
     if (out.index_coef == 0) out.index = kNoTerm;
   }

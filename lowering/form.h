@@ -27,6 +27,7 @@ struct Form {
   int64_t offset = 0;
   uint32_t index = kNoTerm;   // a term (terms.h) whose run-time value, times index_coef, is added
   int64_t index_coef = 0;
+  int64_t index_size = 0;     // the index is below this
   friend bool operator==(const Form&, const Form&) = default;
 };
 

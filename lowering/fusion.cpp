@@ -24,10 +24,13 @@ class Fuser {
         storage_(graph, out_.values, *out_.epilogues, options.enabled) {}
 
   Fusion run() {
-    makers_.resize(values().count());
-    readers_.resize(values().count());
-    built_.resize(graph_.nodes.size());
-    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) make_units(n);
+    do {
+      again_ = false;
+      units_.clear();
+      makers_.assign(values().count(), {});
+      readers_.assign(values().count(), {});
+      for (uint32_t n = 0; n < graph_.nodes.size(); ++n) make_units(n);
+    } while (again_);
     if (options_.enabled)
       for (uint32_t u = 0; u < units_.size(); ++u)
         if (units_[u].terms) merge_neighbours(u);
@@ -61,8 +64,6 @@ class Fuser {
   }
 
   void make_units(uint32_t n) {
-    if (built_[n]) return;
-    built_[n] = true;
     const ir::Node& node = graph_.nodes[n];
     const Value v{n, 0};
     if (out_.epilogues->absorbed(n)) return;
@@ -79,7 +80,7 @@ class Fuser {
     std::vector<uint32_t> before;
     for (const Root& root : rule->place(graph_, v)) {
       make_kernel(root, before);
-      if (rule->overlapping) before.push_back(static_cast<uint32_t>(units_.size() - 1));
+      if (rule->overlapping && !units_.empty()) before.push_back(static_cast<uint32_t>(units_.size() - 1));
     }
   }
 
@@ -119,35 +120,26 @@ class Fuser {
     return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
 
-  // One kernel for one root. Where a view inside is not linear in the root's shape, it gets memory.
+  // One kernel for one root. Where a view inside is not linear in the root's shape, that gets memory, and all kernels
+  // are made again: each must know of every value whether it has memory.
   void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
     if (ir::product(root.shape(graph_)) == 0) return;
-    for (;;) {
-      auto terms = fresh_terms(root);
-      if (terms->add({&root, 1})) {
-        Unit unit;
-        unit.terms = std::move(terms);
-        unit.roots = {root};
-        unit.after = before;
-        unit.writes = {home(root.target)};
-        read_by(*unit.terms, unit.reads);
-        add_unit(std::move(unit));
-        return;
-      }
+    auto terms = fresh_terms(root);
+    if (!terms->add({&root, 1})) {
       const Value obstacle = terms->obstacle();
       LAZULI_CHECK(obstacle && !values().stored(obstacle),
                    "no loop nest computes " + std::string(ir::name(graph_[root.value].op)));
       storage_.require(obstacle);
-      make_stored(obstacle);
+      again_ = true;
+      return;
     }
-  }
-
-  // A value stored late needs its unit, and so does what it shares memory with.
-  void make_stored(Value v) {
-    const Value base = values().home(v);
-    built_[base.node] = false;
-    if (makers_[values()[base]].empty()) make_units(base.node);
-    built_[base.node] = true;
+    Unit unit;
+    unit.terms = std::move(terms);
+    unit.roots = {root};
+    unit.after = before;
+    unit.writes = {home(root.target)};
+    read_by(*unit.terms, unit.reads);
+    add_unit(std::move(unit));
   }
 
   void read_by(const Terms& terms, std::vector<uint32_t>& reads) {
@@ -379,10 +371,10 @@ class Fuser {
   StorageChoice storage_;
   std::vector<Unit> units_;
   std::vector<std::vector<uint32_t>> makers_, readers_;  // units, by value number
-  std::vector<uint8_t> built_;                            // by node
   std::vector<bool> wanted_;
   std::vector<Value> numbered_;
   uint32_t epoch_ = 0;
+  bool again_ = false;
 };
 
 }  // namespace

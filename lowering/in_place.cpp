@@ -19,7 +19,7 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
   for (uint32_t s = 0; s < steps.size(); ++s) {
     const PlanStep& step = steps[s];
     for (size_t a = 0; a < step.loops.accesses.size(); ++a)
-      if (!step.loops.nest.accesses[a].store) users_[home(step.loops.accesses[a].value)].push_back(s);
+      if (!step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial) users_[home(step.loops.accesses[a].value)].push_back(s);
     for (const BlockView& v : step.operands)
       if (v.block != kNoBlock) users_[v.block].push_back(s);
   }
@@ -30,10 +30,10 @@ void InPlace::consider(uint32_t s) {
   const Loops& loops = steps_[s].loops;
   std::vector<uint32_t> taken;
   for (uint32_t a = 0; a < loops.accesses.size(); ++a) {
-    if (!loops.nest.accesses[a].store) continue;
+    if (!loops.nest.accesses[a].store || loops.accesses[a].partial) continue;
     const uint32_t target = home_(loops.accesses[a].value);
     for (uint32_t b = 0; b < loops.accesses.size(); ++b) {
-      if (loops.nest.accesses[b].store) continue;
+      if (loops.nest.accesses[b].store || loops.accesses[b].partial) continue;
       const uint32_t h = home_(loops.accesses[b].value);
       if (kept_[h] || bytes_[h] != bytes_[target] || std::find(taken.begin(), taken.end(), h) != taken.end()) continue;
       if (!matches(loops, a, h) || !later_uses_match(s, a, target, h)) continue;
@@ -53,7 +53,7 @@ bool InPlace::matches(const Loops& loops, uint32_t store, uint32_t taken) const 
   for (uint32_t b = 0; b < loops.accesses.size(); ++b) {
     const BoundAccess& from = loops.accesses[b];
     const Access& access = loops.nest.accesses[b];
-    if (access.store || home_(from.value) != taken) continue;
+    if (access.store || from.partial || home_(from.value) != taken) continue;
     if (access.indexed || from.offset != to.offset || from.strides != to.strides ||
         from.last_stage > to.first_stage || ir::item_size(access.dtype) != ir::item_size(to_access.dtype))
       return false;
@@ -66,7 +66,7 @@ bool InPlace::copies(const Loops& loops, uint32_t store, uint32_t taken) const {
   for (const Inst& i : loops.nest.insts) {
     if (i.code != Code::Store || i.slot != store) continue;
     const Inst& from = loops.nest.insts[i.args[0]];
-    if (from.code != Code::Load || home_(loops.accesses[from.slot].value) != taken) return false;
+    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken) return false;
   }
   return true;
 }
@@ -82,7 +82,7 @@ bool InPlace::later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint
     const Loops& loops = steps_[u].loops;
     bool matched = false;
     for (uint32_t a = 0; a < loops.accesses.size(); ++a)
-      matched |= loops.nest.accesses[a].store && home_(loops.accesses[a].value) == target && matches(loops, a, taken);
+      matched |= loops.nest.accesses[a].store && !loops.accesses[a].partial && home_(loops.accesses[a].value) == target && matches(loops, a, taken);
     if (!matched) return false;
   }
   return true;

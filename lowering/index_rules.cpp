@@ -15,9 +15,11 @@ IndexedRead read_gather(const Graph& g, Value v) {
   r.index.strides = ir::contiguous_strides(g.type(v).shape);
   if (r.operand.strides.empty()) {  // 0-dim operand: its only element, whatever the index
     r.index_stride = 0;
+    r.index_size = 1;
     return r;
   }
   r.index_stride = r.operand.strides[dim];
+  r.index_size = g.type(node.inputs[0]).shape[dim];
   r.operand.strides[dim] = 0;
   return r;
 }
@@ -29,6 +31,7 @@ IndexedRead read_index_select(const Graph& g, Value v) {
   const Dims index = ir::contiguous_strides(g.type(node.inputs[1]).shape);
   IndexedRead r;
   r.index_stride = x[dim];
+  r.index_size = g.type(node.inputs[0]).shape[dim];
   for (int64_t d = 0; d < dim; ++d) r.operand.strides.push_back(x[d]);
   r.index.strides.resize(dim, 0);
   r.operand.strides.resize(dim + index.size(), 0);

@@ -135,9 +135,25 @@ class LoopWriter {
 
   uint16_t write_load(const Term& x) {
     Inst i{.code = Code::Load, .dtype = ir::compute_type(x.dtype)};
-    if (!x.children.empty()) i.args[0] = convert(term(x.children[0]), DType::I64, terms_[x.children[0]].row);
+    if (!x.children.empty()) i.args[0] = index(x);
     i.slot = access(x.value, x.form, x.row, false);
     return add(i, x.row);
+  }
+
+  // Loaded indices are checked before the kernel runs; computed ones are kept inside, so that whatever they are, the
+  // kernel reads nothing foreign.
+  uint16_t index(const Term& load) {
+    const Term& t = terms_[load.children[0]];
+    const Form& f = terms_.form(load.form);
+    uint16_t i = convert(term(load.children[0]), DType::I64, t.row);
+    if (t.kind == Term::Load && t.children.empty()) {
+      const IndexCheck check{access(t.value, t.form, t.row, false), f.index_size, load.value};
+      const auto same = [&](const IndexCheck& c) { return c.access == check.access && c.size == check.size; };
+      if (std::none_of(out_.checks.begin(), out_.checks.end(), same)) out_.checks.push_back(check);
+      return i;
+    }
+    i = prim(Prim::maximum, DType::I64, t.row, {i, known(0, t.row)});
+    return prim(Prim::minimum, DType::I64, t.row, {i, known(f.index_size - 1, t.row)});
   }
 
   uint16_t write_number(const Term& x) {

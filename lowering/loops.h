@@ -15,6 +15,7 @@ struct BoundAccess {
   ir::Dims strides;           // one per dimension of the nest
   int64_t index_stride = 0;
   uint8_t first_stage = 0, last_stage = 0;  // in which it is used
+  bool partial = false;       // of no value: a split reduction's partial results (schedules/split.h)
 };
 
 // A run-time number of the nest: a scalar of the graph, or bits known when planning.
@@ -23,12 +24,20 @@ struct BoundParam {
   int64_t bits = 0;
 };
 
+// The indices that access `access` loads are below `size` and not negative, or the kernel reads what is not there.
+struct IndexCheck {
+  uint32_t access;
+  int64_t size;
+  ir::Value by;              // the row that indexes, for the message
+};
+
 struct Loops {
   LoopNest nest;
   ir::Dims sizes;
   int64_t block = 1;
   std::vector<BoundAccess> accesses;
   std::vector<BoundParam> params;
+  std::vector<IndexCheck> checks;
 };
 
 // `needed[i]`: store i of the group is wanted by somebody outside.

@@ -6,6 +6,7 @@
 #include "lowering/in_place.h"
 #include "lowering/library_calls.h"
 #include "lowering/schedules/launch.h"
+#include "lowering/schedules/split.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -38,7 +39,22 @@ class Planner {
     step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
     step.node = g.terms->stores().back().root.target.node;
     choose_launch(step.loops, options_.threads);
+    auto split = split_reduction(step.loops, options_.threads);
+    if (!split) {
+      plan_.steps.push_back(std::move(step));
+      return;
+    }
+    PlanStep combine;
+    combine.node = step.node;
+    combine.loops = std::move(split->combine);
+    combine.partials = step.partials = add_block(Block::Arena, 0, split->partial_bytes);
+    step.chunk_dim = split->chunk_dim;
+    step.chunk_total = step.loops.sizes[split->chunk_dim];
+    step.chunks = split->chunks;
+    step.kept_points = ir::product({step.loops.sizes.data(), step.loops.sizes.size() - step.loops.nest.reduced});
+    step.loops = std::move(split->partial);
     plan_.steps.push_back(std::move(step));
+    plan_.steps.push_back(std::move(combine));
   }
 
   void add_call(uint32_t n) {
@@ -96,7 +112,7 @@ class Planner {
     for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (size_t a = 0; a < step.loops.accesses.size(); ++a)
-        if (step.loops.nest.accesses[a].store) place(step.loops.accesses[a].value, s, output_of, in_place);
+        if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial) place(step.loops.accesses[a].value, s, output_of, in_place);
       for (const BlockView& r : step.results)
         if (step.kind == PlanStep::External) block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
         else place_fresh(r.block, r.type.bytes(), output_of[r.block]);
@@ -147,7 +163,7 @@ class Planner {
     };
     for (PlanStep& step : plan_.steps) {
       for (const BoundAccess& a : step.loops.accesses)
-        step.blocks.push_back(block(home(a.value), graph_.type(a.value).bytes()));
+        step.blocks.push_back(a.partial ? step.partials : block(home(a.value), graph_.type(a.value).bytes()));
       for (BlockView& v : step.operands)
         if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
       for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
@@ -167,7 +183,7 @@ class Planner {
 
   // A value that took over its operand's place whole needs no copying there.
   static bool is_self_copy(const PlanStep& s) {
-    if (s.kind != PlanStep::Kernel || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2) return false;
+    if (s.kind != PlanStep::Kernel || s.chunks > 1 || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2) return false;
     const BoundAccess &a = s.loops.accesses[0], &b = s.loops.accesses[1];
     return s.blocks[0] == s.blocks[1] && a.offset == b.offset && a.strides == b.strides && !s.loops.nest.accesses[0].indexed &&
            s.loops.nest.accesses[0].dtype == s.loops.nest.accesses[1].dtype;

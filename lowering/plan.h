@@ -29,11 +29,13 @@ struct PlanStep {
   uint32_t node = 0;                 // for messages: the op and line that it serves
   std::vector<uint32_t> nodes;       // all that a kernel computes, for reading
 
-  // Kernel: `chunks` launches that differ in where they stand along reduced dimension `chunk_dim`; see split.h.
+  // Kernel: `chunks` launches, each over chunk_size (the last one over the rest of chunk_total) of dimension chunk_dim.
+  // A partial result moves on by `kept_points` elements from one to the next. See schedules/split.h.
   Loops loops;
   std::vector<uint32_t> blocks;      // per access
-  int64_t chunks = 1, chunk_size = 0;
+  int64_t chunks = 1, chunk_total = 0, kept_points = 0;
   uint32_t chunk_dim = 0;
+  uint32_t partials = kNoBlock;      // of a split reduction's two kernels
 
   // Library and external: operands and results, then (library) scratch.
   std::unique_ptr<LibraryCall> call;

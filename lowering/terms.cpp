@@ -267,9 +267,13 @@ uint32_t Terms::indexed(Value v, FormId at) {
   const uint32_t index = eval(node.inputs[1], *index_at);
   if (index == kNoTerm) return kNoTerm;
   Form f = forms_[*operand_at];
-  if (f.index != kNoTerm) return kNoTerm;  // one run-time index per address
+  if (f.index != kNoTerm) {  // one run-time index per address
+    obstacle_ = v;
+    return kNoTerm;
+  }
   f.index = index;
   f.index_coef = read.index_stride;
+  f.index_size = read.index_size;
   return eval(node.inputs[0], intern(std::move(f)));
 }
 

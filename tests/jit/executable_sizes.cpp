@@ -18,10 +18,13 @@ ir::Graph block(int64_t batch, int64_t time, int64_t width) {
 }
 
 TEST(ExecutableSizes, ASecondShapeCompilesNoKernel) {
-  jit::compile(block(4, 12, 40), {});
+  jit::CompileOptions options;
+  options.threads = 2;
+  jit::compile(block(4, 12, 40), options);
+  jit::compile(block(8, 64, 256), options);  // where sums of everything are split among threads
   const auto before = jit::kernel_stats();
   for (auto [b, t, w] : {std::array<int64_t, 3>{7, 12, 40}, {4, 31, 40}, {4, 12, 96}, {16, 128, 256}}) {
-    auto e = jit::compile(block(b, t, w), {});
+    auto e = jit::compile(block(b, t, w), options);
     EXPECT_GT(e->stats().kernels, 0);
   }
   EXPECT_EQ(jit::kernel_stats().compiled, before.compiled);

@@ -1,0 +1,129 @@
+"""Changing what a tensor is: `.data =`, `set_`, `swap_tensors`."""
+
+import torch
+from differential import assert_same, assert_same_error, normal
+
+
+def test_data_takes_other_numbers():
+    def change(device):
+        x = normal(3, 4, device=device)
+        alias = x[1]
+        x.data = normal(5, 2, device=device) * 2
+        x.add_(1)
+        return x, alias
+
+    assert_same(change)
+
+
+def test_data_reads_without_history():
+    def change(device):
+        x = normal(3, 4, device=device, grad=True)
+        version = x._version
+        x.data.mul_(2)
+        x.data[0] = 5
+        assert x._version == version
+        return x
+
+    assert_same(change)
+
+
+def test_data_of_a_parameter_moves_it_to_the_device(device):
+    p = torch.nn.Parameter(torch.ones(3))
+    p.data = (torch.ones(3) * 2).to(device)
+    assert p.device.type == device
+    assert p.is_lazuli
+    assert (p + 1).sum().item() == 9
+
+
+def test_data_of_a_parameter_moves_it_to_the_host(device):
+    p = torch.nn.Parameter(torch.ones(3).to(device))
+    p.data = torch.full((3,), 4.0)
+    assert p.device.type == "cpu"
+    assert (p + 1).sum().item() == 15
+
+
+def test_gradient_after_data_changed():
+    def differentiate(device):
+        x = normal(3, device=device, grad=True)
+        y = x.sin()
+        x.data = normal(3, device=device)
+        y.sum().backward()
+        return x.grad
+
+    assert_same(differentiate)
+
+
+def test_data_of_another_shape_keeps_the_old_gradient_out():
+    def change(device):
+        x = normal(3, device=device, grad=True)
+        x.sum().backward()
+        x.grad.data = normal(3, device=device)
+        return x.grad
+
+    assert_same(change)
+
+
+def test_set_shares_the_source():
+    def change(device):
+        x, y = normal(3, 4, device=device), normal(4, 6, device=device) + 1
+        x.set_(y)
+        x[0] = 9
+        return x, y, x.untyped_storage()._cdata == y.untyped_storage()._cdata
+
+    assert_same(change)
+
+
+def test_set_a_storage_with_geometry():
+    def change(device):
+        x, y = normal(2, device=device), normal(4, 6, device=device) + 1
+        x.set_(y.untyped_storage(), 3, (2, 3), (6, 2))
+        x.mul_(2)
+        return x, y
+
+    assert_same(change)
+
+
+def test_set_a_storage():
+    def change(device):
+        x, y = normal(2, device=device), normal(4, 6, device=device) + 1
+        return x.set_(y.untyped_storage())
+
+    assert_same(change)
+
+
+def test_set_nothing():
+    def change(device):
+        x = normal(2, 3, device=device)
+        y = x[1]
+        x.set_()
+        return x, y
+
+    assert_same(change)
+
+
+def test_set_beyond_the_source_makes_it_larger():
+    def change(device):
+        x, y = normal(2, device=device), normal(4, device=device)
+        x.set_(y.untyped_storage(), 2, (4,), (1,))
+        x[2:].fill_(1)
+        return x, y, y.untyped_storage().nbytes()
+
+    assert_same(change)
+
+
+def test_set_of_another_dtype_is_an_error():
+    assert_same_error(
+        lambda device: normal(2, device=device).set_(
+            torch.zeros(2, dtype=torch.int64, device=device)
+        )
+    )
+
+
+def test_swap_tensors():
+    def change(device):
+        a, b = normal(2, device=device), normal(3, 4, device=device)
+        torch.utils.swap_tensors(a, b)
+        a.add_(1)
+        return a, b
+
+    assert_same(change)

@@ -1,0 +1,97 @@
+"""Version counters: a saved tensor that was written to since is found out in backward."""
+
+import pytest
+import torch
+from differential import assert_same, assert_same_error, normal
+
+
+def test_writing_to_a_saved_result():
+    def differentiate(device):
+        x = normal(5, device=device, grad=True)
+        y = x.sin()
+        z = y * y
+        y.add_(1.0)
+        z.sum().backward()
+
+    message = assert_same_error(differentiate, RuntimeError)
+    assert "modified by an inplace operation" in message
+
+
+def test_writing_to_a_view_of_a_saved_operand():
+    def differentiate(device):
+        w = normal(5, 5, device=device)
+        x = normal(5, device=device, grad=True)
+        y = w @ x
+        w[0].zero_()
+        y.sum().backward()
+
+    assert_same_error(differentiate, RuntimeError)
+
+
+def test_writing_to_what_was_not_saved():
+    def differentiate(device):
+        x = normal(5, device=device, grad=True)
+        y = x + 1
+        z = y * 2
+        y.add_(1.0)
+        z.sum().backward()
+        return x.grad
+
+    assert_same(differentiate)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(1),
+        lambda x: x[1:].zero_(),
+        lambda x: x.view(-1).copy_(torch.ones(6, device=x.device)),
+        lambda x: torch.exp(x.clone(), out=x),
+        lambda x: x.data.add_(1),
+        lambda x: x.detach().add_(1),
+        lambda x: x.sort(0),
+        lambda x: x.normal_(),
+        lambda x: x.index_fill_(0, torch.tensor([0], device=x.device), 1.0),
+    ],
+)
+def test_versions_count_alike(write):
+    def count(device):
+        x = normal(2, 3, device=device)
+        v = x[0]
+        before = x._version
+        write(x)
+        return x._version - before, v._version - before
+
+    assert_same(count)
+
+
+def test_under_no_grad_too():
+    def differentiate(device):
+        x = normal(5, device=device, grad=True)
+        w = normal(5, device=device)
+        y = x * w
+        with torch.no_grad():
+            w.mul_(2)
+        y.sum().backward()
+
+    assert_same_error(differentiate, RuntimeError)
+
+
+def test_inference_tensors_cannot_be_saved():
+    def differentiate(device):
+        with torch.inference_mode():
+            w = normal(5, device=device)
+        x = normal(5, device=device, grad=True)
+        (x * w).sum().backward()
+
+    assert_same_error(differentiate, RuntimeError)
+
+
+def test_inference_mode_gives_numbers():
+    def compute(device):
+        with torch.inference_mode():
+            x = normal(5, device=device)
+            y = x[1:].sin().add_(1)
+        return y.is_inference(), y.clone()
+
+    assert_same(compute)

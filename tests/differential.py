@@ -1,0 +1,91 @@
+"""Differential testing: what a function gives on lazuli is what it gives on cpu.
+
+A test passes a function of the device's name to `assert_same` or `assert_same_error`. The function
+makes its inputs with `normal` and `tensor`, so that both runs start from the same numbers.
+"""
+
+import numpy
+import pytest
+import torch
+
+DEVICES = ("cpu", "lazuli")
+
+
+def normal(*shape, device, dtype=torch.float32, grad=False):
+    """Normal random numbers, drawn on the CPU wherever they go."""
+    x = torch.randn(shape).to(dtype).to(device)
+    return x.requires_grad_(grad)
+
+
+def tensor(data, device, dtype=None, grad=False):
+    return torch.tensor(data, dtype=dtype).to(device).requires_grad_(grad)
+
+
+def run(function, device):
+    torch.manual_seed(0)
+    return function(device)
+
+
+def geometry(t: torch.Tensor) -> dict:
+    """What a tensor says of itself, besides its numbers and its device."""
+    return {
+        "dtype": t.dtype,
+        "shape": tuple(t.shape),
+        "stride": t.stride(),
+        "offset": t.storage_offset(),
+        "requires_grad": t.requires_grad,
+        "is_leaf": t.is_leaf,
+    }
+
+
+def compare(actual, expected, where="result", ignore=(), **tolerance):
+    """Compares tensors by numbers and geometry, and containers of them; anything else by ==."""
+    assert type(actual) is type(expected), f"{where}: {actual!r} against {expected!r}"
+    if isinstance(expected, torch.Tensor):
+        has, wants = geometry(actual), geometry(expected)
+        for name in ignore:
+            has.pop(name), wants.pop(name)
+        assert has == wants, where
+        torch.testing.assert_close(
+            actual.detach().cpu(),
+            expected.detach(),
+            equal_nan=True,
+            check_stride=False,
+            msg=lambda text: f"{where}: {text}",
+            **tolerance,
+        )
+    elif isinstance(expected, numpy.ndarray):
+        numpy.testing.assert_array_equal(actual, expected, where)
+    elif isinstance(expected, dict):
+        assert list(actual) == list(expected), where
+        for key in expected:
+            compare(actual[key], expected[key], f"{where}[{key!r}]", ignore, **tolerance)
+    elif isinstance(expected, list | tuple):
+        assert len(actual) == len(expected), where
+        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            compare(a, e, f"{where}[{i}]", ignore, **tolerance)
+    else:
+        assert actual == expected or (actual != actual and expected != expected), where
+
+
+def assert_same(function, ignore=(), **tolerance):
+    """Runs the function on both devices and compares what it returns; returns lazuli's."""
+    expected, actual = (run(function, device) for device in DEVICES)
+    compare(actual, expected, ignore=ignore, **tolerance)
+    return actual
+
+
+def assert_same_error(function, error=Exception):
+    """Both devices raise the same class with the same message, save for the device's name."""
+    with pytest.raises(error) as expected:
+        run(function, "cpu")
+    with pytest.raises(error) as actual:
+        run(function, "lazuli")
+    assert type(actual.value) is type(expected.value)
+    assert without_device(actual.value) == without_device(expected.value)
+    return str(actual.value)
+
+
+def without_device(error: BaseException) -> str:
+    text = str(error).replace("lazuli:0", "cpu").replace("lazuli", "cpu")
+    return text.replace("cpuFloatType", "torch.FloatTensor")
