@@ -328,19 +328,6 @@ void announce(const Call& call) {
   TORCH_WARN_ONCE(text);
 }
 
-// The view's elements as a buffer of their own, dense and row-major: a window when they lie so, else a copy.
-jit::Buffer dense(const jit::BufferView& v) {
-  auto item = static_cast<size_t>(ir::item_size(v.type.dtype));
-  auto bytes = static_cast<size_t>(v.type.bytes());
-  char* data = static_cast<char*>(v.buffer.data) + static_cast<size_t>(v.offset) * item;
-  if (v.strides == ir::contiguous_strides(v.type.shape) || bytes == 0) return {data, bytes, v.buffer.owner};
-  jit::Buffer copy = allocate_buffer(bytes);
-  auto options = at::TensorOptions().dtype(to_torch(v.type.dtype));
-  at::IntArrayRef shape = to_ref(v.type.shape);
-  at::from_blob(copy.data, shape, options).copy_(at::from_blob(data, shape, to_ref(v.strides), options));
-  return copy;
-}
-
 }  // namespace
 
 at::Tensor adopt(const at::Tensor& cpu) {
