@@ -1,0 +1,124 @@
+"""Autocast to bfloat16: which dtype each op gives, and training under it."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+F = torch.nn.functional
+
+OPS = {
+    "matmul": lambda x: x @ x,
+    "linear": lambda x: F.linear(x, x),
+    "linear with bias": lambda x: F.linear(x, x, x[0]),
+    "bmm": lambda x: torch.bmm(x[None], x[None]),
+    "addmm": lambda x: torch.addmm(x, x, x),
+    "conv2d": lambda x: F.conv2d(x[None, None], x[None, None, :3, :3]),
+    "softmax": lambda x: F.softmax(x @ x, -1),
+    "layer_norm": lambda x: F.layer_norm(x @ x, (4,)),
+    "sum": lambda x: (x @ x).sum(),
+    "add": lambda x: x @ x + x,
+    "gelu": lambda x: F.gelu(x @ x),
+    "exp": lambda x: (x @ x).exp(),
+    "cat": lambda x: torch.cat([x @ x, x]),
+    "mse_loss": lambda x: F.mse_loss(x @ x, x),
+    "cross_entropy": lambda x: F.cross_entropy(x @ x, torch.arange(4, device=x.device)),
+    "attention": lambda x: F.scaled_dot_product_attention(*[x.expand(1, 2, 4, 4)] * 3),
+    "pow": lambda x: (x @ x) ** 2,
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_dtypes_and_values(op):
+    # The host's own cast lists differ from an accelerator's, so dtypes are compared to those.
+    x = torch.randn(4, 4)
+    with torch.autocast("lazuli", dtype=torch.bfloat16):
+        y = OPS[op](x.to("lazuli"))
+    assert y.dtype == CUDA_DTYPES.get(op, torch.bfloat16)
+    torch.testing.assert_close(y.float().cpu(), OPS[op](x), rtol=5e-2, atol=1e-1)
+
+
+CUDA_DTYPES = {
+    name: torch.float32
+    for name in ("softmax", "layer_norm", "sum", "add", "exp", "cat", "mse_loss", "cross_entropy", "pow")
+}
+
+
+def test_nested_and_disabled():
+    x = torch.randn(4, 4).to("lazuli")
+    with torch.autocast("lazuli", dtype=torch.bfloat16):
+        assert torch.is_autocast_enabled("lazuli")
+        with torch.autocast("lazuli", enabled=False):
+            assert (x @ x).dtype == torch.float32
+        assert (x @ x).dtype == torch.bfloat16
+    assert (x @ x).dtype == torch.float32
+    assert not torch.is_autocast_enabled("lazuli")
+
+
+def test_the_default_dtype_is_bfloat16():
+    assert torch.get_autocast_dtype("lazuli") == torch.bfloat16
+    with torch.autocast("lazuli"):
+        assert (torch.ones(2, 2, device="lazuli") @ torch.ones(2, 2, device="lazuli")).dtype == (
+            torch.bfloat16
+        )
+
+
+def test_training_follows_float32():
+    def losses(autocast):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3)
+        ).to("lazuli")
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        x = torch.randn(32, 8).to("lazuli")
+        y = torch.randint(0, 3, (32,)).to("lazuli")
+        seen = []
+        for _ in range(20):
+            optimizer.zero_grad()
+            with torch.autocast("lazuli", dtype=torch.bfloat16, enabled=autocast):
+                loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+        assert all(p.dtype == p.grad.dtype == torch.float32 for p in net.parameters())
+        return torch.tensor(seen)
+
+    torch.testing.assert_close(losses(True), losses(False), rtol=3e-2, atol=3e-2)
+
+
+def test_a_weight_is_cast_once():
+    w = torch.nn.Parameter(torch.randn(4, 4).to("lazuli"))
+    x = torch.randn(4, 4).to("lazuli")
+    with torch.autocast("lazuli"):
+        (x @ w + x @ w).float().sum().backward()
+    assert w.grad.dtype == torch.float32
+    assert torch.isfinite(w.grad).all()
+
+
+def test_custom_functions_of_amp():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="lazuli", cast_inputs=torch.float32)
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="lazuli")
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    x = torch.randn(3, 3).to("lazuli").requires_grad_()
+    with torch.autocast("lazuli"):
+        y = Square.apply(x @ x)
+    assert y.dtype == torch.float32
+    y.sum().backward()
+    assert x.grad.dtype == torch.float32
+
+
+def test_with_autocast_of_the_host():
+    def compute(device):
+        x = normal(4, 4, device="cpu")
+        with torch.autocast(device, dtype=torch.bfloat16), torch.autocast("cpu"):
+            return x @ x
+
+    assert_same(compute)

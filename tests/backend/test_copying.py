@@ -1,0 +1,94 @@
+"""`copy.deepcopy` and `copy.copy`, of tensors, modules and optimizers."""
+
+import copy
+
+import torch
+from differential import assert_same, normal
+
+
+def test_a_tensor():
+    def change(device):
+        x = normal(3, 4, device=device) + 1
+        y = copy.deepcopy(x)
+        x.add_(1)
+        return x, y
+
+    assert_same(change)
+
+
+def test_a_view_copies_its_storage_once():
+    def change(device):
+        x = normal(3, 4, device=device)
+        a, b = copy.deepcopy([x, x[1:, ::2]])
+        a.mul_(2)
+        return x, a, b, a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+    assert_same(change)
+
+
+def test_a_leaf_with_its_gradient():
+    def change(device):
+        x = normal(3, device=device, grad=True)
+        (x * x).sum().backward()
+        y = copy.deepcopy(x)
+        (y * 2).sum().backward()
+        return x.grad, y, y.grad
+
+    assert_same(change)
+
+
+def test_a_result_cannot_be_copied():
+    from differential import assert_same_error
+
+    assert_same_error(lambda d: copy.deepcopy(normal(3, device=d, grad=True) * 2), RuntimeError)
+
+
+def test_a_module_with_shared_parameters():
+    def change(device):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).to(device)
+        net.append(net[0])
+        twin = copy.deepcopy(net)
+        with torch.no_grad():
+            twin[0].weight.zero_()
+        return (
+            dict(net.named_parameters()),
+            dict(twin.named_parameters()),
+            twin[2].weight is twin[0].weight,
+            dict(twin.named_buffers()),
+        )
+
+    assert_same(change)
+
+
+def test_a_moving_average_of_a_model():
+    def train(device):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2).to(device)
+        averaged = torch.optim.swa_utils.AveragedModel(
+            net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+        )
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(normal(4, 3, device=device)).pow(2).mean().backward()
+            optimizer.step()
+            averaged.update_parameters(net)
+        return list(averaged.parameters()), list(net.parameters())
+
+    assert_same(train)
+
+
+def test_an_optimizer():
+    def train(device):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2).to(device)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+        net(normal(4, 3, device=device)).sum().backward()
+        optimizer.step()
+        twin, twin_optimizer = copy.deepcopy((net, optimizer))
+        optimizer.step()
+        twin_optimizer.step()
+        return list(net.parameters()), list(twin.parameters())
+
+    assert_same(train)

@@ -1,0 +1,208 @@
+"""Type promotion: every pair of dtypes, as tensors, 0-dim tensors and Python numbers."""
+
+import itertools
+
+import pytest
+import torch
+from differential import DEVICES, compare, run, without_device
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
+
+OPS = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "pow": lambda a, b: a**b,
+    "lt": lambda a, b: a < b,
+    "eq": lambda a, b: a == b,
+    "bitwise_and": lambda a, b: a & b,
+    "maximum": lambda a, b: torch.maximum(torch.as_tensor(a), torch.as_tensor(b)),
+    "where": lambda a, b: torch.where(torch.as_tensor(a) != 0, a, b),
+    "atan2": lambda a, b: torch.atan2(torch.as_tensor(a), torch.as_tensor(b)),
+    "logical_xor": lambda a, b: torch.logical_xor(torch.as_tensor(a), torch.as_tensor(b)),
+}
+
+
+def outcome(function, device):
+    """What the function gives, or the class and message of its error and where it came."""
+    try:
+        result = run(function, device)
+    except (RuntimeError, TypeError, ValueError, ZeroDivisionError) as error:
+        return type(error).__name__, without_device(error)
+    try:
+        for t in result if isinstance(result, tuple) else (result,):
+            t.cpu()
+    except RuntimeError as error:
+        return "late", str(error)
+    return result
+
+
+class Outcomes:
+    """Compares many small cases and reports all that differ at once."""
+
+    def __init__(self):
+        self.wrong = []
+
+    def same(self, function, case):
+        expected, actual = (outcome(function, device) for device in DEVICES)
+        try:
+            compare(actual, expected, where=str(case), rtol=2e-2, atol=2e-2)
+        except AssertionError as error:
+            self.wrong.append(f"{error}".replace("\n", " ")[:200] + f": {actual} / {expected}"[:200])
+
+    def check(self):
+        assert not self.wrong, f"{len(self.wrong)} cases differ:\n" + "\n".join(self.wrong)
+
+
+@pytest.fixture
+def outcomes():
+    collected = Outcomes()
+    yield collected
+    collected.check()
+
+
+def values(dtype, device, dims):
+    full = torch.tensor([1, 2, 3, 2]).to(dtype).to(device)
+    return full if dims else full[2]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_tensor_with_tensor(op, outcomes):
+    for a, b in itertools.product(DTYPES, DTYPES):
+        for dims_a, dims_b in ((1, 1), (1, 0), (0, 1), (0, 0)):
+            outcomes.same(
+                lambda d, a=a, b=b, x=dims_a, y=dims_b: OPS[op](values(a, d, x), values(b, d, y)),
+                (op, a, dims_a, b, dims_b),
+            )
+
+
+NUMBERS = [True, 2, 2.5, -1, 3]
+
+
+@pytest.mark.parametrize(
+    "op", [n for n in OPS if n not in ("maximum", "atan2", "logical_xor", "where")]
+)
+def test_tensor_with_number(op, outcomes):
+    for dtype, number, dims in itertools.product(DTYPES, NUMBERS, (1, 0)):
+        if number == -1 and dtype is torch.uint8:
+            continue  # what a number out of range means is undefined
+        outcomes.same(
+            lambda d, t=dtype, n=number, x=dims: OPS[op](values(t, d, x), n), (op, dtype, number)
+        )
+        outcomes.same(
+            lambda d, t=dtype, n=number, x=dims: OPS[op](n, values(t, d, x)), (op, number, dtype)
+        )
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "div", "maximum", "lt", "where"])
+def test_with_a_host_scalar_tensor(op, outcomes):
+    """A 0-dim tensor of the host may stand beside tensors of the device."""
+    for a, b in itertools.product(DTYPES, DTYPES):
+        outcomes.same(
+            lambda d, a=a, b=b: OPS[op](values(a, d, 1), values(b, "cpu", 0)), (op, a, b)
+        )
+
+
+IN_PLACE = {
+    "add_": lambda a, b: a.add_(b),
+    "mul_": lambda a, b: a.mul_(b),
+    "div_": lambda a, b: a.div_(b),
+    "sub_": lambda a, b: a.sub_(b),
+    "pow_": lambda a, b: a.pow_(b),
+    "copy_": lambda a, b: a.copy_(b),
+    "clamp_min_": lambda a, b: a.clamp_min_(b),
+    "lt_": lambda a, b: a.lt_(b),
+}
+
+
+@pytest.mark.parametrize("op", IN_PLACE)
+def test_in_place(op, outcomes):
+    for a, b in itertools.product(DTYPES, DTYPES):
+        outcomes.same(
+            lambda d, a=a, b=b: IN_PLACE[op](values(a, d, 1), values(b, d, 1)), (op, a, b)
+        )
+
+
+UNARY = ["exp", "sqrt", "sigmoid", "neg", "abs", "relu", "floor", "sin", "reciprocal", "sign"]
+REDUCTIONS = ["sum", "prod", "mean", "amax", "any", "all", "argmax", "cumsum", "std", "max"]
+
+
+@pytest.mark.parametrize("name", UNARY + REDUCTIONS)
+def test_one_tensor(name, outcomes):
+    for dtype in DTYPES:
+        arguments = (0,) if name == "cumsum" else ()
+        outcomes.same(
+            lambda d, t=dtype: getattr(torch, name)(values(t, d, 1), *arguments), (name, dtype)
+        )
+
+
+def test_result_type_and_can_cast(device):
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = values(a, device, 1), values(b, device, 0)
+        expected = torch.result_type(values(a, "cpu", 1), values(b, "cpu", 0))
+        assert torch.result_type(x, y) == expected
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_default_dtype(default, outcomes):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        for dtype in (torch.int64, torch.bool):
+            outcomes.same(lambda d, t=dtype: values(t, d, 1) / 2, dtype)
+            outcomes.same(lambda d, t=dtype: values(t, d, 1) * 2.5, dtype)
+            outcomes.same(lambda d, t=dtype: torch.ones(2, device=d), dtype)
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("target", DTYPES)
+def test_conversions(target, outcomes):
+    numbers = torch.tensor([0.0, 1.0, -1.0, 2.5, 3.5, 100.4, 0.3, -0.7])
+    for source in DTYPES:
+        if not source.is_floating_point or source is torch.bool:
+            numbers_of = numbers.abs()
+        else:
+            numbers_of = numbers if target.is_floating_point or target.is_signed else numbers.abs()
+        outcomes.same(
+            lambda d, x=numbers_of, s=source: x.to(s).to(d).to(target), (source, target)
+        )
+
+
+def test_int64_is_exact_beyond_doubles(outcomes):
+    def compute(device):
+        x = torch.tensor([2**62, 2**53 + 1, -(2**62) + 3]).to(device)
+        return x + 1, x * 1, x - 2, x // 3, x % 7, x.sum(), x.max(), x == 2**53 + 1, x.clone()
+
+    outcomes.same(compute, "int64")
+
+
+def test_integers_wrap(outcomes):
+    def compute(device):
+        x = torch.tensor([127, -128, 1], dtype=torch.int8).to(device)
+        y = torch.tensor([255, 200], dtype=torch.uint8).to(device)
+        return x + x, x * 2, -x, y + y, x.sum(), y * y
+
+    outcomes.same(compute, "wrapping")
+
+
+def test_complex_runs_too(outcomes):
+    def compute(device):
+        x = torch.tensor([1 + 2j, -3j, 0.5]).to(device)
+        return x.sin(), x * 2, x + x.conj(), x.abs(), x.real, x @ x, x * torch.ones(3, device=device)
+
+    outcomes.same(compute, "complex")
