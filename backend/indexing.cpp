@@ -3,6 +3,7 @@
 #include <ATen/core/IListRef.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
+#include "backend/format.h"
 #include "backend/operands.h"
 
 namespace lazuli::backend {
@@ -60,7 +61,8 @@ Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
   lazy::Recording r;
   ir::Attrs attrs;
   attrs.add(low).add(high);
-  return r.tensor(r.emit(ir::Op::pad, {r.value(x), r.number(value, lazy::to_ir(x.scalar_type()))}, attrs), x.scalar_type());
+  ir::Value y = r.emit(ir::Op::pad, {r.value(x), r.number(value, lazy::to_ir(x.scalar_type()))}, attrs);
+  return tensor_in(r, y, x.scalar_type(), format_order(x));
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& index, int64_t padding, bool scale, bool sparse) {

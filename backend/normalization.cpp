@@ -32,17 +32,16 @@ struct Softmax {
   }
   static Tensor forward(const Tensor& x, int64_t dim, bool half_to_float) {
     if (!floating(x) || half_to_float) return fall_back<Tensor>(name, "", x, dim, half_to_float);
-    lazy::Order order = format_order(x);
     dim = at::maybe_wrap_dim(dim, x.dim());
     lazy::Recording r;
-    return tensor_in(r, along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type(), order);
+    return r.tensor(along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type());
   }
   static Tensor backward(const Tensor& gy, const Tensor& y, int64_t dim, at::ScalarType type) {
     if (!floating(gy) || !floating(y) || type != gy.scalar_type() || gy.scalar_type() != y.scalar_type())
       return fall_back<Tensor>(backward_name, "", gy, y, dim, type);
     dim = at::maybe_wrap_dim(dim, y.dim());
     lazy::Recording r;
-    return tensor_in(r, along(r, backward_op, {r.value(gy), r.value(y)}, dim, y.dim()), type, format_order(gy));
+    return r.tensor(along(r, backward_op, {r.value(gy), r.value(y)}, dim, y.dim()), type);
   }
 };
 
