@@ -20,6 +20,10 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
       if (o.tensor && o.tensor->is_privateuseone() && o.tensor->scalar_type() != p.common) return false;
   if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true)) p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
   p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
+  // On bool torch defines few of the rows that compute (the bit operations, whose types are checked by a rule of their
+  // own, and add and mul); which of the others it refuses is eager's to say.
+  bool computes = row.result == ir::Result::Same && row.promote == ir::Promote::Common && !row.infer;
+  if (p.common == c10::kBool && computes && op != ir::Op::add && op != ir::Op::mul) return false;
   return ir::is_native(lazy::to_ir(p.common));
 }
 
@@ -45,6 +49,8 @@ void check_overlap(const at::Tensor& out, const Operands& operands) {
 at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
   Plan p;
   if (!covered(operands) || !promote(op, operands, p)) return {};
+  // Rows with a type rule (bit operations) refuse floating types: so does eager, in its own words.
+  if (ir::info(op).infer && c10::isFloatingType(p.common)) return {};
   p.shape = broadcast_shape(operands);
   lazy::Order order = result_order(operands, p.shape);
   lazy::Recording r;
@@ -54,6 +60,7 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs) {
   Plan p;
   if (!is_ours(out) || !covered(operands) || !promote(op, operands, p)) return false;
+  if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());

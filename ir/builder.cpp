@@ -109,8 +109,10 @@ Value GraphBuilder::emit(Op op, std::span<const Value> inputs, Attrs attrs, std:
   if (inputs.size() > std::size(few)) many.resize(inputs.size());
   const Type** operands = many.empty() ? few : many.data();
   for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i] ? &graph_.type(inputs[i]) : nullptr;
-  if (!types.empty()) node.types.assign(types.begin(), types.end());
-  else node.types.resize(std::max(info(op).results, 1));
+  if (!types.empty())
+    node.types.assign(types.begin(), types.end());
+  else
+    node.types.resize(std::max(info(op).results, 1));
   infer(op, {operands, inputs.size()}, node.attrs, node.types);
   uint32_t id = static_cast<uint32_t>(graph_.nodes.size());
   graph_.nodes.push_back(std::move(node));

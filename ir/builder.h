@@ -31,10 +31,10 @@ class Builder {
   // Shorthands, each one op. Shapes broadcast; types must agree.
   Value constant(double value, DType dtype);
   Value full(std::span<const int64_t> shape, double value, DType dtype);
-  Value convert(Value x, DType to);              // x itself when the type is right already
+  Value convert(Value x, DType to);  // x itself when the type is right already
   Value reshape(Value x, std::span<const int64_t> shape);
   Value permute(Value x, std::span<const int64_t> order);
-  Value transpose(Value x);                      // swaps the last two dimensions
+  Value transpose(Value x);  // swaps the last two dimensions
   Value broadcast(Value x, std::span<const int64_t> shape);
   Value sum(Value x, std::span<const int64_t> dims, bool keepdim);
   Value sum_to(Value x, std::span<const int64_t> shape);  // the transpose of broadcasting to x's shape
@@ -55,7 +55,7 @@ class GraphBuilder final : public Builder {
   using Builder::emit;
   Value emit(Op op, std::span<const Value> inputs, Attrs attrs, std::span<const Type> types) override;
   const Type& type(Value v) const override { return graph_.type(v); }
-  Value input(Type type);   // the next `input`
+  Value input(Type type);     // the next `input`
   Value scalar(DType dtype);  // the next run-time number
   // Appends a node whose types are known to be what its row infers: what passes copy.
   Value append(Node node);
@@ -80,7 +80,8 @@ class GraphBuilder final : public Builder {
 // primitive.
 bool decompose(Builder& b, const Application& a, std::span<Value> results);
 
-// One application's cotangent rule: those of its inputs that `needs` masks, from its results' (either may be absent: zero).
+// One application's cotangent rule: those of its inputs that `needs` masks, from its results' (either may be absent:
+// zero).
 // The row's own rule, the row that is its derivative, or the rule derived from its body or decomposition.
 void vjp(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs, std::span<Value> out);
 

@@ -36,8 +36,10 @@ void replay_live(Builder& b, const Graph& graph, std::span<const Value> values, 
         if (v) live[v.node] = true;
   Map map(graph.nodes.size());
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
-    if (graph.nodes[id].op == Op::input) map[id] = {values[graph.nodes[id].attrs.number(0)]};
-    else if (live[id]) replay_node(b, graph, id, map);
+    if (graph.nodes[id].op == Op::input)
+      map[id] = {values[graph.nodes[id].attrs.number(0)]};
+    else if (live[id])
+      replay_node(b, graph, id, map);
   }
   for (size_t i = 0; i < wanted.size(); ++i) results[i] = look_up(map, wanted[i]);
 }
@@ -106,8 +108,10 @@ void decompose_derivative(Builder& b, const Application& a, std::span<Value> res
 bool decompose(Builder& b, const Application& a, std::span<Value> results) {
   const OpInfo& row = info(a.op);
   if (row.kind != Kind::Composite) return false;
-  if (row.decompose) row.decompose(b, a, results);
-  else decompose_derivative(b, a, results);
+  if (row.decompose)
+    row.decompose(b, a, results);
+  else
+    decompose_derivative(b, a, results);
   return true;
 }
 
@@ -130,9 +134,12 @@ void derive_from_decomposition(Builder& b, const Application& a, std::span<const
   for (uint32_t id = 0; id < forward.nodes.size(); ++id) {
     const Node& n = forward.nodes[id];
     if (!map[id].empty()) continue;
-    if (n.op == Op::input) map[id] = {inputs[n.attrs.number(0)]};
-    else if (n.op == Op::detach) map[id] = {look_up(map, n.inputs[0])};
-    else replay_node(sb, forward, id, map);
+    if (n.op == Op::input)
+      map[id] = {inputs[n.attrs.number(0)]};
+    else if (n.op == Op::detach)
+      map[id] = {look_up(map, n.inputs[0])};
+    else
+      replay_node(sb, forward, id, map);
   }
   std::vector<Value> seeds, wrt;
   for (Value c : cotangents) seeds.push_back(bring(c));

@@ -9,9 +9,20 @@ struct Row {
   std::string_view name;
   int64_t size;
 };
-constexpr std::array<Row, 14> kTypes = {{{"bool", 1}, {"u8", 1}, {"i8", 1}, {"i16", 2}, {"i32", 4}, {"i64", 8},
-                                         {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8},
-                                         {"c32", 4}, {"c64", 8}, {"c128", 16}, {"opaque", 0}}};
+constexpr std::array<Row, 14> kTypes = {{{"bool", 1},
+                                         {"u8", 1},
+                                         {"i8", 1},
+                                         {"i16", 2},
+                                         {"i32", 4},
+                                         {"i64", 8},
+                                         {"f16", 2},
+                                         {"bf16", 2},
+                                         {"f32", 4},
+                                         {"f64", 8},
+                                         {"c32", 4},
+                                         {"c64", 8},
+                                         {"c128", 16},
+                                         {"opaque", 0}}};
 static_assert(kTypes.size() == static_cast<size_t>(DType::Opaque) + 1);
 
 }  // namespace

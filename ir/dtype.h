@@ -23,7 +23,7 @@ DType promote_types(DType a, DType b);
 
 // Bytes of one element; 0 for Opaque, whose size only the backing device knows.
 int64_t item_size(DType t);
-std::string_view name(DType t);             // "f32", "i64", "bool", ...
+std::string_view name(DType t);  // "f32", "i64", "bool", ...
 bool parse_dtype(std::string_view s, DType& out);
 
 }  // namespace lazuli::ir

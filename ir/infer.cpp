@@ -10,8 +10,8 @@ namespace {
 }
 
 [[noreturn, gnu::cold]] void misapplied(const OpInfo& row, size_t inputs, size_t results) {
-  throw InternalError(std::string(row.name) + " is applied to " + std::to_string(inputs) + " operands, or misses one, for " +
-                      std::to_string(results) + " results");
+  throw InternalError(std::string(row.name) + " is applied to " + std::to_string(inputs) +
+                      " operands, or misses one, for " + std::to_string(results) + " results");
 }
 
 void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const Attrs& attrs, Type& out) {
@@ -22,9 +22,15 @@ void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const
     broadcast_into(out.shape, t->shape);
   }
   switch (row.result) {
-    case Result::Same: out.dtype = common; break;
-    case Result::Bool: out.dtype = DType::Bool; break;
-    case Result::Attr: out.dtype = static_cast<DType>(attrs.number(0)); break;
+    case Result::Same:
+      out.dtype = common;
+      break;
+    case Result::Bool:
+      out.dtype = DType::Bool;
+      break;
+    case Result::Attr:
+      out.dtype = static_cast<DType>(attrs.number(0));
+      break;
   }
   if (row.promote == Promote::Floating && !is_floating(common))
     throw TypeError(std::string(row.name) + ": expected a floating type, got " + std::string(name(common)));
@@ -38,7 +44,8 @@ void infer(Op op, std::span<const Type* const> inputs, const Attrs& attrs, std::
               (row.results < 0 || static_cast<size_t>(row.results) == results.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     fits &= inputs[i] || (i < 32 && row.optional >> i & 1) || row.kind == Kind::External;
-  if (!fits) [[unlikely]] misapplied(row, inputs.size(), results.size());
+  if (!fits) [[unlikely]]
+    misapplied(row, inputs.size(), results.size());
   if (row.infer) {
     row.infer(inputs, attrs, results);
   } else if (row.kind == Kind::Elementwise) {

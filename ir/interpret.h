@@ -17,13 +17,13 @@ struct Tensor {
   explicit Tensor(Type t) : type(std::move(t)), data(static_cast<size_t>(type.bytes())) {}
   // Converts each number to the type.
   Tensor(Type t, std::span<const double> values);
-  double at(int64_t i) const;        // flat position; integers through double, so exact up to 2 ** 53
+  double at(int64_t i) const;  // flat position; integers through double, so exact up to 2 ** 53
   void set(int64_t i, double value);
 };
 
 // What the interpreter does not know: the backing device's eager kernels.
-using ExternalCall = std::function<std::vector<Tensor>(int64_t call, std::span<const Tensor> inputs,
-                                                       std::span<const Type> results)>;
+using ExternalCall =
+    std::function<std::vector<Tensor>(int64_t call, std::span<const Tensor> inputs, std::span<const Type> results)>;
 
 // One tensor per graph input; scalars as bits of a double where floating, else as integers.
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars = {},

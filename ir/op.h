@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include "ir/scalar.h"
 #include "ir/type.h"
@@ -36,9 +36,9 @@ enum class Kind : uint8_t {
 };
 // How operand types make the result's.
 enum class Result : uint8_t {
-  Same,     // the operands' common type (conditions and indices aside)
+  Same,  // the operands' common type (conditions and indices aside)
   Bool,
-  Attr,     // the type that attribute 0 names
+  Attr,  // the type that attribute 0 names
 };
 // How recording promotes operands before the row sees them (torch's categories).
 enum class Promote : uint8_t {
@@ -111,18 +111,18 @@ constexpr Role saved(uint8_t i) { return {Role::Output, i}; }
 
 struct OpInfo {
   Kind kind = Kind::Leaf;
-  int arity = 0;    // operands; -1 = any number
-  int results = 1;  // -1 = as many as the application says
-  uint32_t optional = 0;  // bit i: operand i may be an absent Value
+  int arity = 0;                            // operands; -1 = any number
+  int results = 1;                          // -1 = as many as the application says
+  uint32_t optional = 0;                    // bit i: operand i may be an absent Value
   std::array<std::string_view, 8> attrs{};  // names, in order
   Result result = Result::Same;
   Promote promote = Promote::None;
   Saves saves = SavesInputs;
-  Body body{};                  // Elementwise
-  InferFn infer = nullptr;      // other kinds; Elementwise rows have the broadcasting rule
+  Body body{};                     // Elementwise
+  InferFn infer = nullptr;         // other kinds; Elementwise rows have the broadcasting rule
   Combine combine = Combine::Sum;  // Reduction
   WindowFn window = nullptr;       // View
-  VjpFn vjp = nullptr;          // null on Elementwise: derived from the body; on Composite: from the decomposition
+  VjpFn vjp = nullptr;             // null on Elementwise: derived from the body; on Composite: from the decomposition
   DecomposeFn decompose = nullptr;
   // This row is the derivative of another: its operands (in ATen's order) play `roles`, and result i is the cotangent
   // of that row's input wrt[i]. Body or decomposition is derived from that row unless this row has its own.
@@ -130,9 +130,9 @@ struct OpInfo {
   std::array<Role, 10> roles{};
   std::array<int8_t, 4> wrt{0, -1, -1, -1};
   InterpretFn interpret = nullptr;  // Index, Contraction, Window; the other kinds' traits say it all
-  std::string_view aten{};      // the ATen operators that record it, separated by spaces
+  std::string_view aten{};          // the ATen operators that record it, separated by spaces
   std::string_view doc{};
-  std::string_view name{};      // filled by the table
+  std::string_view name{};  // filled by the table
 };
 
 // Constant-initialized, so that asking a trait is one indexed load.

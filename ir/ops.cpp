@@ -1,9 +1,9 @@
 // The table. Rows are expanded once, here.
-#include "ir/op.h"
 #include <limits>
 #include <unordered_map>
 #include "ir/body.h"
 #include "ir/interpret/rules.h"
+#include "ir/op.h"
 #include "ir/rules/formulas.h"
 #include "ir/rules/rules.h"
 

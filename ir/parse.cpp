@@ -32,8 +32,8 @@ class Cursor {
   // A number's text: digits, sign, point, exponent, inf, nan.
   std::string_view number() {
     size_t n = 0;
-    while (n < rest_.size() && (isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '-' || rest_[n] == '+' ||
-                                rest_[n] == '.'))
+    while (n < rest_.size() &&
+           (isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '-' || rest_[n] == '+' || rest_[n] == '.'))
       ++n;
     if (n == 0) throw ParseError("expected a number at '" + std::string(rest_) + "'");
     return take(n);
@@ -99,7 +99,8 @@ class Parser {
       node(c);
       if (comment != text.npos) source(Cursor(text.substr(comment + 1)).rest());
     } else if (std::string_view word = c.word(); word == "return") {
-      if (!c.done()) do graph_.outputs.push_back(operand(c));
+      if (!c.done()) do
+          graph_.outputs.push_back(operand(c));
         while (c.accept(','));
     } else if (word == "donated") {
       do donate(c.integer());
@@ -137,7 +138,8 @@ class Parser {
     c.expect('=');
     std::string_view word = c.word();
     if (!parse_op(word, n.op)) throw ParseError("unknown op '" + std::string(word) + "'");
-    if (!c.done() && !c.at('[')) do n.inputs.push_back(operand(c));
+    if (!c.done() && !c.at('[')) do
+        n.inputs.push_back(operand(c));
       while (c.accept(','));
     attributes(c, n);
     if (n.op == Op::input) graph_.input_count = std::max<uint32_t>(graph_.input_count, n.attrs.number(0) + 1);

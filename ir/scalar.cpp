@@ -36,9 +36,7 @@ void unify(Scalar& a, Scalar& b) {
   }
 }
 
-bool rounds_to_integer(Prim p) {
-  return p == Prim::floor || p == Prim::ceil || p == Prim::trunc || p == Prim::round;
-}
+bool rounds_to_integer(Prim p) { return p == Prim::floor || p == Prim::ceil || p == Prim::trunc || p == Prim::round; }
 
 }  // namespace
 

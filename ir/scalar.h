@@ -25,10 +25,10 @@ const PrimInfo& info(Prim p);
 
 struct ScalarNode {
   Prim prim;
-  DType dtype;                    // the result's type
+  DType dtype;                     // the result's type
   std::array<uint16_t, 3> args{};  // earlier nodes
-  uint16_t index = 0;             // of an argument
-  double value = 0;               // of a literal
+  uint16_t index = 0;              // of an argument
+  double value = 0;                // of a literal
 };
 
 // Nodes in evaluation order. Nodes are hash-consed, so equal subexpressions are computed once.
@@ -59,9 +59,9 @@ Scalar like(Scalar x, double value);  // a literal of x's type
 // Uniform in [0, 1) on `dtype` (F32 or F64), from a counter-based generator.
 Scalar random(Scalar seed, Scalar offset, Scalar index, DType dtype);
 
-#define LAZULI_BINARY(op, prim)                                                      \
-  inline Scalar operator op(Scalar a, Scalar b) { return apply(Prim::prim, a, b); }  \
-  inline Scalar operator op(Scalar a, double b) { return a op like(a, b); }          \
+#define LAZULI_BINARY(op, prim)                                                     \
+  inline Scalar operator op(Scalar a, Scalar b) { return apply(Prim::prim, a, b); } \
+  inline Scalar operator op(Scalar a, double b) { return a op like(a, b); }         \
   inline Scalar operator op(double a, Scalar b) { return like(b, a) op b; }
 LAZULI_BINARY(+, add)
 LAZULI_BINARY(-, sub)
@@ -126,7 +126,8 @@ inline Scalar select(Scalar c, double a, Scalar b) { return select(c, like(b, a)
 // `seed` times the derivative of `y` with respect to argument node `x`, as an expression in the same graph: forward
 // mode over the primitives (Griewank and Walther, Evaluating Derivatives, chapter 3). A select's tangent selects
 // between its branches' tangents, so that an infinite derivative of the branch not taken does not leak as 0 * inf.
-// Discrete primitives (floor, comparisons, bit operations) contribute nothing; if nothing flows the result is literal 0.
+// Discrete primitives (floor, comparisons, bit operations) contribute nothing; where nothing flows the result is a
+// literal 0.
 Scalar differentiate(Scalar y, Scalar x, Scalar seed);
 
 }  // namespace lazuli::ir

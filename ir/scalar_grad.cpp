@@ -46,19 +46,32 @@ struct Operands {
 Tangent binary(Prim p, const Operands& o) {
   auto [y, a, b, c, ta, tb, tc] = o;
   switch (p) {
-    case Prim::add: return ta + tb;
-    case Prim::sub: return ta - tb;
-    case Prim::mul: return ta * b + tb * a;
-    case Prim::div: return ta / b - tb * (y / b);
-    case Prim::mod: return ta - tb * floordiv(a, b);
-    case Prim::fmod: return ta - tb * trunc(a / b);
-    case Prim::pow: return power(y, a, b, ta, tb);
-    case Prim::atan2: return (ta * b - tb * a) / (a * a + b * b);
-    case Prim::minimum: return extremum(a < b, a, b, ta, tb);
-    case Prim::maximum: return extremum(a > b, a, b, ta, tb);
-    case Prim::fma: return ta * b + tb * a + tc;
-    case Prim::select: return choose(a, tb, tc);
-    default: return {};  // discrete
+    case Prim::add:
+      return ta + tb;
+    case Prim::sub:
+      return ta - tb;
+    case Prim::mul:
+      return ta * b + tb * a;
+    case Prim::div:
+      return ta / b - tb * (y / b);
+    case Prim::mod:
+      return ta - tb * floordiv(a, b);
+    case Prim::fmod:
+      return ta - tb * trunc(a / b);
+    case Prim::pow:
+      return power(y, a, b, ta, tb);
+    case Prim::atan2:
+      return (ta * b - tb * a) / (a * a + b * b);
+    case Prim::minimum:
+      return extremum(a < b, a, b, ta, tb);
+    case Prim::maximum:
+      return extremum(a > b, a, b, ta, tb);
+    case Prim::fma:
+      return ta * b + tb * a + tc;
+    case Prim::select:
+      return choose(a, tb, tc);
+    default:
+      return {};  // discrete
   }
 }
 
@@ -66,29 +79,52 @@ Tangent unary(Prim p, const Operands& o) {
   Scalar y = o.y, x = o.a;
   Tangent t = o.ta;
   switch (p) {
-    case Prim::convert: return is_floating(y.dtype()) ? Tangent(convert(*t, y.dtype())) : Tangent();
-    case Prim::neg: return -t;
-    case Prim::abs: return t * sign_of(x);
-    case Prim::sqrt: return t / (2.0 * y);
-    case Prim::rsqrt: return t * (-0.5 * (y * y * y));
-    case Prim::reciprocal: return t * -(y * y);
-    case Prim::exp: return t * y;
-    case Prim::expm1: return t * exp(x);  // y + 1 would lose what is left of it far below 0
-    case Prim::log: return t / x;
-    case Prim::log1p: return t / (x + 1.0);
-    case Prim::log2: return t / (x * 0.69314718055994530942);
-    case Prim::sin: return t * cos(x);
-    case Prim::cos: return t * -sin(x);
-    case Prim::tan: return t * (1.0 + y * y);
-    case Prim::asin: return t * rsqrt(1.0 - x * x);
-    case Prim::acos: return t * -rsqrt(1.0 - x * x);
-    case Prim::atan: return t / (x * x + 1.0);
-    case Prim::sinh: return t * cosh(x);
-    case Prim::cosh: return t * sinh(x);
-    case Prim::tanh: return t * (1.0 - y * y);
-    case Prim::erf: return t * (1.12837916709551257390 * exp(-(x * x)));
-    case Prim::erfc: return t * (-1.12837916709551257390 * exp(-(x * x)));
-    default: return {};  // discrete
+    case Prim::convert:
+      return is_floating(y.dtype()) ? Tangent(convert(*t, y.dtype())) : Tangent();
+    case Prim::neg:
+      return -t;
+    case Prim::abs:
+      return t * sign_of(x);
+    case Prim::sqrt:
+      return t / (2.0 * y);
+    case Prim::rsqrt:
+      return t * (-0.5 * (y * y * y));
+    case Prim::reciprocal:
+      return t * -(y * y);
+    case Prim::exp:
+      return t * y;
+    case Prim::expm1:
+      return t * exp(x);  // y + 1 would lose what is left of it far below 0
+    case Prim::log:
+      return t / x;
+    case Prim::log1p:
+      return t / (x + 1.0);
+    case Prim::log2:
+      return t / (x * 0.69314718055994530942);
+    case Prim::sin:
+      return t * cos(x);
+    case Prim::cos:
+      return t * -sin(x);
+    case Prim::tan:
+      return t * (1.0 + y * y);
+    case Prim::asin:
+      return t * rsqrt(1.0 - x * x);
+    case Prim::acos:
+      return t * -rsqrt(1.0 - x * x);
+    case Prim::atan:
+      return t / (x * x + 1.0);
+    case Prim::sinh:
+      return t * cosh(x);
+    case Prim::cosh:
+      return t * sinh(x);
+    case Prim::tanh:
+      return t * (1.0 - y * y);
+    case Prim::erf:
+      return t * (1.12837916709551257390 * exp(-(x * x)));
+    case Prim::erfc:
+      return t * (-1.12837916709551257390 * exp(-(x * x)));
+    default:
+      return {};  // discrete
   }
 }
 
@@ -98,7 +134,8 @@ Scalar scaled(Scalar tangent, Scalar seed) {
   ScalarGraph& g = *tangent.graph;
   const ScalarNode n = g[tangent.id];
   if (is_literal(tangent, 0)) return tangent;
-  if (n.prim == Prim::select) return select({&g, n.args[0]}, scaled({&g, n.args[1]}, seed), scaled({&g, n.args[2]}, seed));
+  if (n.prim == Prim::select)
+    return select({&g, n.args[0]}, scaled({&g, n.args[1]}, seed), scaled({&g, n.args[2]}, seed));
   if (n.prim == Prim::div && is_literal({&g, n.args[0]}, 1)) return seed / Scalar{&g, n.args[1]};
   return is_literal(tangent, -1) ? -seed : times(tangent, seed);
 }

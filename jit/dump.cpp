@@ -1,9 +1,9 @@
 #include "jit/dump.h"
-#include <spawn.h>
-#include <sys/wait.h>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <spawn.h>
+#include <sys/wait.h>
 #include "ir/print.h"
 #include "jit/compiler.h"
 
@@ -58,7 +58,8 @@ Dump::Dump(const CompileOptions& options) : folder_(options.dump_folder), stages
 
 bool Dump::wants(std::string_view stage) const {
   if (folder_.empty()) return false;
-  return stages_.empty() || stages_ == "all" || ("," + stages_ + ",").find("," + std::string(stage) + ",") != std::string::npos;
+  return stages_.empty() || stages_ == "all" ||
+         ("," + stages_ + ",").find("," + std::string(stage) + ",") != std::string::npos;
 }
 
 void Dump::write(const std::string& name, const std::string& text) const {

@@ -18,7 +18,7 @@ class Dump {
   void pass(std::string_view name, const ir::Graph& after);
   void plan(const ir::Graph& graph, const lowering::Plan& plan);
   void kernel(const std::string& name, const lowering::LoopNest& nest);
-  void picture(const ir::Graph& graph);   // DOT always, SVG where Graphviz is installed
+  void picture(const ir::Graph& graph);  // DOT always, SVG where Graphviz is installed
 
  private:
   bool wants(std::string_view stage) const;

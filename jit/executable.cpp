@@ -1,6 +1,6 @@
 #include "jit/executable.h"
-#include <omp.h>
 #include <chrono>
+#include <omp.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
 #include "jit/dump.h"
@@ -81,8 +81,12 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
           dump.kernel(kernel.name, step.loops.nest);
         }
         break;
-      case lowering::PlanStep::Library: ++stats.library_calls; break;
-      case lowering::PlanStep::External: ++stats.external_calls; break;
+      case lowering::PlanStep::Library:
+        ++stats.library_calls;
+        break;
+      case lowering::PlanStep::External:
+        ++stats.external_calls;
+        break;
     }
     functions.push_back(function);
   }

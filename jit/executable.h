@@ -22,7 +22,7 @@ struct Buffer {
 struct BufferView {
   Buffer buffer;
   ir::Type type;
-  ir::Dims strides;  // elements
+  ir::Dims strides;    // elements
   int64_t offset = 0;  // elements
 };
 
@@ -31,7 +31,8 @@ struct Host {
   virtual ~Host() = default;
   virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws on exhaustion
   // Runs recorded call `call`; returns one dense row-major buffer per result.
-  virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs, std::span<const ir::Type> results) = 0;
+  virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
+                                       std::span<const ir::Type> results) = 0;
 };
 
 // Where an error happened: rethrown with the op's name and Python line in the text.
@@ -60,7 +61,7 @@ struct CompileOptions {
   bool fusion = true;
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
   int threads = 0;                 // 0: as many as OpenMP would use
-  std::string dump_folder;  // empty: no dump
+  std::string dump_folder;         // empty: no dump
   std::string dump_stages;
   std::vector<std::string> disabled_passes;
 };

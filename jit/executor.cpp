@@ -1,7 +1,7 @@
 #include "jit/executor.h"
-#include <omp.h>
 #include <algorithm>
 #include <cstring>
+#include <omp.h>
 #include "ir/error.h"
 #include "jit/arena_pool.h"
 
@@ -22,7 +22,8 @@ double work_of(const lowering::Loops& loops) {
   return points * static_cast<double>(loops.nest.insts.size());
 }
 
-void run_units(const lowering::LoopNest& nest, lowering::KernelFn function, const int64_t* args, int64_t begin, int64_t end) {
+void run_units(const lowering::LoopNest& nest, lowering::KernelFn function, const int64_t* args, int64_t begin,
+               int64_t end) {
   if (function)
     function(args, begin, end);
   else
@@ -86,8 +87,10 @@ void Executor::prepare_kernel(uint32_t s, lowering::KernelFn function) {
     }
     for (size_t p = 0; p < loops.params.size(); ++p) {
       const auto arg = static_cast<uint32_t>(base + at.params + p);
-      if (loops.params[p].scalar >= 0) launch.numbers.push_back({arg, static_cast<uint32_t>(loops.params[p].scalar)});
-      else launch.args[arg] = loops.params[p].bits;
+      if (loops.params[p].scalar >= 0)
+        launch.numbers.push_back({arg, static_cast<uint32_t>(loops.params[p].scalar)});
+      else
+        launch.args[arg] = loops.params[p].bits;
     }
     launch.first_units.push_back(launch.first_units.back() + lowering::units(loops.nest, args));
   }
@@ -103,7 +106,8 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   } release_at_end{*this};
   Arena arena(static_cast<size_t>(plan_.arena_bytes));
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
-    if (plan_.blocks[b].kind == Block::Arena) memory_[b].data = static_cast<char*>(arena.data()) + plan_.blocks[b].offset;
+    if (plan_.blocks[b].kind == Block::Arena)
+      memory_[b].data = static_cast<char*>(arena.data()) + plan_.blocks[b].offset;
   place_inputs(host, inputs, donate);
   for (uint32_t s = 0; s < launches_.size(); ++s) {
     try {
@@ -141,9 +145,15 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
   for (uint32_t b : launches_[s].born) memory_[b] = host.allocate(static_cast<size_t>(plan_.blocks[b].bytes));
   switch (plan_.steps[s].kind) {
-    case PlanStep::Kernel: run_kernel(s, scalars); break;
-    case PlanStep::Library: run_library(s); break;
-    case PlanStep::External: run_external(host, s); break;
+    case PlanStep::Kernel:
+      run_kernel(s, scalars);
+      break;
+    case PlanStep::Library:
+      run_library(s);
+      break;
+    case PlanStep::External:
+      run_external(host, s);
+      break;
   }
   for (uint32_t b : launches_[s].dead) memory_[b] = {};
 }
@@ -211,7 +221,8 @@ void Executor::run_library(uint32_t s) {
     const BlockView& v = step.operands[i];
     launch.operands[i] = v.block == lowering::kNoBlock ? nullptr : address(v.block) + v.byte_offset;
   }
-  for (size_t i = 0; i < step.results.size(); ++i) launch.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
+  for (size_t i = 0; i < step.results.size(); ++i)
+    launch.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
   step.call->run(launch.operands.data(), launch.results.data(),
                  step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch));
 }

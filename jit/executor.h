@@ -30,13 +30,13 @@ class Executor {
     std::vector<int64_t> args;
     std::vector<Address> addresses;
     std::vector<Number> numbers;
-    std::vector<int64_t> first_units;      // of each chunk, then their total
-    size_t stride = 0;                     // of a chunk's arguments
-    double work = 0;                       // in element instructions
-    std::vector<const void*> operands;     // library calls
+    std::vector<int64_t> first_units;   // of each chunk, then their total
+    size_t stride = 0;                  // of a chunk's arguments
+    double work = 0;                    // in element instructions
+    std::vector<const void*> operands;  // library calls
     std::vector<void*> results;
-    std::vector<uint32_t> born, dead;      // output blocks to allocate before, external ones to let go after
-    std::string where;                     // op and Python line
+    std::vector<uint32_t> born, dead;  // output blocks to allocate before, external ones to let go after
+    std::string where;                 // op and Python line
   };
 
   void prepare(const ir::Graph& graph, uint32_t step, lowering::KernelFn function);
@@ -51,8 +51,8 @@ class Executor {
   void release();
 
   lowering::Plan plan_;
-  std::vector<Launch> launches_;           // one per step
-  std::vector<Buffer> memory_;             // of a run, by block
+  std::vector<Launch> launches_;  // one per step
+  std::vector<Buffer> memory_;    // of a run, by block
   std::mutex mutex_;
 };
 

@@ -58,7 +58,8 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& labe
   auto entry = std::make_unique<Entry>(Entry{nest, {}});
   entry->kernel.name = "k" + std::to_string(c.compiled++) + (label.empty() ? "" : "_" + label);
   entry->kernel.function = Compiler::host().load(object_code(nest, entry->kernel.name));
-  entry->kernel.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  entry->kernel.compile_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   std::unique_lock lock(c.mutex);
   if (const Kernel* k = c.find(hash, nest)) return *k;

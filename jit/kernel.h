@@ -8,7 +8,7 @@ namespace lazuli::jit {
 
 struct Kernel {
   lowering::KernelFn function = nullptr;
-  std::string name;       // "k17_add_mul_sum"
+  std::string name;  // "k17_add_mul_sum"
   double compile_ms = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <chrono>
 #include "ir/error.h"
 #include "lazy/config.h"
@@ -62,18 +63,15 @@ Call& call_at(int64_t id) {
   return *calls().calls[id];
 }
 
-// ---- Asking the meta kernels
+// ---- Analysis
 
-at::Tensor meta_tensor(const Geometry& g, const at::Tensor& storage_owner) {
-  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()),
-                                                    c10::DispatchKeySet(c10::DispatchKey::Meta),
+at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
+  auto key = device.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
                                                     c10::scalarTypeToTypeMeta(g.type));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
+  set_view_bits(t, g);
   return t;
-}
-
-Geometry geometry_of(const at::Tensor& t) {
-  return {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), t.storage_offset()};
 }
 
 // Whether the call draws from the backing device's generator, which must happen in program order. Attention without
@@ -86,29 +84,44 @@ bool is_random(const Signature& s) {
   return true;
 }
 
-class MetaAnalysis {
+// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
+// do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
+// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
+// eager's own error at the line that caused it.
+class Analysis {
  public:
-  explicit MetaAnalysis(Call& call) : call_(call), signature_(call.signature) {}
+  explicit Analysis(Call& call) : call_(call), signature_(call.signature) {}
 
-  // False when the results' shapes depend on data, or the call cannot be described.
   bool run() {
     if (!signature_.describable || is_random(signature_)) return false;
+    if (!learn(c10::Device(c10::kMeta))) return false;
+    constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
+    int64_t bytes = 0;
+    for (int64_t b : signature_.storage_bytes) bytes += b;
+    bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
+    return only_views || bytes > kRehearsed || learn(c10::Device(c10::kCPU));
+  }
+
+ private:
+  bool learn(c10::Device device) {
+    bases_.clear(), slots_.clear();
+    call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
     for (int64_t bytes : signature_.storage_bytes)
-      bases_.push_back(at::detail::empty_meta({bytes}, c10::ScalarType::Byte));
-    for (const Slot& s : signature_.slots) slots_.push_back(meta_tensor(s.geometry, bases_[s.geometry.storage]));
-    Stack stack = signature_.rebuild(slots_, c10::Device(c10::kMeta));
+      bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
+                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte)));
+    for (const Slot& s : signature_.slots) slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
+    Stack stack = signature_.rebuild(slots_, device);
     try {
       PlainDispatch guard;
       signature_.op.callBoxed(stack);
     } catch (const std::exception&) {
-      return false;  // running it for real gives eager's own error, or the data-dependent result
+      return false;
     }
     for (size_t i = 0; i < slots_.size(); ++i)
       if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
     return returns(stack) && mutations();
   }
 
- private:
   static Geometry without_storage(Geometry g) {
     g.storage = 0;
     return g;
@@ -176,7 +189,7 @@ int64_t intern(Signature signature) {
     if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return it->second;
   }
   auto call = std::make_unique<Call>(std::move(signature));
-  call->deferrable = MetaAnalysis(*call).run();
+  call->deferrable = Analysis(*call).run();
   std::lock_guard lock(c.mutex);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, static_cast<int64_t>(c.calls.size()));
   if (fresh) c.calls.push_back(std::move(call));
@@ -247,8 +260,10 @@ double now_us() {
 // The memory of `g` inside a storage's buffer.
 at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
   auto* data = static_cast<char*>(buffer.data) + g.offset * static_cast<int64_t>(c10::elementSize(g.type));
-  return at::from_blob(data, to_ref(g.sizes), to_ref(g.strides), [owner = buffer.owner](void*) {},
-                       at::TensorOptions().dtype(g.type).device(at::kCPU));
+  at::Tensor t = at::from_blob(data, to_ref(g.sizes), to_ref(g.strides), [owner = buffer.owner](void*) {},
+                               at::TensorOptions().dtype(g.type).device(at::kCPU));
+  set_view_bits(t, g);
+  return t;
 }
 
 bool is_written(const Call& call, const Slot& s) {
@@ -328,19 +343,6 @@ void announce(const Call& call) {
   TORCH_WARN_ONCE(text);
 }
 
-// The view's elements as a buffer of their own, dense and row-major: a window when they lie so, else a copy.
-jit::Buffer dense(const jit::BufferView& v) {
-  auto item = static_cast<size_t>(ir::item_size(v.type.dtype));
-  auto bytes = static_cast<size_t>(v.type.bytes());
-  char* data = static_cast<char*>(v.buffer.data) + static_cast<size_t>(v.offset) * item;
-  if (v.strides == ir::contiguous_strides(v.type.shape) || bytes == 0) return {data, bytes, v.buffer.owner};
-  jit::Buffer copy = allocate_buffer(bytes);
-  auto options = at::TensorOptions().dtype(to_torch(v.type.dtype));
-  at::IntArrayRef shape = to_ref(v.type.shape);
-  at::from_blob(copy.data, shape, options).copy_(at::from_blob(data, shape, to_ref(v.strides), options));
-  return copy;
-}
-
 }  // namespace
 
 at::Tensor adopt(const at::Tensor& cpu) {
@@ -348,7 +350,8 @@ at::Tensor adopt(const at::Tensor& cpu) {
   Order order;
   if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) t = t.clone();
   int64_t bytes = t.numel() * static_cast<int64_t>(t.itemsize());
-  Geometry g = {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), 0};
+  t = t.resolve_conj().resolve_neg();
+  Geometry g = geometry_of(t);
   void* data = t.mutable_data_ptr();
   jit::Buffer buffer{data, static_cast<size_t>(bytes), std::shared_ptr<void>(data, [keep = t](void*) {})};
   if (!data) buffer = allocate_buffer(0);
@@ -411,9 +414,11 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
   std::vector<at::Tensor> host;
   for (const Slot& s : call.signature.slots) host.push_back(window(storages[s.geometry.storage], s.geometry));
   Stack stack = call.signature.rebuild(host, c10::Device(c10::kCPU));
-  {
+  try {
     PlainDispatch guard;
     call.signature.op.callBoxed(stack);
+  } catch (const c10::Error& e) {
+    throw std::runtime_error(e.what_without_backtrace());
   }
   std::vector<at::Tensor> returned;
   for (c10::IValue& v : stack) {

@@ -88,14 +88,15 @@ class Describer {
       foreign(t);
       return false;
     }
-    Geometry g{storage(t), t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), t.storage_offset()};
+    Geometry g = geometry_of(t);
+    g.storage = storage(t);
     put(g.storage);
     put(g.type);
     put_all(std::span<const int64_t>(g.sizes));
     put_all(std::span<const int64_t>(g.strides));
     put(g.offset);
-    put(t.is_conj());
-    put(t.is_neg());
+    put(g.conj);
+    put(g.neg);
     signature_.slots.push_back({argument, element, std::move(g)});
     bound_.tensors.push_back(t);
     return true;
@@ -136,6 +137,15 @@ class Describer {
 };
 
 }  // namespace
+
+Geometry geometry_of(const at::Tensor& t) {
+  return {0, t.scalar_type(), to_dims(t.sizes()), to_dims(t.strides()), t.storage_offset(), t.is_conj(), t.is_neg()};
+}
+
+void set_view_bits(const at::Tensor& t, const Geometry& g) {
+  if (g.conj) t.unsafeGetTensorImpl()->_set_conj(true);
+  if (g.neg) t.unsafeGetTensorImpl()->_set_neg(true);
+}
 
 ir::Type memory_type(const Geometry& g) {
   ir::DType dtype = to_ir(g.type);

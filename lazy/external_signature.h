@@ -12,8 +12,14 @@ struct Geometry {
   c10::ScalarType type = c10::ScalarType::Undefined;
   ir::Dims sizes, strides;
   int64_t offset = 0;
+  bool conj = false, neg = false;  // the view bits of complex tensors
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };
+
+// The geometry of t, on storage 0.
+Geometry geometry_of(const at::Tensor& t);
+// Gives a plain tensor the geometry's view bits.
+void set_view_bits(const at::Tensor& t, const Geometry& g);
 
 // The type of the memory behind a dense geometry: its dimensions in memory order.
 ir::Type memory_type(const Geometry& g);

@@ -7,6 +7,7 @@
 #include "ir/error.h"
 #include "lazy/config.h"
 #include "lazy/external.h"
+#include "lazy/external_signature.h"
 #include "lazy/freeze.h"
 #include "lazy/memory.h"
 #include "lazy/recording.h"
@@ -32,7 +33,7 @@ struct TorchHost final : jit::Host {
 struct KnownTrace {
   Trace code{0};  // without cells
   std::vector<ValueId> live;
-  std::unique_ptr<jit::Executable> executable;
+  std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
 };
 
@@ -78,12 +79,13 @@ jit::CompileOptions compile_options(uint64_t key) {
 KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live) {
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
-  known->executable = jit::compile(freeze(trace, live), compile_options(key));
+  if (!live.empty()) known->executable = jit::compile(freeze(trace, live), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
   KnownTrace* k = known.get();
   cache().traces.emplace(key, std::move(known));
   double us = now_us() - start;
+  if (k->live.empty()) return k;  // remembered only so that it is recognized next time
   ++metrics().traces_compiled;
   metrics().compile_ms += us / 1000;
   metrics().compile("trace of " + std::to_string(trace.size()) + " ops", line_text(current_line()), us);
@@ -91,6 +93,7 @@ KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live)
 }
 
 void run(KnownTrace& known, const Trace& trace) {
+  if (known.live.empty()) return;
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
   auto donate = std::make_unique<bool[]>(n);
@@ -141,16 +144,15 @@ void sync(SyncReason reason) {
   Trace trace = std::move(r.trace);
   r.trace = Trace(r.next_epoch++);
   std::vector<ValueId> live = trace.live();
-  if (live.empty()) return;
   double start = now_us();
   uint64_t key = trace.hash();
   for (ValueId v : live) key = mix(key, v);
   KnownTrace* known = cache().find(key, trace, live);
   try {
-    if (known)
-      ++metrics().traces_reused;
-    else
+    if (!known)
       known = compile(key, trace, live);
+    else if (!live.empty())
+      ++metrics().traces_reused;
     run(*known, trace);
   } catch (const c10::Error& e) {
     fail(trace, live, e.what_without_backtrace());
@@ -189,8 +191,10 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
   jit::Buffer b = materialize(t, reason, writable);
   auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
-  return at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
-                       at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+  at::Tensor view = at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
+                                  at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+  set_view_bits(view, geometry_of(t));
+  return view;
 }
 
 void cut_if_due() {

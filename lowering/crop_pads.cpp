@@ -12,7 +12,9 @@ using ir::Value;
 
 bool crops(const ir::Node& node) {
   if (node.op != Op::pad) return false;
-  auto negative = [](std::span<const int64_t> v) { return std::any_of(v.begin(), v.end(), [](int64_t n) { return n < 0; }); };
+  auto negative = [](std::span<const int64_t> v) {
+    return std::any_of(v.begin(), v.end(), [](int64_t n) { return n < 0; });
+  };
   return negative(node.attrs.list(0)) || negative(node.attrs.list(1));
 }
 
@@ -50,7 +52,8 @@ ir::Graph crop_pads(ir::Graph graph) {
     std::vector<Value> inputs;
     for (Value v : node.inputs) inputs.push_back(moved(v));
     b.set_line(node.line);
-    to[n] = crops(node) ? crop_then_pad(b, node, inputs[0], inputs[1]) : b.emit(node.op, inputs, node.attrs, node.types);
+    to[n] =
+        crops(node) ? crop_then_pad(b, node, inputs[0], inputs[1]) : b.emit(node.op, inputs, node.attrs, node.types);
   }
   for (Value v : graph.outputs) out.outputs.push_back(moved(v));
   return out;

@@ -15,9 +15,14 @@ struct Entry {
   PostOp::Kind kind;
 };
 const Entry kPostOps[] = {
-    {Op::add, PostOp::Add},           {Op::mul, PostOp::Mul},         {Op::relu, PostOp::Relu},
-    {Op::gelu, PostOp::GeluErf},      {Op::gelu_tanh, PostOp::GeluTanh}, {Op::sigmoid, PostOp::Sigmoid},
-    {Op::tanh, PostOp::Tanh},         {Op::silu, PostOp::Silu},
+    {Op::add, PostOp::Add},
+    {Op::mul, PostOp::Mul},
+    {Op::relu, PostOp::Relu},
+    {Op::gelu, PostOp::GeluErf},
+    {Op::gelu_tanh, PostOp::GeluTanh},
+    {Op::sigmoid, PostOp::Sigmoid},
+    {Op::tanh, PostOp::Tanh},
+    {Op::silu, PostOp::Silu},
 };
 const Entry* post_op(Op op) {
   for (const Entry& e : kPostOps)
@@ -29,7 +34,8 @@ constexpr size_t kMaxOps = 4;
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), values_(graph), uses_(values_.count()), reader_(values_.count()) {
+  explicit Finder(const ir::Graph& graph)
+      : graph_(graph), values_(graph), uses_(values_.count()), reader_(values_.count()) {
     for (uint32_t n = 0; n < graph.nodes.size(); ++n)
       for (Value x : graph.nodes[n].inputs)
         if (x) {
@@ -109,8 +115,8 @@ class Finder {
       other = node.inputs[0];
     }
     const Op op = graph_[other].op;
-    const bool has_memory = op == Op::input || is_call(op) || ir::is_reduction(op) ||
-                            (uses_[values_[other]] > 1 && ir::is_elementwise(op));
+    const bool has_memory =
+        op == Op::input || is_call(op) || ir::is_reduction(op) || (uses_[values_[other]] > 1 && ir::is_elementwise(op));
     if (!has_memory || (op != Op::input && other.node > contraction)) return {};
     return StridedOperand{other, {at.coefs, at.offset}};
   }

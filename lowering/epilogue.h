@@ -9,10 +9,10 @@
 namespace lazuli::lowering {
 
 struct Epilogue {
-  std::vector<PostOp> ops;      // layouts of operands already in the contraction's shape
+  std::vector<PostOp> ops;               // layouts of operands already in the contraction's shape
   std::vector<StridedOperand> operands;  // one per op that has one, in the contraction's shape
-  std::vector<uint32_t> nodes;  // of the chain
-  ir::Value result;             // its end, which takes the call's memory
+  std::vector<uint32_t> nodes;           // of the chain
+  ir::Value result;                      // its end, which takes the call's memory
 };
 
 // By node; only contractions whose calls take post-ops have any.

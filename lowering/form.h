@@ -23,11 +23,11 @@ struct Space {
 inline constexpr uint32_t kNoTerm = UINT32_MAX;
 
 struct Form {
-  ir::Dims coefs;             // one per iteration dimension
+  ir::Dims coefs;  // one per iteration dimension
   int64_t offset = 0;
-  uint32_t index = kNoTerm;   // a term (terms.h) whose run-time value, times index_coef, is added
+  uint32_t index = kNoTerm;  // a term (terms.h) whose run-time value, times index_coef, is added
   int64_t index_coef = 0;
-  int64_t index_size = 0;     // the index is below this
+  int64_t index_size = 0;  // the index is below this
   friend bool operator==(const Form&, const Form&) = default;
 };
 

@@ -14,13 +14,15 @@ namespace {
 
 // Bounds of one kernel: operands in registers, code size, compile time.
 constexpr size_t kMaxLoads = 40, kMaxTerms = 500, kMaxStores = 24;
-constexpr size_t kNeighbours = 8;          // readers of one value that are tried for sideways fusion
+constexpr size_t kNeighbours = 8;           // readers of one value that are tried for sideways fusion
 constexpr int64_t kOneWalkNumel = 1 << 16;  // from here on a kernel with too few kept points walks its data once
 
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), out_{ValueTable(graph), {}, {}, make_epilogues(graph, options)},
+      : graph_(graph),
+        options_(options),
+        out_{ValueTable(graph), {}, {}, make_epilogues(graph, options)},
         storage_(graph, out_.values, *out_.epilogues, options.enabled) {}
 
   Fusion run() {
@@ -43,12 +45,12 @@ class Fuser {
   struct Unit {
     std::unique_ptr<Terms> terms;
     std::vector<Root> roots;
-    std::vector<uint32_t> reads;   // numbers of home values
+    std::vector<uint32_t> reads;  // numbers of home values
     std::vector<uint32_t> writes;
-    std::vector<uint32_t> after;   // units that write the same memory before
-    uint32_t node = UINT32_MAX;    // calls
+    std::vector<uint32_t> after;  // units that write the same memory before
+    uint32_t node = UINT32_MAX;   // calls
     uint32_t owner;
-    uint32_t first, last;          // smallest and largest unit merged in
+    uint32_t first, last;  // smallest and largest unit merged in
     uint32_t seen = 0;
   };
 
@@ -173,7 +175,9 @@ class Fuser {
 
   static int64_t points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
 
-  Value value_of(uint32_t number) { return numbered_.empty() ? (number_values(), numbered_[number]) : numbered_[number]; }
+  Value value_of(uint32_t number) {
+    return numbered_.empty() ? (number_values(), numbered_[number]) : numbered_[number];
+  }
   void number_values() {
     for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
       for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) numbered_.push_back({n, r});
@@ -194,7 +198,8 @@ class Fuser {
       // Side by side they only gain from operands that both read at the same place.
       const bool beside = !x_reads_y && !y_reads_x;
       const size_t loads = other.terms->loads();
-      if (base.terms->add(other.roots, beside ? loads - std::min<size_t>(loads, 1) : SIZE_MAX)) absorb(a, b, std::move(base.terms));
+      if (base.terms->add(other.roots, beside ? loads - std::min<size_t>(loads, 1) : SIZE_MAX))
+        absorb(a, b, std::move(base.terms));
       return;
     }
     auto terms = fresh_terms(reduction_root(base));
@@ -241,8 +246,8 @@ class Fuser {
     if (!around.has_reduction()) return false;
     if (around.space().kept_numel() >= 2 * options_.threads || points(around) < kOneWalkNumel) return false;
     if (!reads_from(units_[b], units_[a]) && !reads_from(units_[a], units_[b])) return false;
-    const bool row_only = !(x.has_reduction() && y.has_reduction()) &&
-                          points(x.has_reduction() ? y : x) == around.space().kept_numel();
+    const bool row_only =
+        !(x.has_reduction() && y.has_reduction()) && points(x.has_reduction() ? y : x) == around.space().kept_numel();
     const bool feeds = y.has_reduction() && !x.has_reduction();  // an elementwise producer of the reduction
     return !row_only && !feeds;
   }
@@ -297,7 +302,8 @@ class Fuser {
     x.reads.erase(std::unique(x.reads.begin(), x.reads.end()), x.reads.end());
     // What the group makes itself it no longer reads; concatenations are the exception, made in pieces.
     std::erase_if(x.reads, [&](uint32_t r) {
-      return std::all_of(makers_[r].begin(), makers_[r].end(), [&](uint32_t m) { return find(m) == a || find(m) == b; }) &&
+      return std::all_of(makers_[r].begin(), makers_[r].end(),
+                         [&](uint32_t m) { return find(m) == a || find(m) == b; }) &&
              !makers_[r].empty();
     });
     x.last = std::max(x.last, y.last);

@@ -14,20 +14,20 @@
 namespace lazuli::lowering {
 
 struct FusionOptions {
-  bool enabled = true;   // off: one kernel per node
-  int threads = 1;       // below this many kept points a kernel should not walk its data more than once
+  bool enabled = true;  // off: one kernel per node
+  int threads = 1;      // below this many kept points a kernel should not walk its data more than once
 };
 
 class Epilogues;  // epilogue.h
 
 struct FusionGroup {
   std::unique_ptr<Terms> terms;
-  std::vector<bool> needed;       // per store of the terms: somebody outside reads it
+  std::vector<bool> needed;  // per store of the terms: somebody outside reads it
 };
 
 struct FusionStep {
-  int32_t group = -1;             // a kernel
-  uint32_t node = UINT32_MAX;     // or a call: library, external
+  int32_t group = -1;          // a kernel
+  uint32_t node = UINT32_MAX;  // or a call: library, external
 };
 
 struct Fusion {

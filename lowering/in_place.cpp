@@ -19,7 +19,8 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
   for (uint32_t s = 0; s < steps.size(); ++s) {
     const PlanStep& step = steps[s];
     for (size_t a = 0; a < step.loops.accesses.size(); ++a)
-      if (!step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial) users_[home(step.loops.accesses[a].value)].push_back(s);
+      if (!step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
+        users_[home(step.loops.accesses[a].value)].push_back(s);
     for (const BlockView& v : step.operands)
       if (v.block != kNoBlock) users_[v.block].push_back(s);
   }
@@ -54,8 +55,8 @@ bool InPlace::matches(const Loops& loops, uint32_t store, uint32_t taken) const 
     const BoundAccess& from = loops.accesses[b];
     const Access& access = loops.nest.accesses[b];
     if (access.store || from.partial || home_(from.value) != taken) continue;
-    if (access.indexed || from.offset != to.offset || from.strides != to.strides ||
-        from.last_stage > to.first_stage || ir::item_size(access.dtype) != ir::item_size(to_access.dtype))
+    if (access.indexed || from.offset != to.offset || from.strides != to.strides || from.last_stage > to.first_stage ||
+        ir::item_size(access.dtype) != ir::item_size(to_access.dtype))
       return false;
   }
   return true;
@@ -66,7 +67,8 @@ bool InPlace::copies(const Loops& loops, uint32_t store, uint32_t taken) const {
   for (const Inst& i : loops.nest.insts) {
     if (i.code != Code::Store || i.slot != store) continue;
     const Inst& from = loops.nest.insts[i.args[0]];
-    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken) return false;
+    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken)
+      return false;
   }
   return true;
 }
@@ -82,7 +84,8 @@ bool InPlace::later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint
     const Loops& loops = steps_[u].loops;
     bool matched = false;
     for (uint32_t a = 0; a < loops.accesses.size(); ++a)
-      matched |= loops.nest.accesses[a].store && !loops.accesses[a].partial && home_(loops.accesses[a].value) == target && matches(loops, a, taken);
+      matched |= loops.nest.accesses[a].store && !loops.accesses[a].partial &&
+                 home_(loops.accesses[a].value) == target && matches(loops, a, taken);
     if (!matched) return false;
   }
   return true;

@@ -15,8 +15,12 @@ struct Arguments {
 };
 
 ConvolutionParams convolution_params(const ir::Attrs& a) {
-  return {.stride = ir::Dims(a.list(0)), .padding = ir::Dims(a.list(1)), .dilation = ir::Dims(a.list(2)),
-          .output_padding = ir::Dims(a.list(4)), .transposed = a.number(3) != 0, .groups = a.number(5)};
+  return {.stride = ir::Dims(a.list(0)),
+          .padding = ir::Dims(a.list(1)),
+          .dilation = ir::Dims(a.list(2)),
+          .output_padding = ir::Dims(a.list(4)),
+          .transposed = a.number(3) != 0,
+          .groups = a.number(5)};
 }
 
 Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }

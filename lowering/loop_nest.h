@@ -13,6 +13,9 @@
 // dimensions with its element instructions; Reduce instructions accumulate there, and are read by row (or element)
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has
 // its own copy of the instructions (recomputed; loads hit the cache). A stage without element instructions has no loop.
+//
+// A store may overwrite, in place, what a load of the same point (same strides, same offset) has read in this stage or
+// an earlier one: targets keep loads before the stores that follow them and assume nothing of pointers being distinct.
 #pragma once
 #include <algorithm>
 #include <bit>

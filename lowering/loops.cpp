@@ -122,12 +122,23 @@ class LoopWriter {
     if (auto it = written_.find(key); it != written_.end()) return it->second;
     uint16_t inst = 0;
     switch (x.kind) {
-      case Term::Load: inst = write_load(x); break;
-      case Term::Number: inst = write_number(x); break;
-      case Term::Index: inst = write_index(x); break;
-      case Term::Apply: inst = write_apply(x); break;
-      case Term::Nothing: inst = write_nothing(x); break;
-      case Term::Reduce: break;
+      case Term::Load:
+        inst = write_load(x);
+        break;
+      case Term::Number:
+        inst = write_number(x);
+        break;
+      case Term::Index:
+        inst = write_index(x);
+        break;
+      case Term::Apply:
+        inst = write_apply(x);
+        break;
+      case Term::Nothing:
+        inst = write_nothing(x);
+        break;
+      case Term::Reduce:
+        break;
     }
     written_[key] = inst;
     return inst;
@@ -160,8 +171,10 @@ class LoopWriter {
     const ir::Node& node = graph_[x.value];
     const DType t = ir::compute_type(x.dtype);
     BoundParam p;
-    if (node.op == ir::Op::scalar) p.scalar = static_cast<int32_t>(node.attrs.number(0));
-    else p.bits = node.attrs.number(0);
+    if (node.op == ir::Op::scalar)
+      p.scalar = static_cast<int32_t>(node.attrs.number(0));
+    else
+      p.bits = node.attrs.number(0);
     auto [it, fresh] = numbers_.try_emplace(x.value, static_cast<uint16_t>(out_.params.size()));
     if (fresh) out_.params.push_back(p);
     return add({.code = Code::Param, .dtype = t, .slot = it->second}, x.row);
@@ -170,8 +183,9 @@ class LoopWriter {
   uint16_t write_nothing(const Term& x) {
     const Reduce r = ir::info(graph_[x.value].op).combine;
     const bool one = r == Reduce::Prod || r == Reduce::All;
-    return add({.code = Code::Prim, .prim = Prim::literal, .dtype = ir::compute_type(x.dtype), .value = one ? 1.0 : 0.0},
-               x.row);
+    return add(
+        {.code = Code::Prim, .prim = Prim::literal, .dtype = ir::compute_type(x.dtype), .value = one ? 1.0 : 0.0},
+        x.row);
   }
 
   uint16_t known(int64_t number, bool row) {
@@ -248,8 +262,7 @@ class LoopWriter {
     }
     const Form& f = terms_.form(form);
     BoundAccess b{v, f.offset, {}, f.index_coef, stage_, stage_};
-    for (uint32_t d = 0; d < dims_.rank(); ++d)
-      b.strides.push_back(dims_.sizes[d] == 1 && !row ? 1 : dims_.coef(f, d));
+    for (uint32_t d = 0; d < dims_.rank(); ++d) b.strides.push_back(dims_.sizes[d] == 1 && !row ? 1 : dims_.coef(f, d));
     const int64_t along = b.strides[out_.nest.vector_dim()];
     const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
     out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});
@@ -282,8 +295,8 @@ class LoopWriter {
   static uint64_t hash(const Inst& i) {
     uint64_t h = 0;
     for (uint64_t x : {uint64_t(i.code), uint64_t(i.prim), uint64_t(i.reduce), uint64_t(i.dtype), uint64_t(i.stage),
-                       uint64_t(i.row), uint64_t(i.slot), uint64_t(i.args[0]), uint64_t(i.args[1]),
-                       uint64_t(i.args[2]), std::bit_cast<uint64_t>(i.value)})
+                       uint64_t(i.row), uint64_t(i.slot), uint64_t(i.args[0]), uint64_t(i.args[1]), uint64_t(i.args[2]),
+                       std::bit_cast<uint64_t>(i.value)})
       h = (h ^ x) * 0x9E3779B97F4A7C15ull + (h >> 31);
     return h;
   }
@@ -304,11 +317,15 @@ class LoopWriter {
   }
   int arguments(const Inst& i) const {
     switch (i.code) {
-      case Code::Prim: return ir::info(i.prim).arity;
-      case Code::Load: return out_.nest.accesses[i.slot].indexed ? 1 : 0;
+      case Code::Prim:
+        return ir::info(i.prim).arity;
+      case Code::Load:
+        return out_.nest.accesses[i.slot].indexed ? 1 : 0;
       case Code::Store:
-      case Code::Reduce: return 1;
-      default: return 0;
+      case Code::Reduce:
+        return 1;
+      default:
+        return 0;
     }
   }
 

@@ -12,10 +12,10 @@ namespace lazuli::lowering {
 struct BoundAccess {
   ir::Value value;
   int64_t offset = 0;
-  ir::Dims strides;           // one per dimension of the nest
+  ir::Dims strides;  // one per dimension of the nest
   int64_t index_stride = 0;
   uint8_t first_stage = 0, last_stage = 0;  // in which it is used
-  bool partial = false;       // of no value: a split reduction's partial results (schedules/split.h)
+  bool partial = false;                     // of no value: a split reduction's partial results (schedules/split.h)
 };
 
 // A run-time number of the nest: a scalar of the graph, or bits known when planning.
@@ -28,7 +28,7 @@ struct BoundParam {
 struct IndexCheck {
   uint32_t access;
   int64_t size;
-  ir::Value by;              // the row that indexes, for the message
+  ir::Value by;  // the row that indexes, for the message
 };
 
 struct Loops {

@@ -34,7 +34,8 @@ class Planner {
     PlanStep step;
     step.loops = make_loops(graph_, *g.terms, g.needed);
     for (uint32_t t = 0; t < g.terms->size(); ++t)
-      if (const Term& x = (*g.terms)[t]; x.kind == Term::Apply || x.kind == Term::Reduce) step.nodes.push_back(x.value.node);
+      if (const Term& x = (*g.terms)[t]; x.kind == Term::Apply || x.kind == Term::Reduce)
+        step.nodes.push_back(x.value.node);
     std::sort(step.nodes.begin(), step.nodes.end());
     step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
     step.node = g.terms->stores().back().root.target.node;
@@ -90,8 +91,8 @@ class Planner {
         post_ops = epilogue->ops;
         step.nodes.insert(step.nodes.end(), epilogue->nodes.begin(), epilogue->nodes.end());
         for (const StridedOperand& x : epilogue->operands)
-          step.operands.push_back({home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0],
-                                   x.window.strides});
+          step.operands.push_back(
+              {home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0], x.window.strides});
       }
       step.call = make_library_call(node, operands, results, post_ops);
     }
@@ -106,16 +107,20 @@ class Planner {
     for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
       const ir::Node& node = graph_.nodes[n];
       if (node.op != ir::Op::input) continue;
-      block_of_[home({n, 0})] = add_block(Block::Input, static_cast<uint32_t>(node.attrs.number(0)), node.types[0].bytes());
+      block_of_[home({n, 0})] =
+          add_block(Block::Input, static_cast<uint32_t>(node.attrs.number(0)), node.types[0].bytes());
     }
     const InPlace in_place(graph_, plan_.steps, [&](Value v) { return home(v); }, fusion_.values.count());
     for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (size_t a = 0; a < step.loops.accesses.size(); ++a)
-        if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial) place(step.loops.accesses[a].value, s, output_of, in_place);
+        if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
+          place(step.loops.accesses[a].value, s, output_of, in_place);
       for (const BlockView& r : step.results)
-        if (step.kind == PlanStep::External) block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
-        else place_fresh(r.block, r.type.bytes(), output_of[r.block]);
+        if (step.kind == PlanStep::External)
+          block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
+        else
+          place_fresh(r.block, r.type.bytes(), output_of[r.block]);
     }
     for (Value v : graph_.outputs) {
       const uint32_t h = home(v);
@@ -183,10 +188,11 @@ class Planner {
 
   // A value that took over its operand's place whole needs no copying there.
   static bool is_self_copy(const PlanStep& s) {
-    if (s.kind != PlanStep::Kernel || s.chunks > 1 || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2) return false;
+    if (s.kind != PlanStep::Kernel || s.chunks > 1 || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2)
+      return false;
     const BoundAccess &a = s.loops.accesses[0], &b = s.loops.accesses[1];
-    return s.blocks[0] == s.blocks[1] && a.offset == b.offset && a.strides == b.strides && !s.loops.nest.accesses[0].indexed &&
-           s.loops.nest.accesses[0].dtype == s.loops.nest.accesses[1].dtype;
+    return s.blocks[0] == s.blocks[1] && a.offset == b.offset && a.strides == b.strides &&
+           !s.loops.nest.accesses[0].indexed && s.loops.nest.accesses[0].dtype == s.loops.nest.accesses[1].dtype;
   }
 
   const ir::Graph& graph_;

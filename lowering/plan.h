@@ -26,16 +26,16 @@ struct BlockView {
 
 struct PlanStep {
   enum Kind : uint8_t { Kernel, Library, External } kind = Kernel;
-  uint32_t node = 0;                 // for messages: the op and line that it serves
-  std::vector<uint32_t> nodes;       // all that a kernel computes, for reading
+  uint32_t node = 0;            // for messages: the op and line that it serves
+  std::vector<uint32_t> nodes;  // all that a kernel computes, for reading
 
   // Kernel: `chunks` launches, each over chunk_size (the last one over the rest of chunk_total) of dimension chunk_dim.
   // A partial result moves on by `kept_points` elements from one to the next. See schedules/split.h.
   Loops loops;
-  std::vector<uint32_t> blocks;      // per access
+  std::vector<uint32_t> blocks;  // per access
   int64_t chunks = 1, chunk_total = 0, kept_points = 0;
   uint32_t chunk_dim = 0;
-  uint32_t partials = kNoBlock;      // of a split reduction's two kernels
+  uint32_t partials = kNoBlock;  // of a split reduction's two kernels
 
   // Library and external: operands and results, then (library) scratch.
   std::unique_ptr<LibraryCall> call;
@@ -47,7 +47,7 @@ struct PlanStep {
 struct Plan {
   std::vector<Block> blocks;
   std::vector<PlanStep> steps;
-  std::vector<uint32_t> outputs;     // block per graph output
+  std::vector<uint32_t> outputs;  // block per graph output
   int64_t arena_bytes = 0;
 };
 

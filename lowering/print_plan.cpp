@@ -9,10 +9,14 @@ std::string place(const Plan& plan, uint32_t b) {
   if (b == kNoBlock) return "_";
   const Block& block = plan.blocks[b];
   switch (block.kind) {
-    case Block::Input: return "input" + std::to_string(block.index) + (block.donated ? "!" : "");
-    case Block::Output: return "output" + std::to_string(block.index);
-    case Block::External: return "external" + std::to_string(b);
-    case Block::Arena: return "arena+" + std::to_string(block.offset);
+    case Block::Input:
+      return "input" + std::to_string(block.index) + (block.donated ? "!" : "");
+    case Block::Output:
+      return "output" + std::to_string(block.index);
+    case Block::External:
+      return "external" + std::to_string(b);
+    case Block::Arena:
+      return "arena+" + std::to_string(block.offset);
   }
   return {};
 }
@@ -26,11 +30,13 @@ std::string list(std::span<const int64_t> v) {
 void print_kernel(const Plan& plan, const PlanStep& step, std::string& out) {
   const Loops& loops = step.loops;
   out += "  sizes " + list(loops.sizes) + " block " + std::to_string(loops.block);
-  if (step.chunks > 1) out += " chunks " + std::to_string(step.chunks) + " of dimension " + std::to_string(step.chunk_dim);
+  if (step.chunks > 1)
+    out += " chunks " + std::to_string(step.chunks) + " of dimension " + std::to_string(step.chunk_dim);
   out += "\n";
   for (size_t a = 0; a < loops.accesses.size(); ++a) {
     const BoundAccess& access = loops.accesses[a];
-    out += "  access " + std::to_string(a) + ": " + (access.partial ? "partial" : "%" + std::to_string(access.value.node)) + " at " +
+    out += "  access " + std::to_string(a) + ": " +
+           (access.partial ? "partial" : "%" + std::to_string(access.value.node)) + " at " +
            place(plan, step.blocks[a]) + " offset " + std::to_string(access.offset) + " strides " +
            list(access.strides) + "\n";
   }

@@ -6,7 +6,7 @@
 namespace lazuli::lowering {
 
 struct ScalarProgram : ir::Program {
-  int cost = 0;             // in additions
+  int cost = 0;  // in additions
   bool expensive() const { return cost >= 8; }
 };
 

@@ -38,10 +38,14 @@ bool is_call(ir::Op op) {
   switch (ir::info(op).kind) {
     case Kind::Contraction:
     case Kind::Window:
-    case Kind::External: return true;
-    case Kind::Index: return index_rule(op) == nullptr;
-    case Kind::Composite: throw InternalError(std::string(ir::name(op)) + " reached fusion without decomposition");
-    default: return false;
+    case Kind::External:
+      return true;
+    case Kind::Index:
+      return index_rule(op) == nullptr;
+    case Kind::Composite:
+      throw InternalError(std::string(ir::name(op)) + " reached fusion without decomposition");
+    default:
+      return false;
   }
 }
 

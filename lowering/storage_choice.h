@@ -34,10 +34,10 @@ class StorageChoice {
 
   const ir::Graph& graph_;
   ValueTable& values_;
-  std::vector<uint8_t> live_;        // by node
-  std::vector<uint16_t> uses_;       // by value, views counted as their readers
-  std::vector<uint8_t> widened_;     // by value: some reader repeats it
-  std::vector<Cost> costs_;          // by value
+  std::vector<uint8_t> live_;     // by node
+  std::vector<uint16_t> uses_;    // by value, views counted as their readers
+  std::vector<uint8_t> widened_;  // by value: some reader repeats it
+  std::vector<Cost> costs_;       // by value
 };
 
 }  // namespace lazuli::lowering

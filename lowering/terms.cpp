@@ -9,7 +9,7 @@ using ir::Value;
 
 namespace {
 
-constexpr uint8_t kMaxDepth = 8;   // stages of one kernel
+constexpr uint8_t kMaxDepth = 8;  // stages of one kernel
 constexpr int kMaxRefinements = 12;
 
 std::span<const int64_t> reduced_dims(const ir::Node& node) { return node.attrs.list(0); }
@@ -18,7 +18,7 @@ std::span<const int64_t> reduced_dims(const ir::Node& node) { return node.attrs.
 bool is_number(ir::Op op) { return op == ir::Op::constant || op == ir::Op::scalar || op == ir::Op::iota; }
 
 struct ReductionShape {
-  Dims kept, reduced;                   // sizes
+  Dims kept, reduced;                     // sizes
   ir::StridedWindow kept_in, reduced_in;  // where they lie in the operand
 };
 
@@ -205,10 +205,14 @@ bool Terms::is_reshape_of_stored(Value v) const {
 
 uint32_t Terms::define(Value v, FormId at) {
   switch (ir::info(graph_[v].op).kind) {
-    case ir::Kind::View: return view(v, at);
-    case ir::Kind::Elementwise: return elementwise(v, at);
-    case ir::Kind::Reduction: return reduce(v, at);
-    case ir::Kind::Index: return indexed(v, at);
+    case ir::Kind::View:
+      return view(v, at);
+    case ir::Kind::Elementwise:
+      return elementwise(v, at);
+    case ir::Kind::Reduction:
+      return reduce(v, at);
+    case ir::Kind::Index:
+      return indexed(v, at);
     case ir::Kind::Leaf: {
       if (graph_[v].op != ir::Op::iota) return push({Term::Number, false, 0, graph_.type(v).dtype, v, at, {}});
       Term t{Term::Index, false, 0, graph_.type(v).dtype, v, at, {}};
@@ -218,7 +222,8 @@ uint32_t Terms::define(Value v, FormId at) {
       }
       return push(std::move(t));
     }
-    default: throw InternalError("a value of " + std::string(ir::name(graph_[v].op)) + " has no memory");
+    default:
+      throw InternalError("a value of " + std::string(ir::name(graph_[v].op)) + " has no memory");
   }
 }
 
@@ -252,7 +257,8 @@ uint32_t Terms::reduce(Value v, FormId at) {
   if (!inside) return kNoTerm;
   const uint32_t child = eval(graph_[v].inputs[0], intern(*inside));
   if (child == kNoTerm || terms_[child].depth + 1 >= kMaxDepth) return kNoTerm;
-  return push({Term::Reduce, true, static_cast<uint8_t>(terms_[child].depth + 1), graph_.type(v).dtype, v, at, {child}});
+  return push(
+      {Term::Reduce, true, static_cast<uint8_t>(terms_[child].depth + 1), graph_.type(v).dtype, v, at, {child}});
 }
 
 uint32_t Terms::indexed(Value v, FormId at) {
@@ -305,9 +311,14 @@ std::optional<FormId> Terms::move(Value v, FormId at, std::span<const int64_t> s
   Form out;
   Split split;
   switch (through_window(forms_[at], space_, shape, window, out, split)) {
-    case Fit::Yes: return intern(std::move(out));
-    case Fit::NeedsSplit: wanted_ = split; return {};
-    case Fit::No: obstacle_ = v; return {};
+    case Fit::Yes:
+      return intern(std::move(out));
+    case Fit::NeedsSplit:
+      wanted_ = split;
+      return {};
+    case Fit::No:
+      obstacle_ = v;
+      return {};
   }
   return {};
 }
@@ -318,9 +329,14 @@ std::optional<Form> Terms::operand_form(Value reduction) {
   Split split;
   auto place = [&](FormId from, const Dims& shape, const ir::StridedWindow& window, Form& out) {
     switch (through_window(forms_[from], space_, shape, window, out, split)) {
-      case Fit::Yes: return true;
-      case Fit::NeedsSplit: wanted_ = split; return false;
-      case Fit::No: obstacle_ = graph_[reduction].inputs[0]; return false;
+      case Fit::Yes:
+        return true;
+      case Fit::NeedsSplit:
+        wanted_ = split;
+        return false;
+      case Fit::No:
+        obstacle_ = graph_[reduction].inputs[0];
+        return false;
     }
     return false;
   };

@@ -26,16 +26,16 @@ using FormId = uint32_t;
 
 struct Term {
   enum Kind : uint8_t {
-    Load,      // memory of `value` at `form`
-    Number,    // constant or run-time scalar `value`
-    Index,     // the form itself as an i64
-    Apply,     // elementwise node `value` on the children
-    Reduce,    // reduction node `value` over the child
-    Nothing,   // reduction node `value` over no element: what that combines to
+    Load,     // memory of `value` at `form`
+    Number,   // constant or run-time scalar `value`
+    Index,    // the form itself as an i64
+    Apply,    // elementwise node `value` on the children
+    Reduce,   // reduction node `value` over the child
+    Nothing,  // reduction node `value` over no element: what that combines to
   } kind;
-  bool row = false;      // the same for all reduced points
-  uint8_t depth = 0;     // how many reductions must finish first
-  ir::DType dtype;       // in memory; registers hold its compute type
+  bool row = false;   // the same for all reduced points
+  uint8_t depth = 0;  // how many reductions must finish first
+  ir::DType dtype;    // in memory; registers hold its compute type
   ir::Value value;
   FormId form = 0;
   std::vector<uint32_t> children;
@@ -92,8 +92,8 @@ class Terms {
 
   const ir::Graph& graph_;
   const ValueTable& values_;
-  ir::Value reduction_;      // the one that the space was made from, if any
-  ir::Dims shape_;           // otherwise the elementwise shape
+  ir::Value reduction_;  // the one that the space was made from, if any
+  ir::Dims shape_;       // otherwise the elementwise shape
   Space space_;
   std::vector<Split> splits_;
   std::optional<Split> wanted_;
@@ -101,9 +101,9 @@ class Terms {
   std::vector<Term> terms_;
   std::vector<Form> forms_;
   std::unordered_multimap<uint64_t, FormId> form_ids_;
-  std::unordered_map<uint64_t, uint32_t> memo_;       // (value, form) to term
-  std::vector<uint64_t> keys_;                        // of memo_, in order
-  std::unordered_map<uint32_t, FormId> members_;      // values that this group makes, and where
+  std::unordered_map<uint64_t, uint32_t> memo_;   // (value, form) to term
+  std::vector<uint64_t> keys_;                    // of memo_, in order
+  std::unordered_map<uint32_t, FormId> members_;  // values that this group makes, and where
   std::vector<Stored> stores_;
   std::vector<Root> roots_;
   FormId kept_ = 0, element_ = 0, reduced_ = 0;

@@ -55,16 +55,26 @@ Arguments parse_arguments(int argc, char** argv) {
       if (++i >= argc) throw std::invalid_argument(arg + " wants a value");
       return std::string(argv[i]);
     };
-    if (arg == "--passes") a.passes = find_passes(next());
-    else if (arg == "--disable") a.options.disabled = split(next());
-    else if (arg == "--verify") a.options.verify = true;
-    else if (arg == "--list") a.list = true;
-    else if (arg == "--interpret") a.interpret = true;
-    else if (arg == "--grad") a.grad = true;
-    else if (arg == "--changes") a.changes = true;
-    else if (arg == "--times") a.times = true;
-    else if (arg.starts_with("--")) throw std::invalid_argument("unknown option " + arg);
-    else a.file = arg;
+    if (arg == "--passes")
+      a.passes = find_passes(next());
+    else if (arg == "--disable")
+      a.options.disabled = split(next());
+    else if (arg == "--verify")
+      a.options.verify = true;
+    else if (arg == "--list")
+      a.list = true;
+    else if (arg == "--interpret")
+      a.interpret = true;
+    else if (arg == "--grad")
+      a.grad = true;
+    else if (arg == "--changes")
+      a.changes = true;
+    else if (arg == "--times")
+      a.times = true;
+    else if (arg.starts_with("--"))
+      throw std::invalid_argument("unknown option " + arg);
+    else
+      a.file = arg;
   }
   return a;
 }
@@ -123,8 +133,10 @@ int run(const Arguments& a) {
     };
   if (a.times) options.on_time = [](const Pass& p, double ms) { std::cerr << p.name << ": " << ms << " ms\n"; };
   graph = run_passes(std::move(graph), a.passes, options);
-  if (a.interpret) interpret_on_ramps(graph);
-  else if (!a.changes) std::cout << print(graph);
+  if (a.interpret)
+    interpret_on_ramps(graph);
+  else if (!a.changes)
+    std::cout << print(graph);
   return 0;
 }
 

@@ -71,10 +71,11 @@ void interpret_pad(const Node& node, std::span<const Tensor* const> in, std::spa
   Dims strides = contiguous_strides(shape);
   for_each(out[0].type.shape, [&](int64_t flat, std::span<const int64_t> index) {
     bool inside = true;
-    for (size_t d = 0; d < index.size(); ++d)
-      inside &= index[d] - low[d] >= 0 && index[d] - low[d] < shape[d];
-    if (inside) copy_element(out[0], flat, *in[0], dot(index, strides) - dot(low, strides));
-    else copy_element(out[0], flat, *in[1], 0);
+    for (size_t d = 0; d < index.size(); ++d) inside &= index[d] - low[d] >= 0 && index[d] - low[d] < shape[d];
+    if (inside)
+      copy_element(out[0], flat, *in[0], dot(index, strides) - dot(low, strides));
+    else
+      copy_element(out[0], flat, *in[1], 0);
   });
 }
 

@@ -9,8 +9,10 @@ namespace {
 // A 0-dim value from the bits that constants and run-time numbers carry.
 Tensor number(DType dtype, int64_t bits) {
   Tensor t(Type{dtype, {}});
-  if (is_floating(dtype)) t.set(0, std::bit_cast<double>(bits));
-  else dispatch(dtype, [&]<class T>() { store<T>(t, 0, static_cast<T>(bits)); });
+  if (is_floating(dtype))
+    t.set(0, std::bit_cast<double>(bits));
+  else
+    dispatch(dtype, [&]<class T>() { store<T>(t, 0, static_cast<T>(bits)); });
   return t;
 }
 
@@ -36,10 +38,14 @@ class Interpreter {
  private:
   std::vector<Tensor> node(const Node& n) {
     switch (n.op) {  // where values come from outside the graph
-      case Op::input: return {input(n)};
-      case Op::scalar: return {number(n.types[0].dtype, scalars_[n.attrs.number(0)])};
-      case Op::external: return call(n);
-      default: break;
+      case Op::input:
+        return {input(n)};
+      case Op::scalar:
+        return {number(n.types[0].dtype, scalars_[n.attrs.number(0)])};
+      case Op::external:
+        return call(n);
+      default:
+        break;
     }
     std::vector<const Tensor*> operands;
     for (Value v : n.inputs) operands.push_back(v ? &values_[v.node][v.result] : nullptr);
@@ -119,9 +125,15 @@ std::vector<Tensor> interpret_node(const Node& node, std::span<const Tensor* con
   for (const Type& t : node.types) results.emplace_back(t);
   const OpInfo& row = info(node.op);
   switch (row.kind) {
-    case Kind::Elementwise: interpret_elementwise(node, inputs, results); break;
-    case Kind::Reduction: interpret_reduction(node, inputs, results); break;
-    case Kind::View: interpret_view(node, inputs, results); break;
+    case Kind::Elementwise:
+      interpret_elementwise(node, inputs, results);
+      break;
+    case Kind::Reduction:
+      interpret_reduction(node, inputs, results);
+      break;
+    case Kind::View:
+      interpret_view(node, inputs, results);
+      break;
     default:
       LAZULI_CHECK(row.interpret, std::string(row.name) + " has no interpretation");
       row.interpret(node, inputs, results);

@@ -35,15 +35,24 @@ inline uint16_t to_f16(float f) {
 template <class F>
 decltype(auto) dispatch(DType t, F&& f) {
   switch (t) {
-    case DType::Bool: return f.template operator()<bool>();
-    case DType::U8: return f.template operator()<uint8_t>();
-    case DType::I8: return f.template operator()<int8_t>();
-    case DType::I16: return f.template operator()<int16_t>();
-    case DType::I32: return f.template operator()<int32_t>();
-    case DType::I64: return f.template operator()<int64_t>();
-    case DType::F64: return f.template operator()<double>();
-    case DType::F32: return f.template operator()<float>();
-    default: throw InternalError("the interpreter does not compute on " + std::string(name(t)));
+    case DType::Bool:
+      return f.template operator()<bool>();
+    case DType::U8:
+      return f.template operator()<uint8_t>();
+    case DType::I8:
+      return f.template operator()<int8_t>();
+    case DType::I16:
+      return f.template operator()<int16_t>();
+    case DType::I32:
+      return f.template operator()<int32_t>();
+    case DType::I64:
+      return f.template operator()<int64_t>();
+    case DType::F64:
+      return f.template operator()<double>();
+    case DType::F32:
+      return f.template operator()<float>();
+    default:
+      throw InternalError("the interpreter does not compute on " + std::string(name(t)));
   }
 }
 

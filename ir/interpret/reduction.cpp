@@ -91,14 +91,22 @@ void interpret_reduction(const Node& node, std::span<const Tensor* const> in, st
   const Tensor& x = *in[0];
   Tensor& y = out[0];
   switch (info(node.op).combine) {
-    case Combine::Sum: return accumulate(node, x, y, 0, [](auto a, auto e) { return a + e; });
-    case Combine::Prod: return accumulate(node, x, y, 1, [](auto a, auto e) { return a * e; });
-    case Combine::Max: return extremum(node, x, y, kLarger);
-    case Combine::Min: return extremum(node, x, y, kSmaller);
-    case Combine::Any: return truth(node, x, y, false);
-    case Combine::All: return truth(node, x, y, true);
-    case Combine::ArgMax: return arg_extremum(node, x, y, kLarger);
-    case Combine::ArgMin: return arg_extremum(node, x, y, kSmaller);
+    case Combine::Sum:
+      return accumulate(node, x, y, 0, [](auto a, auto e) { return a + e; });
+    case Combine::Prod:
+      return accumulate(node, x, y, 1, [](auto a, auto e) { return a * e; });
+    case Combine::Max:
+      return extremum(node, x, y, kLarger);
+    case Combine::Min:
+      return extremum(node, x, y, kSmaller);
+    case Combine::Any:
+      return truth(node, x, y, false);
+    case Combine::All:
+      return truth(node, x, y, true);
+    case Combine::ArgMax:
+      return arg_extremum(node, x, y, kLarger);
+    case Combine::ArgMin:
+      return arg_extremum(node, x, y, kSmaller);
   }
 }
 

@@ -5,8 +5,7 @@
 
 namespace lazuli::ir {
 
-#define LAZULI_INTERPRET(name) \
-  void name(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out);
+#define LAZULI_INTERPRET(name) void name(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out);
 LAZULI_INTERPRET(interpret_elementwise)
 LAZULI_INTERPRET(interpret_reduction)
 LAZULI_INTERPRET(interpret_view)

@@ -25,44 +25,82 @@ T floor_quotient(T a, T b) {
 template <std::floating_point T>
 T arithmetic(Prim p, T a, T b, T c) {
   switch (p) {
-    case Prim::add: return a + b;
-    case Prim::sub: return a - b;
-    case Prim::mul: return a * b;
-    case Prim::div: return a / b;
-    case Prim::floordiv: return floor_quotient(a, b);
-    case Prim::mod: return floor_mod(a, b);
-    case Prim::fmod: return std::fmod(a, b);
-    case Prim::pow: return std::pow(a, b);
-    case Prim::atan2: return std::atan2(a, b);
-    case Prim::minimum: return a != a || b != b ? a + b : std::min(a, b);
-    case Prim::maximum: return a != a || b != b ? a + b : std::max(a, b);
-    case Prim::fma: return std::fma(a, b, c);
-    case Prim::neg: return -a;
-    case Prim::abs: return std::fabs(a);
-    case Prim::sqrt: return std::sqrt(a);
-    case Prim::rsqrt: return 1 / std::sqrt(a);
-    case Prim::reciprocal: return 1 / a;
-    case Prim::exp: return std::exp(a);
-    case Prim::expm1: return std::expm1(a);
-    case Prim::log: return std::log(a);
-    case Prim::log1p: return std::log1p(a);
-    case Prim::log2: return std::log2(a);
-    case Prim::sin: return std::sin(a);
-    case Prim::cos: return std::cos(a);
-    case Prim::tan: return std::tan(a);
-    case Prim::asin: return std::asin(a);
-    case Prim::acos: return std::acos(a);
-    case Prim::atan: return std::atan(a);
-    case Prim::sinh: return std::sinh(a);
-    case Prim::cosh: return std::cosh(a);
-    case Prim::tanh: return std::tanh(a);
-    case Prim::erf: return std::erf(a);
-    case Prim::erfc: return std::erfc(a);
-    case Prim::floor: return std::floor(a);
-    case Prim::ceil: return std::ceil(a);
-    case Prim::trunc: return std::trunc(a);
-    case Prim::round: return std::nearbyint(a);
-    default: throw InternalError(std::string(info(p).name) + " is not defined on floating types");
+    case Prim::add:
+      return a + b;
+    case Prim::sub:
+      return a - b;
+    case Prim::mul:
+      return a * b;
+    case Prim::div:
+      return a / b;
+    case Prim::floordiv:
+      return floor_quotient(a, b);
+    case Prim::mod:
+      return floor_mod(a, b);
+    case Prim::fmod:
+      return std::fmod(a, b);
+    case Prim::pow:
+      return std::pow(a, b);
+    case Prim::atan2:
+      return std::atan2(a, b);
+    case Prim::minimum:
+      return a != a || b != b ? a + b : std::min(a, b);
+    case Prim::maximum:
+      return a != a || b != b ? a + b : std::max(a, b);
+    case Prim::fma:
+      return std::fma(a, b, c);
+    case Prim::neg:
+      return -a;
+    case Prim::abs:
+      return std::fabs(a);
+    case Prim::sqrt:
+      return std::sqrt(a);
+    case Prim::rsqrt:
+      return 1 / std::sqrt(a);
+    case Prim::reciprocal:
+      return 1 / a;
+    case Prim::exp:
+      return std::exp(a);
+    case Prim::expm1:
+      return std::expm1(a);
+    case Prim::log:
+      return std::log(a);
+    case Prim::log1p:
+      return std::log1p(a);
+    case Prim::log2:
+      return std::log2(a);
+    case Prim::sin:
+      return std::sin(a);
+    case Prim::cos:
+      return std::cos(a);
+    case Prim::tan:
+      return std::tan(a);
+    case Prim::asin:
+      return std::asin(a);
+    case Prim::acos:
+      return std::acos(a);
+    case Prim::atan:
+      return std::atan(a);
+    case Prim::sinh:
+      return std::sinh(a);
+    case Prim::cosh:
+      return std::cosh(a);
+    case Prim::tanh:
+      return std::tanh(a);
+    case Prim::erf:
+      return std::erf(a);
+    case Prim::erfc:
+      return std::erfc(a);
+    case Prim::floor:
+      return std::floor(a);
+    case Prim::ceil:
+      return std::ceil(a);
+    case Prim::trunc:
+      return std::trunc(a);
+    case Prim::round:
+      return std::nearbyint(a);
+    default:
+      throw InternalError(std::string(info(p).name) + " is not defined on floating types");
   }
 }
 
@@ -96,14 +134,22 @@ T arithmetic(Prim p, T a, T b, T c) {
   auto u = [](T x) { return static_cast<uint64_t>(x); };
   bool overflows = std::is_signed_v<T> && b == T(-1);  // the quotient of the smallest number
   switch (p) {
-    case Prim::add: return static_cast<T>(u(a) + u(b));
-    case Prim::sub: return static_cast<T>(u(a) - u(b));
-    case Prim::mul: return static_cast<T>(u(a) * u(b));
-    case Prim::fma: return static_cast<T>(u(a) * u(b) + u(c));
-    case Prim::neg: return static_cast<T>(-u(a));
-    case Prim::abs: return negative(a) ? static_cast<T>(-u(a)) : a;
-    case Prim::div: return b == 0 ? T(0) : overflows ? static_cast<T>(-u(a)) : static_cast<T>(a / b);
-    case Prim::fmod: return b == 0 || overflows ? T(0) : static_cast<T>(a % b);
+    case Prim::add:
+      return static_cast<T>(u(a) + u(b));
+    case Prim::sub:
+      return static_cast<T>(u(a) - u(b));
+    case Prim::mul:
+      return static_cast<T>(u(a) * u(b));
+    case Prim::fma:
+      return static_cast<T>(u(a) * u(b) + u(c));
+    case Prim::neg:
+      return static_cast<T>(-u(a));
+    case Prim::abs:
+      return negative(a) ? static_cast<T>(-u(a)) : a;
+    case Prim::div:
+      return b == 0 ? T(0) : overflows ? static_cast<T>(-u(a)) : static_cast<T>(a / b);
+    case Prim::fmod:
+      return b == 0 || overflows ? T(0) : static_cast<T>(a % b);
     case Prim::mod: {
       if (b == 0 || overflows) return 0;
       T r = static_cast<T>(a % b);
@@ -115,30 +161,44 @@ T arithmetic(Prim p, T a, T b, T c) {
       T q = static_cast<T>(a / b);
       return a % b != 0 && negative(a) != negative(b) ? static_cast<T>(q - 1) : q;
     }
-    case Prim::pow: return integer_power(a, b);
-    case Prim::minimum: return std::min(a, b);
-    case Prim::maximum: return std::max(a, b);
-    case Prim::bit_and: return static_cast<T>(a & b);
-    case Prim::bit_or: return static_cast<T>(a | b);
-    case Prim::bit_xor: return static_cast<T>(a ^ b);
-    case Prim::bit_not: return std::is_same_v<T, bool> ? static_cast<T>(!a) : static_cast<T>(~u(a));
+    case Prim::pow:
+      return integer_power(a, b);
+    case Prim::minimum:
+      return std::min(a, b);
+    case Prim::maximum:
+      return std::max(a, b);
+    case Prim::bit_and:
+      return static_cast<T>(a & b);
+    case Prim::bit_or:
+      return static_cast<T>(a | b);
+    case Prim::bit_xor:
+      return static_cast<T>(a ^ b);
+    case Prim::bit_not:
+      return std::is_same_v<T, bool> ? static_cast<T>(!a) : static_cast<T>(~u(a));
     case Prim::shift_left:
-    case Prim::shift_right: return shift(p, a, b);
+    case Prim::shift_right:
+      return shift(p, a, b);
     case Prim::floor:
     case Prim::ceil:
     case Prim::trunc:
-    case Prim::round: return a;
-    default: throw InternalError(std::string(info(p).name) + " is not defined on integers");
+    case Prim::round:
+      return a;
+    default:
+      throw InternalError(std::string(info(p).name) + " is not defined on integers");
   }
 }
 
 template <class T>
 bool compare(Prim p, T a, T b) {
   switch (p) {
-    case Prim::eq: return a == b;
-    case Prim::ne: return a != b;
-    case Prim::lt: return a < b;
-    default: return a <= b;
+    case Prim::eq:
+      return a == b;
+    case Prim::ne:
+      return a != b;
+    case Prim::lt:
+      return a < b;
+    default:
+      return a <= b;
   }
 }
 
@@ -154,9 +214,8 @@ To converted(From x) {
 }
 
 Cell convert_cell(Cell x, DType from, DType to) {
-  return dispatch(from, [&]<class From>() {
-    return dispatch(to, [&]<class To>() { return cell(converted<To>(get<From>(x))); });
-  });
+  return dispatch(
+      from, [&]<class From>() { return dispatch(to, [&]<class To>() { return cell(converted<To>(get<From>(x))); }); });
 }
 
 Cell random_cell(DType dtype, Cell seed, Cell offset, Cell index) {
@@ -172,8 +231,7 @@ Cell evaluate_node(const ScalarGraph& g, const ScalarNode& n, std::span<const Ce
   if (n.prim == Prim::convert) return convert_cell(a, operand, n.dtype);
   if (n.prim == Prim::select) return get<bool>(a) ? b : c;
   if (n.prim == Prim::random) return random_cell(n.dtype, a, b, c);
-  if (n.prim == Prim::literal)
-    return dispatch(n.dtype, [&]<class T>() { return cell(converted<T>(n.value)); });
+  if (n.prim == Prim::literal) return dispatch(n.dtype, [&]<class T>() { return cell(converted<T>(n.value)); });
   if (info(n.prim).result == PrimResult::Bool)
     return dispatch(operand, [&]<class T>() { return cell(compare(n.prim, get<T>(a), get<T>(b))); });
   return dispatch(n.dtype, [&]<class T>() { return cell(arithmetic<T>(n.prim, get<T>(a), get<T>(b), get<T>(c))); });

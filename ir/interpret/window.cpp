@@ -1,7 +1,7 @@
 // Pooling over the last two dimensions.
+#include "ir/rules/window.h"
 #include "ir/interpret/number.h"
 #include "ir/interpret/rules.h"
-#include "ir/rules/window.h"
 
 namespace lazuli::ir {
 namespace {
@@ -94,8 +94,7 @@ void interpret_avg_pool2d(const Node& node, std::span<const Tensor* const> in, s
                         divisors[static_cast<size_t>(y_at)] = divisor;
                       });
     for (size_t i = 0; i < sums.size(); ++i)
-      store<T>(out[0], static_cast<int64_t>(i),
-               static_cast<T>(sums[i] / static_cast<Accumulator<T>>(divisors[i])));
+      store<T>(out[0], static_cast<int64_t>(i), static_cast<T>(sums[i] / static_cast<Accumulator<T>>(divisors[i])));
   });
 }
 

@@ -41,9 +41,7 @@ Value divide_by_constant(const Candidate& c) {
   return c.b().broadcast(c.b().mul(c.in[0], 1 / divisor), c.result().shape);
 }
 
-Value double_negation(const Candidate& c) {
-  return c.producer(0).op == c.node.op ? c.producer(0).inputs[0] : Value{};
-}
+Value double_negation(const Candidate& c) { return c.producer(0).op == c.node.op ? c.producer(0).inputs[0] : Value{}; }
 
 Value double_not(const Candidate& c) {
   const Node& inner = c.producer(0);
@@ -96,10 +94,17 @@ Value known_condition(const Candidate& c) {
 Value attached(const Candidate& c) { return c.in[0]; }
 
 constexpr RuleEntry kRules[] = {
-    {Op::add, add_zero},           {Op::sub, subtract_zero},      {Op::mul, multiply_by_one},
-    {Op::div, divide_by_constant}, {Op::neg, double_negation},    {Op::logical_not, double_not},
-    {Op::bitwise_not, double_negation}, {Op::convert, convert_chain}, {Op::pow, small_power},
-    {Op::where, known_condition},  {Op::detach, attached},
+    {Op::add, add_zero},
+    {Op::sub, subtract_zero},
+    {Op::mul, multiply_by_one},
+    {Op::div, divide_by_constant},
+    {Op::neg, double_negation},
+    {Op::logical_not, double_not},
+    {Op::bitwise_not, double_negation},
+    {Op::convert, convert_chain},
+    {Op::pow, small_power},
+    {Op::where, known_condition},
+    {Op::detach, attached},
 };
 
 }  // namespace
@@ -117,8 +122,10 @@ Value drop_broadcasts(const Candidate& c) {
     Dims shape;
     for (size_t k = 0; k < c.in.size(); ++k)
       shape = broadcast_shapes(shape, c.r.to().type(k <= i ? plain[k] : c.in[k]).shape);
-    if (shape == c.result().shape) any = true;
-    else plain[i] = c.in[i];
+    if (shape == c.result().shape)
+      any = true;
+    else
+      plain[i] = c.in[i];
   }
   return any ? c.b().emit(c.node.op, std::span<const Value>(plain, c.in.size()), c.node.attrs) : Value{};
 }

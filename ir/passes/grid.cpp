@@ -21,7 +21,8 @@ struct Search {
   // Every moving dimension walks a grid dimension of its own, in steps, without leaving it.
   std::optional<GridWindow> fit(Dims grid) const {
     Dims grid_strides = contiguous_strides(grid);
-    GridWindow w{grid, Dims(grid.size(), 0), Dims(grid.size(), 1), Dims(grid.size(), 1), {}, Dims(shape.size(), 1), false};
+    GridWindow w{grid, Dims(grid.size(), 0), Dims(grid.size(), 1), Dims(grid.size(), 1), {}, Dims(shape.size(), 1),
+                 false};
     int64_t rest = offset;
     for (size_t d = 0; d < grid.size(); ++d) {
       w.starts[d] = rest / grid_strides[d];

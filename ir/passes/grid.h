@@ -7,11 +7,11 @@
 namespace lazuli::ir {
 
 struct GridWindow {
-  Dims grid;                   // the dense value's shape, with as many elements
-  Dims starts, sizes, steps;   // of the slice, per grid dimension
-  Dims order;                  // grid dimensions in the window's order; those not named have size 1
-  Dims unit;                   // the window's shape with 1 where it repeats elements or has one
-  bool covers = false;         // every element of the dense value is in the window exactly once
+  Dims grid;                  // the dense value's shape, with as many elements
+  Dims starts, sizes, steps;  // of the slice, per grid dimension
+  Dims order;                 // grid dimensions in the window's order; those not named have size 1
+  Dims unit;                  // the window's shape with 1 where it repeats elements or has one
+  bool covers = false;        // every element of the dense value is in the window exactly once
 };
 
 // None where the window is no such view. `base` is the dense value's shape, which is tried as the grid first.

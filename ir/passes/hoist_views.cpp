@@ -66,9 +66,12 @@ Value reshaped(Builder& b, Value x, Dimensions full, const Attrs& attrs) {
     size_t first_i = i, first_k = k;
     int64_t from = i < full.size() ? full[i++] : 1, to = k < target.size() ? target[k++] : 1;
     while (from != to) {
-      if (from < to && i < full.size()) from *= full[i++];
-      else if (k < target.size()) to *= target[k++];
-      else return {};
+      if (from < to && i < full.size())
+        from *= full[i++];
+      else if (k < target.size())
+        to *= target[k++];
+      else
+        return {};
     }
     bool has = false, lacks = false;
     for (size_t d = first_i; d < i; ++d)
@@ -101,9 +104,12 @@ class Hoister {
       const Node& n = from.nodes[id];
       r_.begin(id);
       Value v;
-      if (is_view(n.op) && interior_[id] && product(n.types[0].shape) > 0) v = hoist(n.op, n.attrs, n.types[0].shape, r_[n.inputs[0]]);
-      if (v) r_.replace(id, v);
-      else r_.copy(id);
+      if (is_view(n.op) && interior_[id] && product(n.types[0].shape) > 0)
+        v = hoist(n.op, n.attrs, n.types[0].shape, r_[n.inputs[0]]);
+      if (v)
+        r_.replace(id, v);
+      else
+        r_.copy(id);
       if (joins_cluster(n.op) || is_view(n.op)) remember(id);
     }
     return r_.finish();

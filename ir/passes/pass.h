@@ -12,7 +12,7 @@ struct Pass {
   std::string_view doc;
   Graph (*run)(const Graph& graph);
 };
-std::span<const Pass> all_passes();          // passes.def
+std::span<const Pass> all_passes();            // passes.def
 const Pass* find_pass(std::string_view name);  // null: there is none
 
 struct PassOptions {

@@ -47,8 +47,10 @@ Graph rewrite(const Graph& graph, Visit visit) {
   Rewriter r(graph);
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
     r.begin(id);
-    if (Value v = visit(r, id)) r.replace(id, v);
-    else r.copy(id);
+    if (Value v = visit(r, id))
+      r.replace(id, v);
+    else
+      r.copy(id);
   }
   return r.finish();
 }

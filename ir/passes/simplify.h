@@ -7,8 +7,8 @@ namespace lazuli::ir {
 
 struct Candidate {
   Rewriter& r;
-  const Node& node;              // as it was
-  std::span<const Value> in;     // operands as they are now
+  const Node& node;           // as it was
+  std::span<const Value> in;  // operands as they are now
   GraphBuilder& b() const { return r.builder(); }
   const Node& producer(size_t i) const { return r.to()[in[i]]; }
   const Type& type(size_t i) const { return r.to().type(in[i]); }

@@ -97,8 +97,7 @@ Value bitcast_rule(const Candidate& c) {
 
 Value pad_rule(const Candidate& c) {
   bool nothing = true;
-  for (size_t i : {0, 1})
-    nothing &= std::ranges::all_of(c.node.attrs.list(i), [](int64_t n) { return n == 0; });
+  for (size_t i : {0, 1}) nothing &= std::ranges::all_of(c.node.attrs.list(i), [](int64_t n) { return n == 0; });
   return nothing ? c.in[0] : Value{};
 }
 
@@ -113,9 +112,9 @@ Value cat_rule(const Candidate& c) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {Op::reshape, reshape_rule}, {Op::permute, permute_rule},       {Op::broadcast, broadcast_rule},
-    {Op::slice, slice_rule},     {Op::flip, flip_rule},             {Op::as_strided, as_strided_rule},
-    {Op::bitcast, bitcast_rule}, {Op::pad, pad_rule},               {Op::cat, cat_rule},
+    {Op::reshape, reshape_rule}, {Op::permute, permute_rule}, {Op::broadcast, broadcast_rule},
+    {Op::slice, slice_rule},     {Op::flip, flip_rule},       {Op::as_strided, as_strided_rule},
+    {Op::bitcast, bitcast_rule}, {Op::pad, pad_rule},         {Op::cat, cat_rule},
 };
 
 }  // namespace

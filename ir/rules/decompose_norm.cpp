@@ -12,7 +12,8 @@ struct Normalized {
 
 // (x - mean) / sqrt(variance + eps) over `dims`. Statistics are computed in the very shape in which the row gives them,
 // so that the derived backward finds the saved ones wherever it needs them.
-Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, std::span<const int64_t> statistics, Value eps) {
+Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, std::span<const int64_t> statistics,
+                     Value eps) {
   Dims along = b.shape(x);
   for (int64_t d : dims) along[d] = 1;
   Value mean = b.reshape(b.mean(x, dims, true), statistics);

@@ -17,8 +17,10 @@ Dims reduced_shape(const Type& x, std::span<const int64_t> dims, bool keepdim) {
   for (int64_t d = 0; d < x.rank(); ++d) {
     bool folded = next < dims.size() && dims[next] == d;
     next += folded;
-    if (!folded) shape.push_back(x.shape[d]);
-    else if (keepdim) shape.push_back(1);
+    if (!folded)
+      shape.push_back(x.shape[d]);
+    else if (keepdim)
+      shape.push_back(1);
   }
   return shape;
 }
@@ -69,8 +71,9 @@ void infer_truth(std::span<const Type* const> in, const Attrs& attrs, std::span<
 void infer_extremum(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   infer_reduction(in, attrs, out);
   if (folds_nothing(*in[0], attrs.list(0)))
-    type_error("amax(): Expected reduction dim to be specified for input.numel() == 0. "
-               "Specify the reduction dim with the 'dim' argument.");
+    type_error(
+        "amax(): Expected reduction dim to be specified for input.numel() == 0. "
+        "Specify the reduction dim with the 'dim' argument.");
 }
 
 void infer_arg_extremum(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {

@@ -24,7 +24,8 @@ void affine_gradients(const Type& x, const Type* weight, std::span<const int64_t
 
 std::span<const int64_t> normalized_shape(const Type& x, const Attrs& attrs) {
   int64_t count = attrs.number(0);
-  if (count < 1 || count > x.rank()) type_error("layer_norm: cannot normalize ", count, " dimensions of ", to_string(x));
+  if (count < 1 || count > x.rank())
+    type_error("layer_norm: cannot normalize ", count, " dimensions of ", to_string(x));
   return std::span<const int64_t>(x.shape).last(count);
 }
 
@@ -115,8 +116,10 @@ void infer_nll_loss(std::span<const Type* const> in, const Attrs& attrs, std::sp
   }
   int64_t classes = x.shape[x.rank() == 1 ? 0 : 1];
   if (in[2] && (in[2]->rank() != 1 || in[2]->shape[0] != classes))
-    type_error("weight tensor should be defined either for all ", classes, " classes or no classes but got weight tensor "
-               "of shape: ", list_text(in[2]->shape));
+    type_error("weight tensor should be defined either for all ", classes,
+               " classes or no classes but got weight tensor "
+               "of shape: ",
+               list_text(in[2]->shape));
   out[0].dtype = out[1].dtype = x.dtype;
   out[0].shape = attrs.number(0) == 0 ? target.shape : Dims{};
   out[1].shape = {};

@@ -17,8 +17,12 @@ struct Convolution {
   bool transposed;
   int64_t groups;
   explicit Convolution(const Attrs& a)
-      : stride(a.list(0)), padding(a.list(1)), dilation(a.list(2)), output_padding(a.list(4)),
-        transposed(a.number(3)), groups(a.number(5)) {}
+      : stride(a.list(0)),
+        padding(a.list(1)),
+        dilation(a.list(2)),
+        output_padding(a.list(4)),
+        transposed(a.number(3)),
+        groups(a.number(5)) {}
 };
 
 void check_kernel(const Convolution& c, const Type& x, const Type& w) {
@@ -47,8 +51,8 @@ void check_channels(const Convolution& c, const Type& x, const Type& w) {
   if (c.transposed)
     type_error("Given transposed=1, weight of size ", list_text(w.shape), ", expected input", list_text(x.shape),
                " to have ", channels, " channels, but got ", x.shape[1], " channels instead");
-  type_error("Given groups=", c.groups, ", weight of size ", list_text(w.shape), ", expected input",
-             list_text(x.shape), " to have ", channels, " channels, but got ", x.shape[1], " channels instead");
+  type_error("Given groups=", c.groups, ", weight of size ", list_text(w.shape), ", expected input", list_text(x.shape),
+             " to have ", channels, " channels, but got ", x.shape[1], " channels instead");
 }
 
 Dims convolved_shape(const Type& x, const Type& w, const Attrs& attrs) {

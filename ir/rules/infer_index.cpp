@@ -12,8 +12,7 @@ void check_index(const Type& index, const char* op) {
 
 // Gather and scatter: equal ranks, and the index no larger than the tensor apart from `dim`.
 void check_pointwise_index(const Type& x, const Type& index, int64_t dim, const char* what) {
-  if (index.rank() != x.rank())
-    type_error("Index tensor must have the same number of dimensions as ", what, " tensor");
+  if (index.rank() != x.rank()) type_error("Index tensor must have the same number of dimensions as ", what, " tensor");
   check_dim(dim, x.rank());
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d != dim && index.shape[d] > x.shape[d])
@@ -24,8 +23,10 @@ void check_pointwise_index(const Type& x, const Type& index, int64_t dim, const 
 Dims selected_shape(const Type& x, const Type& index, int64_t dim) {
   Dims shape;
   for (int64_t d = 0; d < x.rank(); ++d) {
-    if (d == dim) shape.append(index.shape);
-    else shape.push_back(x.shape[d]);
+    if (d == dim)
+      shape.append(index.shape);
+    else
+      shape.push_back(x.shape[d]);
   }
   return shape;
 }

@@ -17,8 +17,10 @@ void infer_permute(std::span<const Type* const> in, const Attrs& attrs, std::spa
   auto order = attrs.list(0);
   const Type& x = *in[0];
   if (static_cast<int64_t>(order.size()) != x.rank())
-    type_error("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-               "ordering of dimensions i.e. input.dim() = ", x.rank(), " is not equal to len(dims) = ", order.size());
+    type_error(
+        "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+        "ordering of dimensions i.e. input.dim() = ",
+        x.rank(), " is not equal to len(dims) = ", order.size());
   uint64_t seen = 0;
   out[0].dtype = x.dtype;
   out[0].shape.resize(order.size());
@@ -75,8 +77,7 @@ void infer_flip(std::span<const Type* const> in, const Attrs& attrs, std::span<T
 namespace {
 
 void check_window(const Type& x, std::span<const int64_t> shape, std::span<const int64_t> strides, int64_t offset) {
-  if (shape.size() != strides.size())
-    type_error("mismatch in length of strides and shape");
+  if (shape.size() != strides.size()) type_error("mismatch in length of strides and shape");
   int64_t last = offset;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return;

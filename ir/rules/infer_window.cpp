@@ -12,8 +12,8 @@ Dims pooled_shape(const Type& x, const Window& rows, const Window& columns, bool
   for (const Window& w : {rows, columns}) {
     if (w.stride < 1 || w.kernel < 1) type_error("pool2d: kernel size and stride should be greater than zero");
     if (w.padding * 2 > w.kernel)
-      type_error("pad should be at most half of effective kernel size, but got pad=", w.padding, ", kernel_size=",
-                 w.kernel, " and dilation=", w.dilation);
+      type_error("pad should be at most half of effective kernel size, but got pad=", w.padding,
+                 ", kernel_size=", w.kernel, " and dilation=", w.dilation);
   }
   Dims shape = x.shape;
   shape[r - 2] = rows.positions(x.shape[r - 2], ceil_mode);

@@ -56,9 +56,8 @@ LAZULI_INFER(infer_dropout)
 LAZULI_INFER(infer_embedding_backward)
 #undef LAZULI_INFER
 
-#define LAZULI_VJP(name)                                                                                   \
-  void name(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs, \
-            std::span<Value> out);
+#define LAZULI_VJP(name) \
+  void name(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs, std::span<Value> out);
 LAZULI_VJP(vjp_zero)
 LAZULI_VJP(vjp_convert)
 LAZULI_VJP(vjp_abs)

@@ -31,8 +31,7 @@ void vjp_prod(Builder& b, const Application& a, std::span<const Value> cotangent
   out[0] = b.emit(Op::where, {counts, b.mul(gy, b.div(others, nonzero)), zero});
 }
 
-void vjp_extremum(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t,
-                  std::span<Value> out) {
+void vjp_extremum(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
   Value x = a.inputs[0], gy = keep_dims(b, a, cotangents[0]);
   Value y = a.results.empty() ? b.emit(a.op, a.inputs, a.attrs) : a.results[0];
   Value winner = b.convert(b.emit(Op::eq, {x, keep_dims(b, a, y)}), b.dtype(x));

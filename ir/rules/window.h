@@ -18,9 +18,7 @@ struct Window {
     return n;
   }
 };
-inline Window max_window(const Attrs& a, int d) {
-  return {a.list(0)[d], a.list(1)[d], a.list(2)[d], a.list(3)[d]};
-}
+inline Window max_window(const Attrs& a, int d) { return {a.list(0)[d], a.list(1)[d], a.list(2)[d], a.list(3)[d]}; }
 inline Window avg_window(const Attrs& a, int d) { return {a.list(0)[d], a.list(1)[d], a.list(2)[d], 1}; }
 
 }  // namespace lazuli::ir

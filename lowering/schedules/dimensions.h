@@ -1,5 +1,5 @@
 // Which loops a group runs in: dimensions ordered so that memory is walked along its rows, neighbours that every access
-// walks alike collapsed into one, and the schedule (schedule.h in loop_nest.h) that vectorizes the contiguous one.
+// walks alike collapsed into one, and the schedule (loop_nest.h) that vectorizes the contiguous one.
 // Nothing here enters a kernel but the rank and the stride classes, so equal patterns of any size share one kernel.
 #pragma once
 #include <vector>

@@ -6,7 +6,7 @@
 namespace lazuli::lowering {
 namespace {
 
-constexpr int64_t kWorthwhile = 1 << 16;   // points; below, one thread is done before others wake
+constexpr int64_t kWorthwhile = 1 << 16;  // points; below, one thread is done before others wake
 constexpr int64_t kChunksPerThread = 2;
 
 int64_t points(const Loops& l) { return ir::product(l.sizes); }
@@ -24,9 +24,9 @@ bool is_argument(Reduce r) { return r == Reduce::ArgMax || r == Reduce::ArgMin; 
 // One walk over the elements, then row instructions alone.
 bool walks_once(const LoopNest& nest) {
   return nest.stages == 2 && std::all_of(nest.insts.begin(), nest.insts.end(), [](const Inst& i) {
-    return (i.stage == 0 || i.row) && !(i.code == Code::Reduce && is_argument(i.reduce)) &&
-           !(i.code == Code::Store && i.row && i.stage == 0);
-  });
+           return (i.stage == 0 || i.row) && !(i.code == Code::Reduce && is_argument(i.reduce)) &&
+                  !(i.code == Code::Store && i.row && i.stage == 0);
+         });
 }
 
 bool uses_position(const LoopNest& nest, uint32_t dim) {
@@ -36,11 +36,16 @@ bool uses_position(const LoopNest& nest, uint32_t dim) {
 
 int arguments(const Inst& i, const LoopNest& nest) {
   switch (i.code) {
-    case Code::Prim: return ir::info(i.prim).arity;
-    case Code::Load: return nest.accesses[i.slot].indexed;
-    case Code::Store: return 1 + nest.accesses[i.slot].indexed;
-    case Code::Reduce: return 1;
-    default: return 0;
+    case Code::Prim:
+      return ir::info(i.prim).arity;
+    case Code::Load:
+      return nest.accesses[i.slot].indexed;
+    case Code::Store:
+      return 1 + nest.accesses[i.slot].indexed;
+    case Code::Reduce:
+      return 1;
+    default:
+      return 0;
   }
 }
 
@@ -70,10 +75,15 @@ class Splitter {
     for (uint16_t r : reduces_) {
       BoundAccess to = partial_access(r);
       int64_t stride = 1;
-      for (size_t d = from_.sizes.size() - from_.nest.reduced; d-- > 0; stride *= from_.sizes[d]) to.strides[d] = stride;
+      for (size_t d = from_.sizes.size() - from_.nest.reduced; d-- > 0; stride *= from_.sizes[d])
+        to.strides[d] = stride;
       const DType type = from_.nest.insts[r].dtype;
-      p.nest.insts.push_back({.code = Code::Store, .dtype = type, .stage = 1, .row = true,
-                              .slot = static_cast<uint16_t>(p.accesses.size()), .args = {r, 0, 0}});
+      p.nest.insts.push_back({.code = Code::Store,
+                              .dtype = type,
+                              .stage = 1,
+                              .row = true,
+                              .slot = static_cast<uint16_t>(p.accesses.size()),
+                              .args = {r, 0, 0}});
       p.nest.accesses.push_back({type, stride_class(to, p.nest), true, true, false});
       p.accesses.push_back(std::move(to));
     }
@@ -99,7 +109,8 @@ class Splitter {
       for (uint32_t d = kept; d-- > 0; stride *= from_.sizes[d]) at.strides[d] = stride;
       at.strides[kept] = points;
       const Inst& old = from_.nest.insts[r];
-      const auto load = push({.code = Code::Load, .dtype = old.dtype, .slot = static_cast<uint16_t>(c.accesses.size())});
+      const auto load =
+          push({.code = Code::Load, .dtype = old.dtype, .slot = static_cast<uint16_t>(c.accesses.size())});
       c.nest.accesses.push_back({old.dtype, stride_class(at, c.nest), false, false, false});
       c.accesses.push_back(std::move(at));
       to_[r] = push({.code = Code::Reduce, .reduce = old.reduce, .dtype = old.dtype, .args = {load, 0, 0}});
@@ -186,7 +197,8 @@ class Splitter {
 
 std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   const LoopNest& nest = loops.nest;
-  if (threads <= 1 || nest.reduced == 0 || points(loops) < kWorthwhile || parallel_units(loops) >= 2 * threads) return {};
+  if (threads <= 1 || nest.reduced == 0 || points(loops) < kWorthwhile || parallel_units(loops) >= 2 * threads)
+    return {};
   if (!walks_once(nest) || !loops.checks.empty()) return {};
   // The longest reduced dimension; along lanes a chunk stays a whole number of vectors.
   uint32_t dim = nest.rank - nest.reduced;

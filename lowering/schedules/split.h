@@ -8,7 +8,7 @@
 namespace lazuli::lowering {
 
 struct SplitReduction {
-  Loops partial;              // walks at most chunk_size of dimension chunk_dim
+  Loops partial;  // walks at most chunk_size of dimension chunk_dim
   Loops combine;
   uint32_t chunk_dim = 0;
   int64_t chunk_size = 0, chunks = 1;

@@ -50,8 +50,7 @@ class Fuzzer {
       if (b_.dtype(v) != dtype) continue;
       try {
         if (product(broadcast_shapes(b_.shape(v), shape)) <= 512) return v;
-      } catch (const TypeError&) {
-      }
+      } catch (const TypeError&) {}
     }
     return chance(2) ? b_.constant(static_cast<double>(below(11)) / 2 - 2, dtype) : Value{};
   }
@@ -63,16 +62,17 @@ class Fuzzer {
   }
 
   bool jumps(const OpInfo& row) const {
-    static constexpr std::string_view kRounding[] = {"floor", "ceil", "round", "trunc", "frac", "sign", "remainder",
-                                                     "fmod", "floor_divide", "trunc_divide"};
+    static constexpr std::string_view kRounding[] = {"floor", "ceil",      "round", "trunc",        "frac",
+                                                     "sign",  "remainder", "fmod",  "floor_divide", "trunc_divide"};
     bool rounds = std::ranges::find(kRounding, row.name) != std::end(kRounding);
     bool position = row.combine == Combine::ArgMax || row.combine == Combine::ArgMin;
     return row.result == Result::Bool || rounds || position;
   }
 
   void step() {
-    static constexpr Kind kKinds[] = {Kind::Elementwise, Kind::Elementwise, Kind::Elementwise, Kind::View, Kind::View,
-                                      Kind::Reduction, Kind::Index, Kind::Contraction, Kind::Composite};
+    static constexpr Kind kKinds[] = {Kind::Elementwise, Kind::Elementwise, Kind::Elementwise,
+                                      Kind::View,        Kind::View,        Kind::Reduction,
+                                      Kind::Index,       Kind::Contraction, Kind::Composite};
     Kind kind = kKinds[below(std::size(kKinds))];
     Op op;
     do op = static_cast<Op>(below(kOpCount));
@@ -82,13 +82,26 @@ class Fuzzer {
     Value v;
     try {
       switch (row.kind) {
-        case Kind::Elementwise: v = elementwise(op, row); break;
-        case Kind::Reduction: v = reduction(op); break;
-        case Kind::View: v = view(op); break;
-        case Kind::Index: v = index(op); break;
-        case Kind::Contraction: v = options_.contractions ? contraction(op) : v; break;
-        case Kind::Composite: v = options_.composites ? composite(op, row) : v; break;
-        default: break;
+        case Kind::Elementwise:
+          v = elementwise(op, row);
+          break;
+        case Kind::Reduction:
+          v = reduction(op);
+          break;
+        case Kind::View:
+          v = view(op);
+          break;
+        case Kind::Index:
+          v = index(op);
+          break;
+        case Kind::Contraction:
+          v = options_.contractions ? contraction(op) : v;
+          break;
+        case Kind::Composite:
+          v = options_.composites ? composite(op, row) : v;
+          break;
+        default:
+          break;
       }
     } catch (const TypeError&) {
       return;  // operands that do not fit: try another

@@ -8,11 +8,11 @@ namespace lazuli::ir::testing {
 
 struct FuzzOptions {
   uint32_t seed = 0;
-  int nodes = 20;            // applications to aim at
-  bool discrete = true;      // rows that jump (floor, comparisons of floats, argmax): rounding differences show there
+  int nodes = 20;        // applications to aim at
+  bool discrete = true;  // rows that jump (floor, comparisons of floats, argmax): rounding differences show there
   bool composites = true;
   bool contractions = true;
-  bool narrow = true;        // bf16 among the element types
+  bool narrow = true;  // bf16 among the element types
 };
 
 Graph random_graph(const FuzzOptions& options);

@@ -19,7 +19,8 @@ void compare(const Graph& graph, std::span<const Pass> passes, uint32_t seed) {
   for (size_t i = 0; i < got.size(); ++i) {
     // Merged sums round once where the original rounded twice.
     double tolerance = want[i].type.dtype == DType::BF16 ? 2e-2 : 1e-4;
-    expect_close(got[i], want[i], tolerance, "output " + std::to_string(i) + "\n" + print(graph) + "=>\n" + print(after));
+    expect_close(got[i], want[i], tolerance,
+                 "output " + std::to_string(i) + "\n" + print(graph) + "=>\n" + print(after));
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
@@ -68,7 +69,8 @@ TEST(Fuzz, ReachesMostOfTheTable) {
     for (const Node& n : random_graph({.seed = seed}).nodes) seen[static_cast<size_t>(n.op)] = true;
   for (size_t i = 0; i < kOpCount; ++i) {
     Op op = static_cast<Op>(i);
-    bool wanted = (is_elementwise(op) && op != Op::random_uniform) || is_reduction(op) || (is_view(op) && op != Op::bitcast);
+    bool wanted =
+        (is_elementwise(op) && op != Op::random_uniform) || is_reduction(op) || (is_view(op) && op != Op::bitcast);
     if (wanted) {
       EXPECT_TRUE(seen[i]) << name(op);
     }

@@ -19,8 +19,8 @@ TEST(NarrowFloats, EveryPatternSurvives) {
 }
 
 TEST(NarrowFloats, RoundHalfToEven) {
-  EXPECT_EQ(from_bf16(to_bf16(1.00390625f)), 1.0f);          // half a step above 1
-  EXPECT_EQ(from_bf16(to_bf16(1.01171875f)), 1.015625f);     // one and a half
+  EXPECT_EQ(from_bf16(to_bf16(1.00390625f)), 1.0f);       // half a step above 1
+  EXPECT_EQ(from_bf16(to_bf16(1.01171875f)), 1.015625f);  // one and a half
   EXPECT_EQ(from_f16(to_f16(2049.0f)), 2048.0f);
   EXPECT_EQ(from_f16(to_f16(2051.0f)), 2052.0f);
   EXPECT_EQ(from_f16(to_f16(0x1p-25f)), 0.0f);

@@ -1,6 +1,6 @@
 // What the runner owns: order, disabling by name, reporting, errors that name the pass, and that passes are linear.
-#include "ir/passes/pass.h"
 #include "ir/error.h"
+#include "ir/passes/pass.h"
 #include "ir/print.h"
 #include "tests/ir/support.h"
 
@@ -29,7 +29,8 @@ TEST(PassRunner, ReportsWhatChanged) {
 }
 
 TEST(PassRunner, DisablesByName) {
-  Graph g = run_passes(small(), all_passes(), {.disabled = {"decompose"}, .verify = true, .on_change = {}, .on_time = {}});
+  Graph g =
+      run_passes(small(), all_passes(), {.disabled = {"decompose"}, .verify = true, .on_change = {}, .on_time = {}});
   EXPECT_EQ(print(g), print(small()));
 }
 

@@ -25,130 +25,174 @@ const Text kTexts[] = {
     {"reshape", "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,2] = reshape %0 [shape=[3,2]]\nreturn %1"},
     {"permute", "%0 : f64[2,3,4] = input [position=0]\n%1 : f64[4,2,3] = permute %0 [order=[2,0,1]]\nreturn %1"},
     {"broadcast", "%0 : f64[3,1] = input [position=0]\n%1 : f64[2,3,4] = broadcast %0 [shape=[2,3,4]]\nreturn %1"},
-    {"slice", "%0 : f64[4,5] = input [position=0]\n"
-              "%1 : f64[2,3] = slice %0 [starts=[1,0] sizes=[2,3] steps=[1,1]]\nreturn %1"},
-    {"slice_steps", "%0 : f64[4,5] = input [position=0]\n"
-                    "%1 : f64[2,2] = slice %0 [starts=[1,0] sizes=[2,2] steps=[2,3]]\nreturn %1"},
+    {"slice",
+     "%0 : f64[4,5] = input [position=0]\n"
+     "%1 : f64[2,3] = slice %0 [starts=[1,0] sizes=[2,3] steps=[1,1]]\nreturn %1"},
+    {"slice_steps",
+     "%0 : f64[4,5] = input [position=0]\n"
+     "%1 : f64[2,2] = slice %0 [starts=[1,0] sizes=[2,2] steps=[2,3]]\nreturn %1"},
     {"flip", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = flip %0 [dims=1]\nreturn %1"},
-    {"as_strided", "%0 : f64[12] = input [position=0]\n"
-                   "%1 : f64[3,2] = as_strided %0 [shape=[3,2] strides=[1,4] offset=2]\nreturn %1"},
-    {"as_strided_overlapping", "%0 : f64[6] = input [position=0]\n"
-                               "%1 : f64[4,3] = as_strided %0 [shape=[4,3] strides=[1,1] offset=0]\nreturn %1"},
-    {"as_strided_scatter", "%0 : f64[3,4] = input [position=0]\n%1 : f64[2,2] = input [position=1]\n"
-                           "%2 : f64[3,4] = as_strided_scatter %0, %1 [strides=[4,2] offset=1]\nreturn %2"},
-    {"cat", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,1] = input [position=1]\n"
-            "%2 : f64[2,4] = cat %0, %1 [dim=1]\nreturn %2"},
-    {"pad", "%0 : f64[2,4] = input [position=0]\n%1 : f64[] = input [position=1]\n"
-            "%2 : f64[4,4] = pad %0, %1 [low=[1,-1] high=[1,1]]\nreturn %2"},
-    {"gather", "%0 : f64[2,3] = input [position=0]\n%1 : i64[4,3] = input [position=1]\n"
-               "%2 : f64[4,3] = gather %0, %1 [dim=0]\nreturn %2"},
-    {"scatter", "%0 : f64[2,3] = input [position=0]\n%1 : i64[1,3] = input [position=1]\n"
-                "%2 : f64[1,3] = input [position=2]\n%3 : f64[2,3] = scatter %0, %1, %2 [dim=0]\nreturn %3"},
-    {"scatter_add", "%0 : f64[2,3] = input [position=0]\n%1 : i64[4,3] = input [position=1]\n"
-                    "%2 : f64[4,3] = input [position=2]\n%3 : f64[2,3] = scatter_add %0, %1, %2 [dim=0]\nreturn %3"},
-    {"index_select", "%0 : f64[2,3] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
-                     "%2 : f64[2,2,3] = index_select %0, %1 [dim=0]\nreturn %2"},
-    {"index_add", "%0 : f64[3,2] = input [position=0]\n%1 : i64[4] = input [position=1]\n"
-                  "%2 : f64[3,4] = input [position=2]\n%3 : f64[3,2] = index_add %0, %1, %2 [dim=1]\nreturn %3"},
-    {"matmul", "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,4] = input [position=1]\n"
-               "%2 : f64[2,4] = matmul %0, %1\nreturn %2"},
-    {"matmul_batch", "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
-                     "%2 : f64[2,2,2] = matmul %0, %1\nreturn %2"},
-    {"convolution", "%0 : f64[2,4,5,4] = input [position=0]\n%1 : f64[2,2,3,2] = input [position=1]\n"
-                    "%2 : f64[2,2,3,4] = convolution %0, %1 [stride=[2,1] padding=[1,1] dilation=[1,2] transposed=0 "
-                    "output_padding=[0,0] groups=2]\nreturn %2"},
-    {"convolution_transposed", "%0 : f64[1,4,3] = input [position=0]\n%1 : f64[4,1,3] = input [position=1]\n"
-                               "%2 : f64[1,2,6] = convolution %0, %1 [stride=2 padding=1 dilation=1 transposed=1 "
-                               "output_padding=1 groups=2]\nreturn %2"},
-    {"convolution_input_grad", "%0 : f64[1,2,4] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
-                               "%2 : f64[1,3,5] = convolution_input_grad %0, %1 [stride=1 padding=0 dilation=1 "
-                               "transposed=0 output_padding=0 groups=1 input_shape=[1,3,5]]\nreturn %2"},
-    {"convolution_weight_grad", "%0 : f64[1,2,4] = input [position=0]\n%1 : f64[1,3,5] = input [position=1]\n"
-                                "%2 : f64[2,3,2] = convolution_weight_grad %0, %1 [stride=1 padding=0 dilation=1 "
-                                "transposed=0 output_padding=0 groups=1 weight_shape=[2,3,2]]\nreturn %2"},
-    {"max_pool2d", "%0 : f64[1,2,5,5] = input [position=0]\n"
-                   "%1 : f64[1,2,3,3], %2 : i64[1,2,3,3] = max_pool2d %0 [kernel=[3,3] stride=[2,2] padding=[1,1] "
-                   "dilation=[1,1] ceil_mode=0]\nreturn %1"},
-    {"max_pool2d_grad", "%0 : f64[2,2,2] = input [position=0]\n%1 : i64[2,2,2] = input [position=1]\n"
-                        "%2 : f64[2,3,3] = max_pool2d_grad %0, %1 [input_shape=[2,3,3]]\nreturn %2"},
-    {"avg_pool2d", "%0 : f64[1,1,5,6] = input [position=0]\n"
-                   "%1 : f64[1,1,3,4] = avg_pool2d %0 [kernel=[2,3] stride=[2,2] padding=[0,1] ceil_mode=1 "
-                   "count_include_pad=0 divisor_override=0]\nreturn %1"},
-    {"avg_pool2d_grad", "%0 : f64[1,2,2] = input [position=0]\n"
-                        "%1 : f64[1,4,4] = avg_pool2d_grad %0 [kernel=[2,2] stride=[2,2] padding=[0,0] ceil_mode=0 "
-                        "count_include_pad=1 divisor_override=3 input_shape=[1,4,4]]\nreturn %1"},
+    {"as_strided",
+     "%0 : f64[12] = input [position=0]\n"
+     "%1 : f64[3,2] = as_strided %0 [shape=[3,2] strides=[1,4] offset=2]\nreturn %1"},
+    {"as_strided_overlapping",
+     "%0 : f64[6] = input [position=0]\n"
+     "%1 : f64[4,3] = as_strided %0 [shape=[4,3] strides=[1,1] offset=0]\nreturn %1"},
+    {"as_strided_scatter",
+     "%0 : f64[3,4] = input [position=0]\n%1 : f64[2,2] = input [position=1]\n"
+     "%2 : f64[3,4] = as_strided_scatter %0, %1 [strides=[4,2] offset=1]\nreturn %2"},
+    {"cat",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,1] = input [position=1]\n"
+     "%2 : f64[2,4] = cat %0, %1 [dim=1]\nreturn %2"},
+    {"pad",
+     "%0 : f64[2,4] = input [position=0]\n%1 : f64[] = input [position=1]\n"
+     "%2 : f64[4,4] = pad %0, %1 [low=[1,-1] high=[1,1]]\nreturn %2"},
+    {"gather",
+     "%0 : f64[2,3] = input [position=0]\n%1 : i64[4,3] = input [position=1]\n"
+     "%2 : f64[4,3] = gather %0, %1 [dim=0]\nreturn %2"},
+    {"scatter",
+     "%0 : f64[2,3] = input [position=0]\n%1 : i64[1,3] = input [position=1]\n"
+     "%2 : f64[1,3] = input [position=2]\n%3 : f64[2,3] = scatter %0, %1, %2 [dim=0]\nreturn %3"},
+    {"scatter_add",
+     "%0 : f64[2,3] = input [position=0]\n%1 : i64[4,3] = input [position=1]\n"
+     "%2 : f64[4,3] = input [position=2]\n%3 : f64[2,3] = scatter_add %0, %1, %2 [dim=0]\nreturn %3"},
+    {"index_select",
+     "%0 : f64[2,3] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
+     "%2 : f64[2,2,3] = index_select %0, %1 [dim=0]\nreturn %2"},
+    {"index_add",
+     "%0 : f64[3,2] = input [position=0]\n%1 : i64[4] = input [position=1]\n"
+     "%2 : f64[3,4] = input [position=2]\n%3 : f64[3,2] = index_add %0, %1, %2 [dim=1]\nreturn %3"},
+    {"matmul",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,4] = input [position=1]\n"
+     "%2 : f64[2,4] = matmul %0, %1\nreturn %2"},
+    {"matmul_batch",
+     "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
+     "%2 : f64[2,2,2] = matmul %0, %1\nreturn %2"},
+    {"convolution",
+     "%0 : f64[2,4,5,4] = input [position=0]\n%1 : f64[2,2,3,2] = input [position=1]\n"
+     "%2 : f64[2,2,3,4] = convolution %0, %1 [stride=[2,1] padding=[1,1] dilation=[1,2] transposed=0 "
+     "output_padding=[0,0] groups=2]\nreturn %2"},
+    {"convolution_transposed",
+     "%0 : f64[1,4,3] = input [position=0]\n%1 : f64[4,1,3] = input [position=1]\n"
+     "%2 : f64[1,2,6] = convolution %0, %1 [stride=2 padding=1 dilation=1 transposed=1 "
+     "output_padding=1 groups=2]\nreturn %2"},
+    {"convolution_input_grad",
+     "%0 : f64[1,2,4] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
+     "%2 : f64[1,3,5] = convolution_input_grad %0, %1 [stride=1 padding=0 dilation=1 "
+     "transposed=0 output_padding=0 groups=1 input_shape=[1,3,5]]\nreturn %2"},
+    {"convolution_weight_grad",
+     "%0 : f64[1,2,4] = input [position=0]\n%1 : f64[1,3,5] = input [position=1]\n"
+     "%2 : f64[2,3,2] = convolution_weight_grad %0, %1 [stride=1 padding=0 dilation=1 "
+     "transposed=0 output_padding=0 groups=1 weight_shape=[2,3,2]]\nreturn %2"},
+    {"max_pool2d",
+     "%0 : f64[1,2,5,5] = input [position=0]\n"
+     "%1 : f64[1,2,3,3], %2 : i64[1,2,3,3] = max_pool2d %0 [kernel=[3,3] stride=[2,2] padding=[1,1] "
+     "dilation=[1,1] ceil_mode=0]\nreturn %1"},
+    {"max_pool2d_grad",
+     "%0 : f64[2,2,2] = input [position=0]\n%1 : i64[2,2,2] = input [position=1]\n"
+     "%2 : f64[2,3,3] = max_pool2d_grad %0, %1 [input_shape=[2,3,3]]\nreturn %2"},
+    {"avg_pool2d",
+     "%0 : f64[1,1,5,6] = input [position=0]\n"
+     "%1 : f64[1,1,3,4] = avg_pool2d %0 [kernel=[2,3] stride=[2,2] padding=[0,1] ceil_mode=1 "
+     "count_include_pad=0 divisor_override=0]\nreturn %1"},
+    {"avg_pool2d_grad",
+     "%0 : f64[1,2,2] = input [position=0]\n"
+     "%1 : f64[1,4,4] = avg_pool2d_grad %0 [kernel=[2,2] stride=[2,2] padding=[0,0] ceil_mode=0 "
+     "count_include_pad=1 divisor_override=3 input_shape=[1,4,4]]\nreturn %1"},
     {"mean", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2] = mean %0 [dims=1 keepdim=0]\nreturn %1"},
-    {"var", "%0 : f64[2,4] = input [position=0]\n%1 : f64[] = constant [value=1]\n"
-            "%2 : f64[2,1] = var %0, %1 [dims=1 keepdim=1]\nreturn %2"},
+    {"var",
+     "%0 : f64[2,4] = input [position=0]\n%1 : f64[] = constant [value=1]\n"
+     "%2 : f64[2,1] = var %0, %1 [dims=1 keepdim=1]\nreturn %2"},
     {"softmax", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = softmax %0 [dim=1]\nreturn %1"},
     {"softmax_number", "%0 : f64[] = input [position=0]\n%1 : f64[] = softmax %0 [dim=0]\nreturn %1"},
     {"log_softmax", "%0 : f64[3,2] = input [position=0]\n%1 : f64[3,2] = log_softmax %0 [dim=0]\nreturn %1"},
-    {"softmax_backward", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-                         "%2 : f64[2,3] = softmax_backward %0, %1 [dim=1]\nreturn %2"},
-    {"log_softmax_backward", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-                             "%2 : f64[2,3] = log_softmax_backward %0, %1 [dim=1]\nreturn %2"},
-    {"layer_norm", "%0 : f64[2,4] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
-                   "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
-                   "%4 : f64[2,4], %5 : f64[2,1], %6 : f64[2,1] = layer_norm %0, %1, %2, %3 [dims=1]\nreturn %4"},
-    {"layer_norm_plain", "%0 : f64[2,2,3] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
-                         "%4 : f64[2,2,3], %5 : f64[2,1,1], %6 : f64[2,1,1] = layer_norm %0, _, _, %3 [dims=2]\n"
-                         "return %4"},
-    {"layer_norm_statistics", "%0 : f64[2,4] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
-                              "%4 : f64[2,4], %5 : f64[2,1], %6 : f64[2,1] = layer_norm %0, _, _, %3 [dims=1]\n"
-                              "return %4, %5, %6"},
-    {"layer_norm_backward", "%0 : f64[2,4] = input [position=0]\n%1 : f64[2,4] = input [position=1]\n"
-                            "%2 : f64[2,1] = input [position=2]\n%3 : f64[2,1] = input [position=3]\n"
-                            "%4 : f64[4] = input [position=4]\n%5 : f64[2,4], %6 : f64[4], %7 : f64[4] = "
-                            "layer_norm_backward %0, %1, %2, %3, %4 [dims=1]\nreturn %5, %6, %7"},
-    {"batch_norm", "%0 : f64[3,2,2] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
-                   "%2 : f64[2] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
-                   "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, %1, %2, %3\nreturn %4"},
-    {"batch_norm_all", "%0 : f64[3,2,2] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
-                       "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, _, _, %3\n"
-                       "return %4, %5, %6, %7"},
-    {"batch_norm_backward", "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,2,3] = input [position=1]\n"
-                            "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
-                            "%4 : f64[2] = input [position=4]\n%5 : f64[2,2,3], %6 : f64[2], %7 : f64[2] = "
-                            "batch_norm_backward %0, %1, %2, %3, %4\nreturn %5, %6, %7"},
-    {"batch_norm_inference", "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
-                             "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
-                             "%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
-                             "%6 : f64[2,2,3] = batch_norm_inference %0, %1, %2, %3, %4, %5\nreturn %6"},
+    {"softmax_backward",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[2,3] = softmax_backward %0, %1 [dim=1]\nreturn %2"},
+    {"log_softmax_backward",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[2,3] = log_softmax_backward %0, %1 [dim=1]\nreturn %2"},
+    {"layer_norm",
+     "%0 : f64[2,4] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
+     "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[2,4], %5 : f64[2,1], %6 : f64[2,1] = layer_norm %0, %1, %2, %3 [dims=1]\nreturn %4"},
+    {"layer_norm_plain",
+     "%0 : f64[2,2,3] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[2,2,3], %5 : f64[2,1,1], %6 : f64[2,1,1] = layer_norm %0, _, _, %3 [dims=2]\n"
+     "return %4"},
+    {"layer_norm_statistics",
+     "%0 : f64[2,4] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[2,4], %5 : f64[2,1], %6 : f64[2,1] = layer_norm %0, _, _, %3 [dims=1]\n"
+     "return %4, %5, %6"},
+    {"layer_norm_backward",
+     "%0 : f64[2,4] = input [position=0]\n%1 : f64[2,4] = input [position=1]\n"
+     "%2 : f64[2,1] = input [position=2]\n%3 : f64[2,1] = input [position=3]\n"
+     "%4 : f64[4] = input [position=4]\n%5 : f64[2,4], %6 : f64[4], %7 : f64[4] = "
+     "layer_norm_backward %0, %1, %2, %3, %4 [dims=1]\nreturn %5, %6, %7"},
+    {"batch_norm",
+     "%0 : f64[3,2,2] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
+     "%2 : f64[2] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, %1, %2, %3\nreturn %4"},
+    {"batch_norm_all",
+     "%0 : f64[3,2,2] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, _, _, %3\n"
+     "return %4, %5, %6, %7"},
+    {"batch_norm_backward",
+     "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,2,3] = input [position=1]\n"
+     "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
+     "%4 : f64[2] = input [position=4]\n%5 : f64[2,2,3], %6 : f64[2], %7 : f64[2] = "
+     "batch_norm_backward %0, %1, %2, %3, %4\nreturn %5, %6, %7"},
+    {"batch_norm_inference",
+     "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
+     "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
+     "%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
+     "%6 : f64[2,2,3] = batch_norm_inference %0, %1, %2, %3, %4, %5\nreturn %6"},
     {"batch_norm_inference_backward",
      "%0 : f64[2,2] = input [position=0]\n%1 : f64[2,2] = input [position=1]\n%2 : f64[2] = input [position=2]\n"
      "%3 : f64[2] = input [position=3]\n%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
      "%6 : f64[2,2], %7 : f64[2], %8 : f64[2] = batch_norm_inference_backward %0, %1, %2, %3, %4, %5\n"
      "return %6, %7, %8"},
-    {"group_norm", "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
-                   "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
-                   "%4 : f64[2,4,2], %5 : f64[2,2], %6 : f64[2,2] = group_norm %0, %1, %2, %3 [groups=2]\nreturn %4"},
-    {"group_norm_backward", "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[2,4,2] = input [position=1]\n"
-                            "%2 : f64[2,2] = input [position=2]\n%3 : f64[2,2] = input [position=3]\n"
-                            "%4 : f64[4] = input [position=4]\n%5 : f64[2,4,2], %6 : f64[4], %7 : f64[4] = "
-                            "group_norm_backward %0, %1, %2, %3, %4 [groups=2]\nreturn %5, %6, %7"},
-    {"nll_loss", "%0 : f64[3,4] = input [position=0]\n%1 : i64[3] = input [position=1]\n"
-                 "%2 : f64[4] = input [position=2]\n"
-                 "%3 : f64[], %4 : f64[] = nll_loss %0, %1, %2 [reduction=1 ignore_index=-100]\nreturn %3"},
-    {"nll_loss_none", "%0 : f64[2,3,2] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
-                      "%3 : f64[2,2], %4 : f64[] = nll_loss %0, %1, _ [reduction=0 ignore_index=1]\nreturn %3"},
-    {"nll_loss_backward", "%0 : f64[] = input [position=0]\n%1 : f64[3,2] = input [position=1]\n"
-                          "%2 : i64[3] = input [position=2]\n%3 : f64[] = input [position=3]\n%4 : f64[3,2] = "
-                          "nll_loss_backward %0, %1, %2, _, %3 [reduction=1 ignore_index=-100]\nreturn %4"},
-    {"mse_loss", "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-                 "%2 : f64[] = mse_loss %0, %1 [reduction=1]\nreturn %2"},
-    {"mse_loss_backward", "%0 : f64[] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-                          "%2 : f64[2,3] = input [position=2]\n"
-                          "%3 : f64[2,3] = mse_loss_backward %0, %1, %2 [reduction=2]\nreturn %3"},
-    {"addmm", "%0 : f64[4] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-              "%2 : f64[3,4] = input [position=2]\n%3 : f64[] = input [position=3]\n"
-              "%4 : f64[2,4] = addmm %0, %1, %2, %3, _\nreturn %4"},
-    {"dropout", "%0 : f64[2,3] = input [position=0]\n%1 : i64[] = constant [value=7]\n"
-                "%2 : f64[] = constant [value=0.4]\n"
-                "%3 : f64[2,3], %4 : bool[2,3] = dropout %0, %1, %1, %2\nreturn %3"},
-    {"dropout_backward", "%0 : f64[2] = input [position=0]\n%1 : bool[2] = input [position=1]\n"
-                         "%2 : f64[] = input [position=2]\n%3 : f64[2] = dropout_backward %0, %1, %2\nreturn %3"},
-    {"embedding_backward", "%0 : f64[2,2,3] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
-                           "%2 : f64[3,3] = embedding_backward %0, %1 [rows=3 padding=1]\nreturn %2"},
+    {"group_norm",
+     "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
+     "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[2,4,2], %5 : f64[2,2], %6 : f64[2,2] = group_norm %0, %1, %2, %3 [groups=2]\nreturn %4"},
+    {"group_norm_backward",
+     "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[2,4,2] = input [position=1]\n"
+     "%2 : f64[2,2] = input [position=2]\n%3 : f64[2,2] = input [position=3]\n"
+     "%4 : f64[4] = input [position=4]\n%5 : f64[2,4,2], %6 : f64[4], %7 : f64[4] = "
+     "group_norm_backward %0, %1, %2, %3, %4 [groups=2]\nreturn %5, %6, %7"},
+    {"nll_loss",
+     "%0 : f64[3,4] = input [position=0]\n%1 : i64[3] = input [position=1]\n"
+     "%2 : f64[4] = input [position=2]\n"
+     "%3 : f64[], %4 : f64[] = nll_loss %0, %1, %2 [reduction=1 ignore_index=-100]\nreturn %3"},
+    {"nll_loss_none",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
+     "%3 : f64[2,2], %4 : f64[] = nll_loss %0, %1, _ [reduction=0 ignore_index=1]\nreturn %3"},
+    {"nll_loss_backward",
+     "%0 : f64[] = input [position=0]\n%1 : f64[3,2] = input [position=1]\n"
+     "%2 : i64[3] = input [position=2]\n%3 : f64[] = input [position=3]\n%4 : f64[3,2] = "
+     "nll_loss_backward %0, %1, %2, _, %3 [reduction=1 ignore_index=-100]\nreturn %4"},
+    {"mse_loss",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[] = mse_loss %0, %1 [reduction=1]\nreturn %2"},
+    {"mse_loss_backward",
+     "%0 : f64[] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[2,3] = input [position=2]\n"
+     "%3 : f64[2,3] = mse_loss_backward %0, %1, %2 [reduction=2]\nreturn %3"},
+    {"addmm",
+     "%0 : f64[4] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[3,4] = input [position=2]\n%3 : f64[] = input [position=3]\n"
+     "%4 : f64[2,4] = addmm %0, %1, %2, %3, _\nreturn %4"},
+    {"dropout",
+     "%0 : f64[2,3] = input [position=0]\n%1 : i64[] = constant [value=7]\n"
+     "%2 : f64[] = constant [value=0.4]\n"
+     "%3 : f64[2,3], %4 : bool[2,3] = dropout %0, %1, %1, %2\nreturn %3"},
+    {"dropout_backward",
+     "%0 : f64[2] = input [position=0]\n%1 : bool[2] = input [position=1]\n"
+     "%2 : f64[] = input [position=2]\n%3 : f64[2] = dropout_backward %0, %1, %2\nreturn %3"},
+    {"embedding_backward",
+     "%0 : f64[2,2,3] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
+     "%2 : f64[3,3] = embedding_backward %0, %1 [rows=3 padding=1]\nreturn %2"},
 };
 
 Graph elementwise_graph(Op op) {

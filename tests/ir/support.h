@@ -1,8 +1,8 @@
 // What the tests of the IR share: graphs from text, tensors filled with numbers, comparison.
 #pragma once
-#include <gtest/gtest.h>
 #include <cmath>
 #include <random>
+#include <gtest/gtest.h>
 #include "ir/interpret.h"
 #include "ir/parse.h"
 

@@ -5,11 +5,11 @@
 //   # =>
 //   ...
 // With LAZULI_BLESS=1 in the environment, what comes out is written where it should have come out.
-#include <gtest/gtest.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <gtest/gtest.h>
 #include "ir/gradient.h"
 #include "ir/hash.h"
 #include "ir/parse.h"
@@ -35,9 +35,12 @@ std::vector<Case> read_cases(std::istream& in) {
     }
     if (cases.empty()) continue;
     Case& c = cases.back();
-    if (line == "# =>") after = true;
-    else if (line.starts_with('#')) c.header += line + '\n';
-    else if (!line.empty()) (after ? c.after : c.before) += line + '\n';
+    if (line == "# =>")
+      after = true;
+    else if (line.starts_with('#'))
+      c.header += line + '\n';
+    else if (!line.empty())
+      (after ? c.after : c.before) += line + '\n';
     if (line.starts_with("# passes: ")) c.passes = line.substr(10);
   }
   return cases;

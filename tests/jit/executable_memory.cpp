@@ -1,6 +1,6 @@
 // Where values live: temporaries share the arena, outputs take over what dies, inputs survive unless donated.
-#include "tests/jit/executable_support.h"
 #include "lowering/plan.h"
+#include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {
 namespace {

@@ -28,12 +28,13 @@ class RandomModel {
       } catch (const lazuli::TypeError&) {  // no element left to reduce or crop
       }
     }
-    for (int i = 0, n = 1 + pick(4); i < n; ++i) m.graph.outputs.push_back(values_[values_.size() - 1 - pick(std::min<int>(8, values_.size() - 1))]);
+    for (int i = 0, n = 1 + pick(4); i < n; ++i)
+      m.graph.outputs.push_back(values_[values_.size() - 1 - pick(std::min<int>(8, values_.size() - 1))]);
     for (size_t i = 0; i < inputs; ++i) m.graph.donated.push_back(pick(2));
   }
 
   Model m;
-  size_t inputs;   // of floats; one of three indices follows
+  size_t inputs;  // of floats; one of three indices follows
 
  private:
   int pick(int n) { return static_cast<int>(gen_() % static_cast<uint32_t>(n)); }
@@ -45,8 +46,7 @@ class RandomModel {
       Value y = any();
       try {
         if (ir::broadcast_shapes(m.shape(x), m.shape(y)) == m.shape(x)) return y;
-      } catch (const lazuli::TypeError&) {
-      }
+      } catch (const lazuli::TypeError&) {}
     }
     return x;
   }
@@ -56,22 +56,41 @@ class RandomModel {
     const Dims shape = m.shape(x);
     const int rank = static_cast<int>(shape.size());
     switch (pick(18)) {
-      case 0: case 1: case 2: return add(m.add(x, beside(x)));
-      case 3: return add(m.mul(x, beside(x)));
-      case 4: return add(m.apply(Op::tanh, {x}));
-      case 5: return add(m.apply(Op::sigmoid, {m.sub(x, beside(x))}));
-      case 6: return add(m.apply(Op::maximum, {x, beside(x)}));
-      case 7: return rank > 1 ? add(m.transpose(x)) : void();
-      case 8: return add(m.reshape(x, rank == 3 ? Dims{shape[0] * shape[1], shape[2]} : Dims{1, ir::product(shape)}));
-      case 9: return rank ? reduce(x, Op::sum) : void();
-      case 10: return rank ? reduce(x, Op::amax) : void();
-      case 11: return rank ? add(m.apply(Op::softmax, {x}, ir::Attrs{{pick(rank)}})) : void();
-      case 12: return rank ? slice(x) : void();
-      case 13: return rank ? add(m.emit(Op::cat, std::vector<Value>{x, x}, ir::Attrs{{pick(rank)}}, {})) : void();
-      case 14: return rank == 2 && ir::product(shape) < 400 ? add(m.mul(m.apply(Op::matmul, {x, m.transpose(x)}), 0.1)) : void();
-      case 15: return rank && shape[0] > 2 ? add(m.apply(Op::index_select, {x, index_}, ir::Attrs{{0}})) : void();
-      case 16: return rank ? scatter(x) : void();
-      default: return rank ? pad(x) : void();
+      case 0:
+      case 1:
+      case 2:
+        return add(m.add(x, beside(x)));
+      case 3:
+        return add(m.mul(x, beside(x)));
+      case 4:
+        return add(m.apply(Op::tanh, {x}));
+      case 5:
+        return add(m.apply(Op::sigmoid, {m.sub(x, beside(x))}));
+      case 6:
+        return add(m.apply(Op::maximum, {x, beside(x)}));
+      case 7:
+        return rank > 1 ? add(m.transpose(x)) : void();
+      case 8:
+        return add(m.reshape(x, rank == 3 ? Dims{shape[0] * shape[1], shape[2]} : Dims{1, ir::product(shape)}));
+      case 9:
+        return rank ? reduce(x, Op::sum) : void();
+      case 10:
+        return rank ? reduce(x, Op::amax) : void();
+      case 11:
+        return rank ? add(m.apply(Op::softmax, {x}, ir::Attrs{{pick(rank)}})) : void();
+      case 12:
+        return rank ? slice(x) : void();
+      case 13:
+        return rank ? add(m.emit(Op::cat, std::vector<Value>{x, x}, ir::Attrs{{pick(rank)}}, {})) : void();
+      case 14:
+        return rank == 2 && ir::product(shape) < 400 ? add(m.mul(m.apply(Op::matmul, {x, m.transpose(x)}), 0.1))
+                                                     : void();
+      case 15:
+        return rank && shape[0] > 2 ? add(m.apply(Op::index_select, {x, index_}, ir::Attrs{{0}})) : void();
+      case 16:
+        return rank ? scatter(x) : void();
+      default:
+        return rank ? pad(x) : void();
     }
   }
   void reduce(Value x, Op op) {
@@ -101,7 +120,8 @@ class RandomModel {
   }
   void pad(Value x) {
     Dims low, high;
-    for (size_t d = 0; d < m.shape(x).size(); ++d) low.push_back(pick(4) - 1), high.push_back(m.shape(x)[d] > 2 ? pick(3) - 1 : pick(2));
+    for (size_t d = 0; d < m.shape(x).size(); ++d)
+      low.push_back(pick(4) - 1), high.push_back(m.shape(x)[d] > 2 ? pick(3) - 1 : pick(2));
     add(m.apply(Op::pad, {x, m.constant(0.5, ir::DType::F32)}, ir::Attrs().add(low).add(high)));
   }
   void add(Value v) {

@@ -1,10 +1,10 @@
 // Graphs built, compiled and run on plain memory, for tests of fusion, planning and execution.
 #pragma once
-#include <gtest/gtest.h>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <gtest/gtest.h>
 #include "ir/builder.h"
 #include "jit/executable.h"
 #include "jit/kernel.h"
@@ -64,7 +64,8 @@ std::vector<T> values_of(const jit::Buffer& b) {
 class Model : public ir::Builder {
  public:
   using Builder::emit;
-  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override {
+  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs,
+                 std::span<const ir::Type> types) override {
     if (ir::is_composite(op)) {
       std::vector<ir::Value> results(static_cast<size_t>(ir::info(op).results));
       if (ir::decompose(*this, {op, inputs, {}, attrs}, results)) return last_ = results, results[0];
@@ -75,7 +76,9 @@ class Model : public ir::Builder {
   ir::Value input(ir::DType t, ir::Dims shape) { return builder_.input({t, std::move(shape)}); }
   ir::Value input(ir::Dims shape) { return input(ir::DType::F32, std::move(shape)); }
   ir::Value scalar(ir::DType t) { return builder_.scalar(t); }
-  ir::Value apply(ir::Op op, std::initializer_list<ir::Value> in, ir::Attrs attrs = {}) { return emit(op, in, std::move(attrs)); }
+  ir::Value apply(ir::Op op, std::initializer_list<ir::Value> in, ir::Attrs attrs = {}) {
+    return emit(op, in, std::move(attrs));
+  }
   const std::vector<ir::Value>& all() const { return last_; }
   void at_line(const std::string& line) {
     graph.lines.push_back(line);
