@@ -28,7 +28,7 @@ def test_a_setting_that_does_not_exist():
 
 
 def test_a_value_that_does_not_fit():
-    with pytest.raises(RuntimeError, match="fallback"):
+    with pytest.raises(ValueError, match="'fallback' takes quiet, warn or error, not sometimes"):
         torch.lazuli.config.fallback = "sometimes"
     assert torch.lazuli.config.fallback in ("quiet", "warn", "error")
 
