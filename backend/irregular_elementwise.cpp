@@ -12,7 +12,7 @@ using at::Tensor;
 bool is_floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 
 Tensor gelu(const Tensor& x, c10::string_view approximate) {
-  if (!is_floating(x)) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
+  if (!is_floating(x) || (approximate != "tanh" && approximate != "none")) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
   return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh : ir::Op::gelu, {{&x, {}}});
 }
 Tensor gelu_backward(const Tensor& gy, const Tensor& x, c10::string_view approximate) {

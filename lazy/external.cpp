@@ -418,7 +418,7 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     PlainDispatch guard;
     call.signature.op.callBoxed(stack);
   } catch (const c10::Error& e) {
-    throw std::runtime_error(e.what_without_backtrace());
+    throw std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace());
   }
   std::vector<at::Tensor> returned;
   for (c10::IValue& v : stack) {

@@ -85,7 +85,7 @@ class Describer {
     put(t.defined() ? 't' : 'u');
     if (!t.defined()) return false;
     if (!t.is_privateuseone()) {
-      foreign(t);
+      foreign(t, element >= 0);
       return false;
     }
     Geometry g = geometry_of(t);
@@ -102,21 +102,23 @@ class Describer {
     return true;
   }
 
-  void foreign(at::Tensor& t) {
+  void foreign(at::Tensor& t, bool in_list) {
     if (!t.is_cpu() || t.layout() != c10::kStrided) {
       signature_.describable = false;
       return;
     }
     if (t.dim() == 0) {
+      const bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();  // of low rank in type promotion
       t = t.clone();
+      t.unsafeGetTensorImpl()->set_wrapped_number(wrapped);
       put(t.scalar_type());
-      put(t.unsafeGetTensorImpl()->is_wrapped_number());
+      put(wrapped);
       signature_.key.append(static_cast<const char*>(t.const_data_ptr()), t.itemsize());
       return;
     }
-    // Advanced indexing takes indices from the host, as on other devices; nothing else mixes.
+    // Advanced indexing takes its list of indices from the host, as on other devices; nothing else mixes.
     const std::string& name = signature_.op.schema().name();
-    bool indexing = name.find("index") != name.npos;
+    bool indexing = in_list && name.find("index") != name.npos;
     TORCH_CHECK(indexing, "Expected all tensors to be on the same device, but found at least two devices, ", device(), " and cpu!");
     signature_.describable = false;
   }

@@ -1,0 +1,165 @@
+"""The device under torch's other machinery: custom functions, FakeTensor, compile, profiler, subclasses."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+
+def test_custom_autograd_function():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.mark_non_differentiable(sign := x.sign())
+            return x**3, sign
+
+        @staticmethod
+        def backward(ctx, g, _):
+            return 3 * ctx.saved_tensors[0] ** 2 * g
+
+    def differentiate(device):
+        x = normal(4, device=device, grad=True)
+        y, sign = Cube.apply(x)
+        (y * 2).sum().backward()
+        return y, sign, x.grad
+
+    assert_same(differentiate)
+
+
+def test_gradcheck():
+    x = torch.randn(3, dtype=torch.float64).to("lazuli").requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: (x * x).sin(), (x,))
+
+
+def test_in_place_custom_function():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def differentiate(device):
+        x = normal(4, device=device, grad=True)
+        y = x.clone()
+        Double.apply(y)
+        y.sin().sum().backward()
+        return y, x.grad
+
+    assert_same(differentiate)
+
+
+def test_fake_tensors():
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        a = torch.empty(3, 4, device="lazuli")
+        b = (a @ a.t()).relu()
+        assert b.device.type == "lazuli"
+        assert b.shape == (3, 3)
+
+
+def test_compile_with_the_eager_backend():
+    f = torch.compile(lambda x: x.sin() + 1, backend="eager")
+    torch.testing.assert_close(f(torch.ones(3, device="lazuli")).cpu(), torch.ones(3).sin() + 1)
+
+
+def test_profiler():
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as p:
+        (torch.ones(4, device="lazuli") + 1).cpu()
+    assert any("add" in event.key for event in p.key_averages())
+
+
+def test_profiler_of_autograd():
+    with torch.autograd.profiler.profile(use_device="lazuli") as p:
+        (torch.ones(4, device="lazuli") + 1).cpu()
+    assert p.key_averages()
+
+
+def test_tensor_subclass():
+    class Tagged(torch.Tensor):
+        pass
+
+    x = torch.ones(3, device="lazuli").as_subclass(Tagged)
+    y = (x * 2).sum()
+    assert isinstance(y, Tagged)
+    assert y.item() == 6
+
+
+def test_torch_function_and_dispatch_modes():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Log(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Log() as log:
+        x = torch.ones(3, device="lazuli") * 2
+    assert "aten.mul.Tensor" in log.seen
+    assert x.sum().item() == 6
+
+
+def test_a_custom_op_written_in_python():
+    @torch.library.custom_op("lazuli_tests::triple", mutates_args=())
+    def triple(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    triple.register_fake(lambda x: torch.empty_like(x))
+    assert triple(torch.ones(2, device="lazuli")).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["svd", "qr", "cholesky", "inv", "solve", "eigh", "det"])
+def test_linear_algebra(name):
+    def compute(device):
+        x = normal(4, 4, device=device, dtype=torch.float64, grad=True)
+        spd = x @ x.t() + 4 * torch.eye(4, device=device, dtype=torch.float64)
+        f = getattr(torch.linalg, name)
+        result = f(spd, x) if name == "solve" else f(spd)
+        parts = [result] if isinstance(result, torch.Tensor) else list(result)
+        sum(part.abs().sum() for part in parts).backward()
+        return [part.abs() for part in parts], x.grad
+
+    assert_same(compute, ignore=("stride",), rtol=1e-6, atol=1e-8)
+
+
+def test_fft():
+    def compute(device):
+        x = normal(8, device=device)
+        return torch.fft.rfft(x).abs(), torch.fft.ifft(torch.fft.fft(x)).real, torch.stft(
+            x, 4, return_complex=True, window=torch.ones(4, device=device)
+        ).abs()
+
+    assert_same(compute, ignore=("stride",), rtol=1e-4, atol=1e-5)
+
+
+def test_deterministic_algorithms():
+    torch.use_deterministic_algorithms(True)
+    try:
+        def compute(device):
+            x = normal(4, 4, device=device, grad=True)
+            y = x[torch.tensor([0, 0, 1], device=device)].cumsum(0)
+            y.sum().backward()
+            return y, x.grad, torch.empty(2, device=device).isnan().all()
+
+        assert_same(compute)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_sparse_is_refused_or_right():
+    """Sparse tensors do not live on the device: an error that says so, and no crash."""
+    try:
+        s = torch.eye(3).to_sparse().to("lazuli")
+    except (RuntimeError, NotImplementedError):
+        return
+    assert torch.equal(s.to_dense().cpu(), torch.eye(3))

@@ -1,0 +1,65 @@
+"""Counting of memory: what tensors hold, peaks, and that freed memory is given back."""
+
+import gc
+
+import torch
+
+
+def live():
+    torch.lazuli.synchronize()
+    return torch.lazuli.memory_allocated()
+
+
+def test_a_tensor_counts_while_it_lives(device):
+    gc.collect()
+    before = live()
+    x = torch.ones(1 << 18, device=device) * 2
+    assert live() - before >= 1 << 20
+    del x
+    assert live() <= before
+
+
+def test_a_view_keeps_its_storage(device):
+    before = live()
+    v = (torch.ones(1 << 18, device=device) * 2)[:1]
+    assert live() - before >= 1 << 20
+    del v
+    assert live() <= before
+
+
+def test_what_nobody_reads_is_never_computed(device):
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_peak_memory_stats()
+    before = torch.lazuli.max_memory_allocated()
+    for _ in range(10):
+        torch.ones(1 << 20, device=device) * 2
+    torch.lazuli.synchronize()
+    assert torch.lazuli.max_memory_allocated() - before < 4 << 20
+
+
+def test_temporaries_of_a_fused_chain_take_no_memory(device):
+    x = torch.ones(1 << 20, device=device) * 1
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_peak_memory_stats()
+    before = torch.lazuli.max_memory_allocated()
+    y = x
+    for _ in range(20):
+        y = (y * 1.01 + 1).sin()
+    torch.lazuli.synchronize()
+    assert torch.lazuli.max_memory_allocated() - before < 10 << 20
+    assert y.numel() == 1 << 20
+
+
+def test_memory_stats_names(device):
+    stats = torch.lazuli.memory_stats()
+    assert {"bytes_live", "bytes_peak"} <= set(stats)
+    assert stats["bytes_peak"] >= stats["bytes_live"] >= 0
+
+
+def test_accelerator_memory(device):
+    x = torch.ones(1 << 18, device=device) * 2
+    torch.lazuli.synchronize()
+    if hasattr(torch.accelerator, "memory_allocated"):
+        assert torch.accelerator.memory_allocated() >= 1 << 20
+        torch.accelerator.empty_cache()
+    assert x.sum().item() == 1 << 19

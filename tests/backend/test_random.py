@@ -1,0 +1,145 @@
+"""Random numbers: seeds, generators, states, distributions."""
+
+import pytest
+import torch
+
+DRAWS = {
+    "rand": lambda g: torch.rand(1000, device="lazuli", generator=g),
+    "randn": lambda g: torch.randn(1000, device="lazuli", generator=g),
+    "randint": lambda g: torch.randint(0, 1000, (1000,), device="lazuli", generator=g),
+    "randperm": lambda g: torch.randperm(1000, device="lazuli", generator=g),
+    "uniform_": lambda g: torch.empty(1000, device="lazuli").uniform_(-1, 1, generator=g),
+    "normal_": lambda g: torch.empty(1000, device="lazuli").normal_(2, 3, generator=g),
+    "bernoulli_": lambda g: torch.empty(1000, device="lazuli").bernoulli_(0.5, generator=g),
+    "exponential_": lambda g: torch.empty(1000, device="lazuli").exponential_(generator=g),
+    "multinomial": lambda g: torch.multinomial(
+        torch.ones(50, device="lazuli"), 1000, replacement=True, generator=g
+    ),
+    "poisson": lambda g: torch.poisson(torch.full((1000,), 40.0, device="lazuli"), generator=g),
+}
+each = pytest.mark.parametrize("name", DRAWS)
+
+
+@each
+def test_a_seed_gives_the_same_numbers(name):
+    torch.manual_seed(7)
+    first = DRAWS[name](None).cpu()
+    second = DRAWS[name](None).cpu()
+    torch.manual_seed(7)
+    assert torch.equal(DRAWS[name](None).cpu(), first)
+    assert torch.equal(DRAWS[name](None).cpu(), second)
+    assert not torch.equal(first, second)
+
+
+@each
+def test_a_generator_of_its_own(name):
+    g = torch.Generator("lazuli").manual_seed(3)
+    assert g.device.type == "lazuli"
+    assert g.initial_seed() == 3
+    torch.manual_seed(0)
+    first = DRAWS[name](g).cpu()
+    DRAWS[name](None)
+    second = DRAWS[name](g).cpu()
+    assert not torch.equal(first, second)
+    g.manual_seed(3)
+    assert torch.equal(DRAWS[name](g).cpu(), first)
+    assert torch.equal(DRAWS[name](g).cpu(), second)
+
+
+@each
+def test_the_state_can_be_set_back(name):
+    g = torch.Generator("lazuli")
+    g.manual_seed(5)
+    DRAWS[name](g)
+    state = g.get_state()
+    first = DRAWS[name](g).cpu()
+    g.set_state(state)
+    assert torch.equal(DRAWS[name](g).cpu(), first)
+    twin = g.clone_state() if hasattr(g, "clone_state") else g
+    twin.set_state(state)
+    assert torch.equal(DRAWS[name](twin).cpu(), first)
+
+
+def test_seed_gives_an_unknown_seed():
+    g = torch.Generator("lazuli")
+    assert g.seed() == g.initial_seed()
+    assert g.seed() != g.seed()
+
+
+def test_moments():
+    torch.manual_seed(0)
+    n = 200_000
+    u = torch.rand(n, device="lazuli").double().cpu()
+    assert 0 <= u.min() and u.max() < 1
+    assert abs(u.mean() - 0.5) < 0.005
+    assert abs(u.var() - 1 / 12) < 0.002
+    z = torch.randn(n, device="lazuli").double().cpu()
+    assert abs(z.mean()) < 0.01
+    assert abs(z.var() - 1) < 0.02
+    assert abs((z**3).mean()) < 0.05
+    assert abs((z**4).mean() - 3) < 0.15
+    b = torch.empty(n, device="lazuli").bernoulli_(0.3).double().cpu()
+    assert abs(b.mean() - 0.3) < 0.005
+
+
+def test_neighbours_are_independent():
+    torch.manual_seed(0)
+    z = torch.randn(2, 100_000, device="lazuli").double().cpu()
+    assert abs(torch.corrcoef(z)[0, 1]) < 0.02
+    assert abs(torch.corrcoef(torch.stack([z[0, 1:], z[0, :-1]]))[0, 1]) < 0.02
+    again = torch.randn(100_000, device="lazuli").double().cpu()
+    assert abs(torch.corrcoef(torch.stack([z[0], again]))[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_dtypes(dtype):
+    torch.manual_seed(0)
+    u = torch.rand(10_000, device="lazuli", dtype=dtype).cpu()
+    assert u.dtype == dtype
+    assert 0 <= u.min() and u.max() < 1
+    assert abs(u.double().mean() - 0.5) < 0.02
+
+
+def test_dropout():
+    torch.manual_seed(0)
+    x = torch.ones(10_000, device="lazuli", requires_grad=True)
+    y = torch.nn.functional.dropout(x, 0.25)
+    y.sum().backward()
+    kept = (y != 0).cpu()
+    assert abs(kept.double().mean() - 0.75) < 0.02
+    torch.testing.assert_close(y.cpu()[kept], torch.full((int(kept.sum()),), 4 / 3))
+    assert torch.equal(x.grad.cpu(), y.detach().cpu())
+
+
+def test_dropout_off():
+    x = torch.randn(100).to("lazuli")
+    assert torch.equal(torch.nn.functional.dropout(x, 0.5, training=False).cpu(), x.cpu())
+    assert torch.equal(torch.nn.functional.dropout(x, 0.0).cpu(), x.cpu())
+    assert torch.equal(torch.nn.functional.dropout(x, 1.0).cpu(), torch.zeros(100))
+
+
+@pytest.mark.parametrize("name", ["dropout1d", "dropout2d", "alpha_dropout", "rrelu"])
+def test_other_random_layers(name):
+    def draw():
+        torch.manual_seed(0)
+        function = getattr(torch.nn.functional, name)
+        shape = (4, 8, 5) if name == "dropout1d" else (4, 8, 5, 5)
+        return function(torch.randn(shape).to("lazuli"), training=True).cpu()
+
+    assert torch.equal(draw(), draw())
+
+
+def test_rng_state_of_a_step_that_is_repeated_compiles_nothing(counters):
+    def step():
+        return torch.nn.functional.dropout(torch.ones(64, device="lazuli"), 0.5).cpu()
+
+    for _ in range(3):
+        step()
+    compiled = counters()["traces_compiled"]
+    assert not torch.equal(step(), step())
+    assert counters()["traces_compiled"] == compiled
+
+
+def test_generator_of_another_device_is_an_error():
+    with pytest.raises(RuntimeError, match="Expected a 'lazuli' device type for generator but found 'cpu'"):
+        torch.rand(3, device="lazuli", generator=torch.Generator())

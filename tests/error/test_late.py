@@ -1,0 +1,126 @@
+"""Errors that only the numbers show: found when the trace runs, they name the op and its line.
+
+`take` with an index that is too large is the example: its result's type is known, so it is recorded.
+"""
+
+import inspect
+
+import pytest
+import torch
+
+
+def line_after() -> str:
+    """file:line of the statement after the call to this."""
+    caller = inspect.currentframe().f_back
+    return f"test_late.py:{caller.f_lineno + 1}"
+
+
+def fails_late():
+    return torch.ones(4, device="lazuli").take(torch.tensor([99]).to("lazuli"))
+
+
+def test_an_external_call_that_fails_when_it_runs():
+    x, i = torch.ones(4, device="lazuli"), torch.tensor([99]).to("lazuli")
+    where = line_after()
+    y = x.take(i)
+    z = y + 1
+    with pytest.raises((RuntimeError, IndexError)) as error:
+        z.cpu()
+    assert "take" in str(error.value)
+    assert where in str(error.value)
+
+
+@pytest.mark.parametrize("index", [5, -1])
+def test_an_embedding_index_out_of_range(index):
+    weight = torch.randn(4, 3).to("lazuli")
+    ids = torch.tensor([0, index]).to("lazuli")
+    with pytest.raises((RuntimeError, IndexError)) as error:
+        where = line_after()
+        torch.nn.functional.embedding(ids, weight).cpu()
+    assert "index out of range" in str(error.value)
+    assert where in str(error.value) or isinstance(error.value, IndexError)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, i: x.gather(0, i),
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x[i],
+        lambda x, i: x.scatter_add(0, i, x[:2]),
+        lambda x, i: x.index_add(0, i, x[:2]),
+        lambda x, i: x.scatter(0, i, 1.0),
+        lambda x, i: x.take(i),
+        lambda x, i: torch.nn.functional.one_hot(i, 3),
+        lambda x, i: torch.nn.functional.nll_loss(x.view(1, 4), i[1:]),
+    ],
+)
+def test_other_indices_out_of_range(read):
+    x, i = torch.randn(4), torch.tensor([0, 9])
+    with pytest.raises((RuntimeError, IndexError)):
+        read(x, i)
+    with pytest.raises((RuntimeError, IndexError)):
+        read(x.to("lazuli"), i.to("lazuli")).cpu()
+
+
+def test_the_process_and_other_tensors_live_on():
+    bystander = torch.ones(3).to("lazuli")
+    before = bystander * 2
+    broken = fails_late()
+    with pytest.raises((RuntimeError, IndexError)):
+        broken.cpu()
+    assert bystander.tolist() == [1, 1, 1]
+    assert (bystander + 1).tolist() == [2, 2, 2]
+    with pytest.raises((RuntimeError, IndexError), match="take"):
+        broken.cpu()  # again, and the same
+    with pytest.raises((RuntimeError, IndexError), match="take"):
+        (broken + 1).sum().item()
+    try:
+        assert before.tolist() == [2, 2, 2]  # it was in the same trace: computed, or failed with it
+    except (RuntimeError, IndexError) as error:
+        assert "take" in str(error)
+    del broken
+    torch.lazuli.synchronize()
+    assert (torch.ones(2, device="lazuli") + 1).tolist() == [2, 2]
+
+
+def test_training_goes_on_after_a_failed_step():
+    net = torch.nn.Linear(3, 2).to("lazuli")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = net(torch.ones(2, 3, device="lazuli")).sum()
+        if step == 1:
+            loss = loss + fails_late().sum()
+            with pytest.raises((RuntimeError, IndexError), match="take"):
+                loss.item()
+            continue
+        loss.backward()
+        optimizer.step()
+        assert torch.isfinite(loss.detach().cpu())
+
+
+def test_synchronize_reports_too():
+    broken = fails_late()
+    with pytest.raises((RuntimeError, IndexError), match="take"):
+        torch.lazuli.synchronize()
+    del broken
+
+
+def test_no_stack_of_ours_in_the_message():
+    broken = fails_late()
+    with pytest.raises((RuntimeError, IndexError)) as error:
+        broken.cpu()
+    assert "frame #" not in str(error.value)
+    assert "Exception raised from" not in str(error.value)
+
+
+def test_out_of_memory_names_the_op():
+    torch.lazuli.synchronize()
+    with pytest.raises((RuntimeError, torch.OutOfMemoryError)) as error:
+        where = line_after()
+        x = torch.zeros(1 << 46, device="lazuli") + 1
+        x.cpu()
+    assert "memory" in str(error.value).lower() or "allocate" in str(error.value).lower()
+    assert where in str(error.value) or "zeros" in str(error.value)
+    assert (torch.ones(2, device="lazuli") + 1).tolist() == [2, 2]

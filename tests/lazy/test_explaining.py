@@ -1,0 +1,79 @@
+"""metrics and explain: every surprise is counted, with its Python line."""
+
+import torch
+
+
+def explanation():
+    return list(torch.lazuli.explain())
+
+
+def test_an_external_call_is_counted_by_op(counters, device):
+    x = torch.randn(4, 3).to(device)
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_metrics()
+    torch.cdist(x, x).cpu()
+    calls = counters()["external_calls"]
+    assert any("cdist" in name for name in calls), calls
+
+
+def test_an_external_call_is_explained_with_its_line(device):
+    x = torch.randn(4, 3).to(device)
+    explanation()
+    torch.cdist(x, x).cpu()
+    events = [e for e in explanation() if e.kind == "external" and "cdist" in e.what]
+    assert events
+    assert "test_explaining.py" in events[0].where
+
+
+def test_a_sync_that_data_forces(counters, device):
+    x = torch.tensor([1.0, 0.0, 2.0]).to(device)
+    explanation()
+    assert (x + 0).nonzero().shape == (2, 1)
+    events = [e for e in explanation() if e.kind == "sync"]
+    assert events
+    assert "test_explaining.py" in events[0].where
+    assert sum(counters()["syncs"].values()) >= 1
+
+
+def test_reasons_of_syncs(counters, device):
+    (torch.ones(2, device=device) + 1).sum().item()
+    first = counters()["syncs"]
+    assert len(first) == 1
+    (torch.ones(2, device=device) + 2).cpu()
+    assert len(counters()["syncs"]) == 2
+    kept = torch.ones(2, device=device) + 3
+    torch.lazuli.synchronize()
+    assert len(counters()["syncs"]) == 3
+    assert kept.sum().item() == 8
+
+
+def test_the_end_of_a_step_is_a_sync(counters, device):
+    net = torch.nn.Linear(2, 2).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.ones(1, 2, device=device)).sum().backward()
+    torch.lazuli.reset_metrics()
+    optimizer.step()
+    assert sum(counters()["syncs"].values()) == 1
+
+
+def test_dump_shows_what_is_pending(device):
+    x = torch.ones(3).to(device)
+    y = (x + 1).exp()
+    text = torch.lazuli.dump()
+    assert "add" in text
+    assert "exp" in text
+    assert "test_explaining.py" in text
+    assert y.shape == (3,)
+
+
+def test_compilations_are_explained(device):
+    explanation()
+    x = torch.ones(3, 5, 7).to(device)
+    (x.sinh().cosh() * 0.123).sum(1).cpu()
+    assert any("compile" in e.kind for e in explanation())
+
+
+def test_metrics_have_the_promised_names(counters):
+    names = {"ops_recorded", "traces_compiled", "traces_reused", "kernels_compiled", "kernels_reused",
+             "external_calls", "syncs", "bytes_live", "bytes_peak"}  # fmt: skip
+    assert names <= set(counters())

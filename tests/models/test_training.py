@@ -1,0 +1,98 @@
+"""Well-known models train as on cpu: ten AdamW steps, and nothing is compiled after the third."""
+
+import pytest
+import torch
+from small_models import MODELS, build
+
+STEPS = 10
+# What may run through the backing device's own kernels in a step that has been seen before.
+ONLY_ATTENTION = {"bert", "gpt2", "resnet"}
+
+
+def train(name, device, after_step=lambda step: None, options=None):
+    model, batch = build(name, device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **(options or {}))
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(**batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        after_step(step)
+    return model, losses
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_follow_cpu(name, device):
+    _, expected = train(name, "cpu")
+    _, actual = train(name, device)
+    assert expected[-1] < expected[0]
+    for step, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        assert abs(a - e) <= 1e-4 * abs(e), f"step {step}: {actual} against {expected}"
+
+
+@pytest.mark.parametrize("options", [{"foreach": True}, {"fused": True}], ids=str)
+def test_losses_follow_cpu_with_other_optimizer_kernels(options, device):
+    _, expected = train("bert", "cpu")
+    _, actual = train("bert", device, options=options)
+    torch.testing.assert_close(torch.tensor(actual), torch.tensor(expected), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_compiled_after_the_third_step(name, counters, device):
+    seen = []
+    train(name, device, lambda step: seen.append(counters()))
+    for kind in ("traces_compiled", "kernels_compiled"):
+        counts = [metrics[kind] for metrics in seen]
+        assert counts[3:] == [counts[2]] * (STEPS - 3), (kind, counts)
+    assert seen[-1]["traces_reused"] > seen[2]["traces_reused"]
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_ATTENTION))
+def test_only_attention_is_external_in_a_steady_step(name, counters, device):
+    def forget_the_first_steps(step):
+        if step == STEPS - 2:
+            torch.lazuli.reset_metrics()
+
+    train(name, device, forget_the_first_steps)
+    others = {op for op in counters()["external_calls"] if "scaled_dot_product" not in op}
+    assert not others
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_step_is_one_or_two_syncs(name, counters, device):
+    def forget_the_first_steps(step):
+        if step == STEPS - 2:
+            torch.lazuli.reset_metrics()
+
+    train(name, device, forget_the_first_steps)
+    assert sum(counters()["syncs"].values()) <= 2, counters()["syncs"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_of_the_first_step(name, device):
+    gradients = {}
+    for where in ("cpu", device):
+        model, batch = build(name, where)
+        model(**batch).backward()
+        gradients[where] = {n: p.grad for n, p in model.named_parameters()}
+    for n, expected in gradients["cpu"].items():
+        actual = gradients[device][n]
+        assert (actual is None) == (expected is None), n
+        if expected is not None:
+            scale = expected.abs().max().item()
+            torch.testing.assert_close(
+                actual.cpu(), expected, rtol=1e-3, atol=1e-4 * scale + 1e-7, msg=lambda t, n=n: f"{n}: {t}"
+            )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inference_follows_cpu(name, device):
+    losses = []
+    for where in ("cpu", device):
+        model, batch = build(name, where)
+        model.eval()
+        with torch.no_grad():
+            losses.append(model(**batch).item())
+    assert abs(losses[1] - losses[0]) <= 1e-4 * abs(losses[0])
