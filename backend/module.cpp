@@ -33,6 +33,11 @@ std::string memory_stats(int64_t) {
 }
 void reset_peak(int64_t) { lazy::reset_peak_memory(); }
 
+std::string dump(const std::string& stage) {
+  TORCH_CHECK(stage == "trace", "lazuli: dump knows no stage '", stage, "', only 'trace'; LAZULI_DEBUG writes the others for each new trace");
+  return lazy::pending_text();
+}
+
 // Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs.
 double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations) {
   auto time = [&](auto&& call) {
@@ -72,6 +77,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
+  m.def("_dump(str stage) -> str", dump);
   m.def("_benchmark(str what, Tensor a, Tensor b, int iterations) -> float",
         torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, benchmark));
 }

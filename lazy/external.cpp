@@ -43,6 +43,7 @@ struct Result {
 struct Call {
   explicit Call(Signature s) : signature(std::move(s)) {}
   Signature signature;
+  std::string where;  // the Python line that first made such a call
   bool deferrable = false;
   std::vector<Result> results;
   std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
@@ -189,6 +190,7 @@ int64_t intern(Signature signature) {
     if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return it->second;
   }
   auto call = std::make_unique<Call>(std::move(signature));
+  call->where = line_text(current_line());
   call->deferrable = Analysis(*call).run();
   std::lock_guard lock(c.mutex);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, static_cast<int64_t>(c.calls.size()));
@@ -447,7 +449,7 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     out.push_back(std::move(b));
   }
   (void)results;
-  metrics().external(call.signature.name(), "", now_us() - start);
+  metrics().external(call.signature.name(), call.where, now_us() - start);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 #include <chrono>
 #include <unordered_map>
+#include "ir/print.h"
 #include "jit/kernel.h"
 #include "ir/error.h"
 #include "lazy/config.h"
@@ -164,8 +165,7 @@ void sync(SyncReason reason) {
     TORCH_CHECK(false, e.what());
   }
   predict(known);
-  const auto& lines = known->code.lines;
-  metrics().sync(reason, line_text(lines.empty() ? 0 : lines.back()), now_us() - start);
+  metrics().sync(reason, config().source_lines ? line_text(current_line()) : "", now_us() - start);
 }
 
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
@@ -195,6 +195,18 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
                                   at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
   set_view_bits(view, geometry_of(t));
   return view;
+}
+
+std::string pending_text() {
+  Recorder& r = recorder();
+  std::lock_guard lock(r.mutex);
+  Cache& c = cache();
+  // While the trace repeats a known one, its lines are that one's.
+  if (!c.learning && r.trace.lines.empty()) {
+    const auto& known = c.expected->code.lines;
+    r.trace.lines.assign(known.begin(), known.begin() + static_cast<ptrdiff_t>(std::min(r.trace.size(), known.size())));
+  }
+  return ir::print(freeze(r.trace, r.trace.live()));
 }
 
 void cut_if_due() {

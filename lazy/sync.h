@@ -15,6 +15,9 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = 
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
 
+// The pending trace as textual IR, with the values that somebody can still read as its results.
+std::string pending_text();
+
 // Called while recording, under the recorder's lock.
 void cut_if_due();   // ends the trace when a bound is reached
 bool needs_lines();  // false while the trace repeats a known one, whose lines are kept

@@ -1,7 +1,20 @@
 """What all Python tests share."""
 
+from pathlib import Path
+
 import pytest
 import torch
+
+KNOWN_DEFECTS = Path(__file__).with_name("known_defects.txt")
+
+
+def pytest_collection_modifyitems(items):
+    """Defects that are known stand in one list, and a test named there must fail."""
+    lines = [line for line in KNOWN_DEFECTS.read_text().splitlines() if not line.startswith("#")]
+    reasons = dict(line.rsplit(" | ", 1) for line in lines)
+    for item in items:
+        if item.nodeid in reasons:
+            item.add_marker(pytest.mark.xfail(reason=reasons[item.nodeid], strict=True))
 
 
 def has_lazuli() -> bool:

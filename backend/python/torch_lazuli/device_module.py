@@ -18,6 +18,7 @@ from torch_lazuli.devices import (
     set_device,
     synchronize,
 )
+from torch_lazuli.dump import dump
 from torch_lazuli.explain import explain
 from torch_lazuli.memory import (
     empty_cache,
@@ -51,6 +52,7 @@ __all__ = [
     "device_count",
     "device_of",
     "empty_cache",
+    "dump",
     "explain",
     "get_amp_supported_dtype",
     "get_device_name",
