@@ -1,4 +1,4 @@
-"""The device under torch's other machinery: custom functions, FakeTensor, compile, profiler, subclasses."""
+"""The device under torch's other machinery: custom functions, compile, profiler, subclasses."""
 
 import pytest
 import torch
@@ -134,9 +134,11 @@ def test_linear_algebra(name):
 def test_fft():
     def compute(device):
         x = normal(8, device=device)
-        return torch.fft.rfft(x).abs(), torch.fft.ifft(torch.fft.fft(x)).real, torch.stft(
-            x, 4, return_complex=True, window=torch.ones(4, device=device)
-        ).abs()
+        return (
+            torch.fft.rfft(x).abs(),
+            torch.fft.ifft(torch.fft.fft(x)).real,
+            torch.stft(x, 4, return_complex=True, window=torch.ones(4, device=device)).abs(),
+        )
 
     assert_same(compute, ignore=("stride",), rtol=1e-4, atol=1e-5)
 
@@ -144,6 +146,7 @@ def test_fft():
 def test_deterministic_algorithms():
     torch.use_deterministic_algorithms(True)
     try:
+
         def compute(device):
             x = normal(4, 4, device=device, grad=True)
             y = x[torch.tensor([0, 0, 1], device=device)].cumsum(0)

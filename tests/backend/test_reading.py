@@ -97,7 +97,7 @@ def test_data_ptr_tells_storages_apart():
 def test_unpacking_many_results():
     def read(device):
         values, indices = normal(3, 4, device=device).max(1)
-        u, s, v = torch.linalg.svd(normal(3, 3, device=device))
+        u, s, _ = torch.linalg.svd(normal(3, 3, device=device))
         return values, indices, s, u.abs()
 
     assert_same(read, ignore=("stride",), rtol=1e-4, atol=1e-5)
