@@ -1,10 +1,28 @@
 // The boxed fallback: every op of torch works, as an external call to the backing device's own eager kernel.
+#include <ATen/CPUGeneratorImpl.h>
 #include "backend/dispatch.h"
+#include "backend/generator.h"
 #include "lazy/external.h"
 
 namespace lazuli::backend {
+namespace {
+
+// A random op of the backing device draws from a generator of that device. It is seeded from ours, whose state then
+// reproduces what the op draws.
+void lend_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != "generator") continue;
+    c10::IValue& v = (*stack)[stack->size() - arguments.size() + i];
+    auto [seed, offset] = generator_of(v.isNone() ? std::nullopt : std::optional(v.toGenerator())).draw(1);
+    v = at::detail::createCPUGenerator(static_cast<uint64_t>(seed) + 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(offset));
+  }
+}
+
+}  // namespace
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) lend_generator(op, stack);
   lazy::external_call(op, stack);
 }
 

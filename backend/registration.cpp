@@ -12,7 +12,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_losses(m);
   register_normalization(m);
   register_random(m);
+  register_recurrent(m);
   register_reductions(m);
+  register_streams(m);
   register_views(m);
   register_table(m);
 }

@@ -13,7 +13,9 @@ void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
 void register_normalization(torch::Library& m);
 void register_random(torch::Library& m);
+void register_recurrent(torch::Library& m);
 void register_reductions(torch::Library& m);
+void register_streams(torch::Library& m);
 void register_views(torch::Library& m);
 // The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.
 void register_table(torch::Library& m);

@@ -4,6 +4,7 @@
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <torch/library.h>
 #include "backend/registration.h"
 #include "backend/operands.h"
@@ -28,19 +29,28 @@ void check_creation(IntArrayRef sizes, optional<c10::Layout> layout, optional<c1
   TORCH_CHECK(!pinned || !*pinned, "Only dense CPU tensors can be pinned");
 }
 
+// What use_deterministic_algorithms asks for: no content is content too (NaN).
+Tensor without_content(IntArrayRef sizes, const ir::Dims& strides, optional<ScalarType> type) {
+  Tensor t = lazy::make_empty(sizes, lazy::to_ref(strides), or_default(type));
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(t);
+  return t;
+}
+
 Tensor empty(IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout> layout, optional<c10::Device> device,
              optional<bool> pinned, optional<c10::MemoryFormat> format) {
   check_creation(sizes, layout, device, pinned);
   ir::Dims strides = ir::contiguous_strides(lazy::to_dims(sizes));
   if (format == c10::MemoryFormat::ChannelsLast) strides = lazy::to_dims(c10::get_channels_last_strides_2d(sizes));
   if (format == c10::MemoryFormat::ChannelsLast3d) strides = lazy::to_dims(c10::get_channels_last_strides_3d(sizes));
-  return lazy::make_empty(sizes, lazy::to_ref(strides), or_default(type));
+  return without_content(sizes, strides, type);
 }
 
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, optional<ScalarType> type, optional<c10::Layout> layout,
                      optional<c10::Device> device, optional<bool> pinned) {
   check_creation(sizes, layout, device, pinned);
-  return lazy::make_empty(sizes, strides, or_default(type));
+  return without_content(sizes, lazy::to_dims(strides), type);
 }
 
 // A zero tensor without content, for forward-mode derivatives.

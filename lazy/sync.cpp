@@ -23,7 +23,13 @@ double now_us() {
 }
 
 struct TorchHost final : jit::Host {
-  jit::Buffer allocate(size_t bytes) override { return allocate_buffer(bytes); }
+  jit::Buffer allocate(size_t bytes) override {
+    try {
+      return allocate_buffer(bytes);
+    } catch (const c10::Error& e) {
+      throw std::runtime_error(e.what_without_backtrace());  // the executor adds op and line
+    }
+  }
   std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
     return run_external(call, inputs, results);

@@ -39,7 +39,17 @@ def test_dtypes_and_values(op):
 
 CUDA_DTYPES = {
     name: torch.float32
-    for name in ("softmax", "layer_norm", "sum", "add", "exp", "cat", "mse_loss", "cross_entropy", "pow")
+    for name in (
+        "softmax",
+        "layer_norm",
+        "sum",
+        "add",
+        "exp",
+        "cat",
+        "mse_loss",
+        "cross_entropy",
+        "pow",
+    )
 }
 
 

@@ -50,16 +50,11 @@ def test_temporaries_of_a_fused_chain_take_no_memory(device):
     assert y.numel() == 1 << 20
 
 
-def test_memory_stats_names(device):
-    stats = torch.lazuli.memory_stats()
-    assert {"bytes_live", "bytes_peak"} <= set(stats)
-    assert stats["bytes_peak"] >= stats["bytes_live"] >= 0
-
-
-def test_accelerator_memory(device):
+def test_memory_stats(device):
     x = torch.ones(1 << 18, device=device) * 2
     torch.lazuli.synchronize()
-    if hasattr(torch.accelerator, "memory_allocated"):
-        assert torch.accelerator.memory_allocated() >= 1 << 20
-        torch.accelerator.empty_cache()
-    assert x.sum().item() == 1 << 19
+    stats = torch.lazuli.memory_stats()
+    assert all(isinstance(value, int) for value in stats.values())
+    assert max(stats.values()) >= x.nbytes
+    free, total = torch.lazuli.mem_get_info()
+    assert 0 < free < total

@@ -12,17 +12,17 @@ EDGES = [
     3.4e38, -3.4e38, 1e-7, -1e-7, 16777216.0, 2147483648.0, 0.9999999, 1.0000001,
 ]  # fmt: skip
 
-UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor frac
-isfinite isinf isnan log log10 log1p log2 logical_not logit neg reciprocal relu round rsqrt sgn
-sigmoid sign sin sinh sqrt square tan tanh trunc deg2rad nan_to_num isneginf isposinf signbit
-positive""".split()
+UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor
+frac isfinite isinf isnan log log10 log1p log2 logical_not logit neg reciprocal
+relu round rsqrt sgn sigmoid sign sin sinh sqrt square tan tanh trunc deg2rad
+nan_to_num isneginf isposinf signbit positive""".split()  # noqa: SIM905
 
-ACTIVATIONS = """celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish
-relu6 selu silu softplus softsign softshrink tanhshrink threshold""".split()
+ACTIVATIONS = """celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid
+mish relu6 selu silu softplus softsign softshrink tanhshrink threshold""".split()  # noqa: SIM905
 
-BINARY = """add sub mul div atan2 copysign eq ne lt le gt ge fmax fmin fmod floor_divide hypot
-logical_and logical_or logical_xor maximum minimum pow remainder xlogy nextafter ldexp
-true_divide""".split()
+BINARY = """add sub mul div atan2 copysign eq ne lt le gt ge fmax fmin fmod floor_divide
+hypot logical_and logical_or logical_xor maximum minimum pow remainder xlogy
+nextafter ldexp true_divide""".split()  # noqa: SIM905
 
 # |x| up to here: what an argument reduction of larger numbers gives differs between libraries.
 PERIODIC = {"sin", "cos", "tan"}
@@ -157,7 +157,8 @@ def test_signs_of_zeros():
     def compute(device):
         x = torch.tensor([0.0, -0.0]).to(device)
         zeros = [x.neg(), x * -1, x + x, x - x, x.abs(), x.floor(), x.sin(), x.tanh(),
-                 x.sqrt(), x.round(), x.expm1(), x.log1p(), x.copysign(-x), x % 2, x.fmod(-2.0), x.trunc(), x.erf(),
+                 x.sqrt(), x.round(), x.expm1(), x.log1p(),
+                 x.copysign(-x), x % 2, x.fmod(-2.0), x.trunc(), x.erf(),
                  x.sum(), x[1:].sum(), x.bfloat16().float(), x.clamp(0, 1)]  # fmt: skip
         return [1 / z for z in zeros]
 

@@ -61,9 +61,7 @@ def test_to_nothing_and_back():
 
 def test_memory_format():
     def change(device):
-        x = torch.empty(0, device=device).resize_(
-            2, 3, 4, 5, memory_format=torch.channels_last
-        )
+        x = torch.empty(0, device=device).resize_(2, 3, 4, 5, memory_format=torch.channels_last)
         return x.fill_(1)
 
     assert_same(change)

@@ -62,7 +62,9 @@ class Outcomes:
         try:
             compare(actual, expected, where=str(case), rtol=2e-2, atol=2e-2)
         except AssertionError as error:
-            self.wrong.append(f"{error}".replace("\n", " ")[:200] + f": {actual} / {expected}"[:200])
+            self.wrong.append(
+                f"{error}".replace("\n", " ")[:200] + f": {actual} / {expected}"[:200]
+            )
 
     def check(self):
         assert not self.wrong, f"{len(self.wrong)} cases differ:\n" + "\n".join(self.wrong)
@@ -112,9 +114,7 @@ def test_tensor_with_number(op, outcomes):
 def test_with_a_host_scalar_tensor(op, outcomes):
     """A 0-dim tensor of the host may stand beside tensors of the device."""
     for a, b in itertools.product(DTYPES, DTYPES):
-        outcomes.same(
-            lambda d, a=a, b=b: OPS[op](values(a, d, 1), values(b, "cpu", 0)), (op, a, b)
-        )
+        outcomes.same(lambda d, a=a, b=b: OPS[op](values(a, d, 1), values(b, "cpu", 0)), (op, a, b))
 
 
 IN_PLACE = {
@@ -143,8 +143,8 @@ REDUCTIONS = ["sum", "prod", "mean", "amax", "any", "all", "argmax", "cumsum", "
 
 @pytest.mark.parametrize("name", UNARY + REDUCTIONS)
 def test_one_tensor(name, outcomes):
+    arguments = (0,) if name == "cumsum" else ()
     for dtype in DTYPES:
-        arguments = (0,) if name == "cumsum" else ()
         outcomes.same(
             lambda d, t=dtype: getattr(torch, name)(values(t, d, 1), *arguments), (name, dtype)
         )
@@ -178,9 +178,7 @@ def test_conversions(target, outcomes):
             numbers_of = numbers.abs()
         else:
             numbers_of = numbers if target.is_floating_point or target.is_signed else numbers.abs()
-        outcomes.same(
-            lambda d, x=numbers_of, s=source: x.to(s).to(d).to(target), (source, target)
-        )
+        outcomes.same(lambda d, x=numbers_of, s=source: x.to(s).to(d).to(target), (source, target))
 
 
 def test_int64_is_exact_beyond_doubles(outcomes):
@@ -203,6 +201,14 @@ def test_integers_wrap(outcomes):
 def test_complex_runs_too(outcomes):
     def compute(device):
         x = torch.tensor([1 + 2j, -3j, 0.5]).to(device)
-        return x.sin(), x * 2, x + x.conj(), x.abs(), x.real, x @ x, x * torch.ones(3, device=device)
+        return (
+            x.sin(),
+            x * 2,
+            x + x.conj(),
+            x.abs(),
+            x.real,
+            x @ x,
+            x * torch.ones(3, device=device),
+        )
 
     outcomes.same(compute, "complex")

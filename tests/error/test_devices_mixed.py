@@ -41,7 +41,9 @@ def test_mix(name, order):
 
 
 def test_the_message_names_both_devices():
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device") as error:
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device"
+    ) as error:
         torch.ones(3, device="lazuli") + torch.ones(3)
     assert "lazuli:0" in str(error.value)
     assert "cpu" in str(error.value)

@@ -70,7 +70,11 @@ MISTAKES = {
     "gather": (lambda a, b: a.gather(0, b), n(2, 3), ids(0, 1)),
     "index_select": (lambda a, b: a.index_select(0, b.view(1, 2)), n(2, 3), ids(0, 1)),
     "mask": (lambda a: a[torch.ones(3, dtype=torch.bool, device=a.device)], n(2, 3)),
-    "attention": (lambda a, b: F.scaled_dot_product_attention(a, b, b), n(1, 2, 3, 4), n(1, 2, 3, 5)),
+    "attention": (
+        lambda a, b: F.scaled_dot_product_attention(a, b, b),
+        n(1, 2, 3, 4),
+        n(1, 2, 3, 5),
+    ),
     "pad": (lambda a: F.pad(a, (1, 1, 1, 1, 1, 1)), n(2, 3)),
     "pad below nothing": (lambda a: F.pad(a, (-2, -2)), n(2, 3)),
     "zeros": (lambda a: a.new_zeros(-1), n(2)),
@@ -78,7 +82,10 @@ MISTAKES = {
     "diagonal": (lambda a: a.diagonal(0, 0, 0), n(2, 3)),
     "arange": (lambda a: torch.arange(0, 5, -1, device=a.device), n(1)),
     "backward of many": (lambda a: (a * 2).backward(), grad(2)),
-    "gradient of another shape": (lambda a: (a * 2).backward(torch.ones(3, device=a.device)), grad(2)),
+    "gradient of another shape": (
+        lambda a: (a * 2).backward(torch.ones(3, device=a.device)),
+        grad(2),
+    ),
     # dtypes that do not fit
     "mm dtypes": (lambda a, b: a @ b.double(), n(2, 2), n(2, 2)),
     "linear dtypes": (lambda a, b: F.linear(a, b.bfloat16()), n(2, 3), n(2, 3)),

@@ -1,8 +1,9 @@
 """Errors that only the numbers show: found when the trace runs, they name the op and its line.
 
-`take` with an index that is too large is the example: its result's type is known, so it is recorded.
+`take` with an index that is too large is the example: its result's type is known before.
 """
 
+import contextlib
 import inspect
 
 import pytest
@@ -34,11 +35,12 @@ def test_an_external_call_that_fails_when_it_runs():
 def test_an_embedding_index_out_of_range(index):
     weight = torch.randn(4, 3).to("lazuli")
     ids = torch.tensor([0, index]).to("lazuli")
+    where = line_after()
+    y = torch.nn.functional.embedding(ids, weight)
     with pytest.raises((RuntimeError, IndexError)) as error:
-        where = line_after()
-        torch.nn.functional.embedding(ids, weight).cpu()
+        y.cpu()
     assert "index out of range" in str(error.value)
-    assert where in str(error.value) or isinstance(error.value, IndexError)
+    assert where in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,8 @@ def test_the_process_and_other_tensors_live_on():
         broken.cpu()  # again, and the same
     with pytest.raises((RuntimeError, IndexError), match="take"):
         (broken + 1).sum().item()
-    try:
-        assert before.tolist() == [2, 2, 2]  # it was in the same trace: computed, or failed with it
-    except (RuntimeError, IndexError) as error:
-        assert "take" in str(error)
+    with contextlib.suppress(RuntimeError, IndexError):  # it may have failed with its trace
+        assert before.tolist() == [2, 2, 2]
     del broken
     torch.lazuli.synchronize()
     assert (torch.ones(2, device="lazuli") + 1).tolist() == [2, 2]
@@ -115,12 +115,15 @@ def test_no_stack_of_ours_in_the_message():
     assert "Exception raised from" not in str(error.value)
 
 
-def test_out_of_memory_names_the_op():
+def too_much():
+    return torch.zeros(1 << 46, device="lazuli") + 1
+
+
+def test_out_of_memory_names_the_line():
     torch.lazuli.synchronize()
     with pytest.raises((RuntimeError, torch.OutOfMemoryError)) as error:
-        where = line_after()
-        x = torch.zeros(1 << 46, device="lazuli") + 1
-        x.cpu()
+        too_much().cpu()
     assert "memory" in str(error.value).lower() or "allocate" in str(error.value).lower()
-    assert where in str(error.value) or "zeros" in str(error.value)
+    assert "test_late.py" in str(error.value)
+    assert "frame #" not in str(error.value)
     assert (torch.ones(2, device="lazuli") + 1).tolist() == [2, 2]

@@ -31,8 +31,3 @@ def test_a_value_that_does_not_fit():
     with pytest.raises(ValueError, match="'fallback' takes quiet, warn or error, not sometimes"):
         torch.lazuli.config.fallback = "sometimes"
     assert torch.lazuli.config.fallback in ("quiet", "warn", "error")
-
-
-def test_dump_of_an_unknown_stage():
-    with pytest.raises(RuntimeError, match="nonsense"):
-        torch.lazuli.dump("nonsense")

@@ -56,16 +56,6 @@ def test_the_end_of_a_step_is_a_sync(counters, device):
     assert sum(counters()["syncs"].values()) == 1
 
 
-def test_dump_shows_what_is_pending(device):
-    x = torch.ones(3).to(device)
-    y = (x + 1).exp()
-    text = torch.lazuli.dump()
-    assert "add" in text
-    assert "exp" in text
-    assert "test_explaining.py" in text
-    assert y.shape == (3,)
-
-
 def test_compilations_are_explained(device):
     explanation()
     x = torch.ones(3, 5, 7).to(device)
@@ -74,6 +64,6 @@ def test_compilations_are_explained(device):
 
 
 def test_metrics_have_the_promised_names(counters):
-    names = {"ops_recorded", "traces_compiled", "traces_reused", "kernels_compiled", "kernels_reused",
-             "external_calls", "syncs", "bytes_live", "bytes_peak"}  # fmt: skip
-    assert names <= set(counters())
+    names = """ops_recorded traces_compiled traces_reused kernels_compiled kernels_reused
+    external_calls syncs bytes_live bytes_peak"""
+    assert set(names.split()) <= set(counters())

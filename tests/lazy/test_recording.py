@@ -23,7 +23,9 @@ def test_shapes_and_strides_are_known_without_a_sync(counters, device):
     assert (x.t() @ x).stride() == (8, 1)
     assert x.expand(2, 8, 8).is_contiguous() is False
     assert torch.equal(torch.tensor(y.numel()), torch.tensor(36))
-    assert sum(count for reason, count in counters()["syncs"].items() if reason != "copy to host") == 0
+    assert (
+        sum(count for reason, count in counters()["syncs"].items() if reason != "copy to host") == 0
+    )
 
 
 def test_one_sync_serves_many_tensors(counters, device):

@@ -83,7 +83,11 @@ def test_gradients_of_the_first_step(name, device):
         if expected is not None:
             scale = expected.abs().max().item()
             torch.testing.assert_close(
-                actual.cpu(), expected, rtol=1e-3, atol=1e-4 * scale + 1e-7, msg=lambda t, n=n: f"{n}: {t}"
+                actual.cpu(),
+                expected,
+                rtol=1e-3,
+                atol=1e-4 * scale + 1e-7,
+                msg=lambda t, n=n: f"{n}: {t}",
             )
 
 

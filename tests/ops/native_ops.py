@@ -49,7 +49,8 @@ nn.functional.scaled_dot_product_attention"""
 
 WINDOW = """nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool1d
 nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.max_pool1d
-nn.functional.max_pool2d max_pool2d_with_indices_backward nn.functional.interpolate.nearest nn.functional.interpolate.bilinear
+nn.functional.max_pool2d max_pool2d_with_indices_backward
+nn.functional.interpolate.nearest nn.functional.interpolate.bilinear
 nn.functional.interpolate.bicubic nn.functional.unfold
 nn.functional.pixel_shuffle nn.functional.upsample_nearest nn.functional.upsample_bilinear"""
 
@@ -69,8 +70,8 @@ CREATION = """arange clone fill full full_like linspace new_full new_ones
 new_zeros ones ones_like zeros zeros_like eye scalar_tensor zero_ logspace bfloat16 bool byte char
 double float half int long short to _softmax_backward_data"""
 
-# Registered too, and not compared to cpu here: what has no content yet (empty), random numbers, whose
-# sequence is each device's own (see backend/test_random.py), and what shares only a name.
+# Registered too, and not compared to cpu here: what has no content yet (empty), random numbers,
+# whose sequence is each device's own (see backend/test_random.py), what shares only a name.
 ELSEWHERE = """bernoulli empty empty_strided native_dropout_backward
 nn.functional.silu.complex normal normal.in_place normal.number_mean resize_ sparse.mm.reduce
 uniform"""

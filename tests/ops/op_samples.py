@@ -31,7 +31,7 @@ def tensors_in(tree) -> list[torch.Tensor]:
 
 
 def copy_to(device):
-    """Gives a function that copies a tensor to a device: same geometry, copy of the whole memory."""
+    """A function that copies a tensor to a device: the same geometry over a copy of its memory."""
 
     def copy(t: torch.Tensor) -> torch.Tensor:
         memory = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
