@@ -35,7 +35,7 @@ bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 template <ir::Op op>
 Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
-  if (is_one(alpha)) {
+  if (is_one(alpha) && !(op == ir::Op::sub && b.scalar_type() == at::kBool)) {
     if (Tensor r = binary_fast(op, a, b, false); r.defined()) return r;
   }
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
