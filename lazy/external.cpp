@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <omp.h>
 #include <chrono>
 #include "ir/error.h"
 #include "lazy/config.h"
@@ -90,6 +91,14 @@ bool is_random(const Signature& s) {
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
 // eager's own error at the line that caused it.
 class Analysis {
+  // One thread: backward records on autograd's thread, and a pool of workers started there would stay for good. OpenMP then
+  // counts more threads than cores and lets all of them sleep between parallel regions instead of spinning.
+  struct OneThread {
+    int before = omp_get_max_threads();
+    OneThread() { omp_set_num_threads(1); }
+    ~OneThread() { omp_set_num_threads(before); }
+  };
+
  public:
   explicit Analysis(Call& call) : call_(call), signature_(call.signature) {}
 
@@ -113,6 +122,7 @@ class Analysis {
     for (const Slot& s : signature_.slots) slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
     Stack stack = signature_.rebuild(slots_, device);
     try {
+      OneThread one;
       PlainDispatch guard;
       signature_.op.callBoxed(stack);
     } catch (const std::exception&) {
