@@ -8,7 +8,10 @@ F = torch.nn.functional
 
 PRODUCTS = {
     "mm": (lambda d: normal(8, 3, device=d) @ normal(3, 4, device=d), (8, 4)),
-    "mm of a transpose": (lambda d: normal(3, 8, device=d).t() @ normal(4, 3, device=d).t(), (8, 4)),
+    "mm of a transpose": (
+        lambda d: normal(3, 8, device=d).t() @ normal(4, 3, device=d).t(),
+        (8, 4),
+    ),
     "row": (lambda d: normal(1, 30, device=d) @ normal(30, 4, device=d), (1, 4)),
     "column": (lambda d: normal(8, 30, device=d) @ normal(30, 1, device=d), (8, 1)),
     "bmm of one": (lambda d: normal(1, 8, 3, device=d) @ normal(1, 3, 4, device=d), (1, 8, 4)),
