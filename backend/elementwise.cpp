@@ -66,7 +66,12 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   bool fits = std::ranges::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
   check_overlap(out, operands);
-  if (!fits) at::native::resize_output(out, lazy::to_ref(p.shape));
+  if (!fits) {
+    for (const Operand& o : operands)
+      TORCH_CHECK(!o.tensor || !o.tensor->is_same(out), "output with shape ", out.sizes(),
+                  " doesn't match the broadcast shape ", lazy::to_ref(p.shape));
+    at::native::resize_output(out, lazy::to_ref(p.shape));
+  }
   lazy::Order order;
   if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);
   lazy::Recording r;

@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -278,6 +279,20 @@ at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
   return t;
 }
 
+// The memory of a storage that a kernel writes. Some kernels resize their result on the way, and back: borrowed memory
+// could not follow.
+c10::Storage resizable(const jit::Buffer& buffer) {
+  auto* owner = new std::shared_ptr<void>(buffer.owner);
+  at::DataPtr data(buffer.data, owner, [](void* o) { delete static_cast<std::shared_ptr<void>*>(o); }, at::kCPU);
+  return c10::Storage(c10::Storage::use_byte_size_t(), buffer.bytes, std::move(data), c10::GetAllocator(c10::kCPU), true);
+}
+at::Tensor window(const c10::Storage& storage, const Geometry& g) {
+  at::Tensor t = at::empty({0}, at::TensorOptions().dtype(g.type).device(at::kCPU));
+  t.set_(storage, g.offset, to_ref(g.sizes), to_ref(g.strides));
+  set_view_bits(t, g);
+  return t;
+}
+
 bool is_written(const Call& call, const Slot& s) {
   const auto* alias = call.signature.op.schema().arguments()[s.argument].alias_info();
   return alias && alias->isWrite();
@@ -415,22 +430,31 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
   double start = now_us();
   std::vector<jit::Buffer> storages, out;
   for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
+  std::vector<c10::Storage> written(storages.size());
   for (uint32_t m : call.mutated) {
     // Not the buffer's own size: memory inside an arena does not know it.
     const auto bytes = static_cast<size_t>(inputs[m].type.bytes());
     jit::Buffer copy = allocate_buffer(bytes);
     if (bytes) std::memcpy(copy.data, storages[m].data, bytes);
-    storages[m] = copy;
+    written[m] = resizable(copy);
     out.push_back(std::move(copy));
   }
-  std::vector<at::Tensor> host;
-  for (const Slot& s : call.signature.slots) host.push_back(window(storages[s.geometry.storage], s.geometry));
-  Stack stack = call.signature.rebuild(host, c10::Device(c10::kCPU));
+  Stack stack;
   try {
     PlainDispatch guard;
+    std::vector<at::Tensor> host;
+    for (const Slot& s : call.signature.slots) {
+      const uint32_t from = s.geometry.storage;
+      host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
+    }
+    stack = call.signature.rebuild(host, c10::Device(c10::kCPU));
     call.signature.op.callBoxed(stack);
   } catch (const c10::Error& e) {
     throw std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace());
+  }
+  for (size_t i = 0; i < call.mutated.size(); ++i) {
+    const c10::Storage& memory = written[call.mutated[i]];
+    if (memory.data() != out[i].data) std::memcpy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
   }
   std::vector<at::Tensor> returned;
   for (c10::IValue& v : stack) {

@@ -36,7 +36,9 @@ inline Scalar inverse_sinh(Scalar x) {
 }
 inline Scalar inverse_cosh(Scalar x) {
   Scalar t = x - 1.0;
-  return select(x > kLargeArgument, log(x) + kLog2, log1p(t + sqrt(2.0 * t + t * t)));
+  // Below 1 there is none: sqrt(t) is the NaN. The square of a large negative t would be infinite instead.
+  Scalar small = select(t < 0.0, sqrt(t), log1p(t + sqrt(2.0 * t + t * t)));
+  return select(x > kLargeArgument, log(x) + kLog2, small);
 }
 
 }  // namespace lazuli::ir

@@ -86,7 +86,7 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
   if (stage(result_of(c))) staging.result = {result_of(c), before};
   for (const PostOp& op : ops)
     if (has_operand(op)) {
-      if (ops_inside && !onednn::supports(op.operand.dtype)) return nullptr;
+      if (ops_inside && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return nullptr;
       staging.operands.push_back({});
     }
   if (!ops_inside) {

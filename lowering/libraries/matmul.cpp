@@ -118,13 +118,14 @@ std::unique_ptr<LibraryCall> staged_product(const Product& p, DType type_in, DTy
   for (PostOp& op : inner.ops)
     if (has_operand(op)) {
       std::optional<Staging::Copy> copy;
-      if (!onednn::supports(op.operand.dtype)) {
+      const bool known = onednn::supports(op.operand.dtype);
+      if (!known || !packed_like(op.operand, inner.out)) {
         const Layout given = op.operand;
         Layout dense = given;
         for (size_t d = 0; d < dense.shape.size(); ++d)
           if (given.strides[d] == 0) dense.shape[d] = 1;
         const Layout source{given.dtype, dense.shape, given.strides};
-        dense = dense_layout(DType::F32, dense.shape);
+        dense = dense_layout(known ? given.dtype : DType::F32, dense.shape);
         copy = {source, dense};
         op.operand = broadcast_to(dense, given.shape);
       }
@@ -198,6 +199,8 @@ PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& 
   const Product p = canonical(a, b, out, post_ops);
   for (const Layout* l : {&p.a, &p.b, &p.out})
     if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};
+  for (const PostOp& op : p.ops)
+    if (has_operand(op) && !packed_like(op.operand, p.out)) return {};
   return onednn::packed_matmul(p.a, p.b, p.out, p.ops);
 }
 

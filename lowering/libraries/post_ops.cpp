@@ -1,4 +1,6 @@
 #include "lowering/libraries/post_ops.h"
+#include <algorithm>
+#include <numeric>
 
 namespace lazuli::lowering {
 namespace {
@@ -21,6 +23,19 @@ Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
     out.strides[d] = size == 1 ? 0 : operand.strides[d - missing];
   }
   return out;
+}
+
+bool packed_like(const Layout& operand, const Layout& like) {
+  std::vector<size_t> inner_first(operand.shape.size());
+  std::iota(inner_first.rbegin(), inner_first.rend(), size_t{0});
+  std::ranges::stable_sort(inner_first, {}, [&](size_t d) { return like.strides[d]; });
+  int64_t expected = 1;
+  for (size_t d : inner_first) {
+    if (operand.shape[d] == 1 || operand.strides[d] == 0) continue;
+    if (operand.strides[d] != expected) return false;
+    expected *= operand.shape[d];
+  }
+  return true;
 }
 
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape) {

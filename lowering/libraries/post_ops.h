@@ -13,6 +13,9 @@ inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
 // it does not broadcast.
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape);
+// Whether the elements of an operand that was broadcast so lie side by side, in the order of `like`'s dimensions. oneDNN
+// reads any other operand of a post-op wrongly, without a complaint.
+bool packed_like(const Layout& operand, const Layout& like);
 // The same post-ops with every operand broadcast so.
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
 

@@ -1,0 +1,118 @@
+"""What follows a product or a convolution is computed with it: for every layout of its operand."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+F = torch.nn.functional
+
+PRODUCTS = {
+    "mm": (lambda d: normal(8, 3, device=d) @ normal(3, 4, device=d), (8, 4)),
+    "mm of a transpose": (
+        lambda d: normal(3, 8, device=d).t() @ normal(4, 3, device=d).t(),
+        (8, 4),
+    ),
+    "row": (lambda d: normal(1, 30, device=d) @ normal(30, 4, device=d), (1, 4)),
+    "column": (lambda d: normal(8, 30, device=d) @ normal(30, 1, device=d), (8, 1)),
+    "bmm of one": (lambda d: normal(1, 8, 3, device=d) @ normal(1, 3, 4, device=d), (1, 8, 4)),
+    "bmm": (lambda d: normal(5, 8, 3, device=d) @ normal(5, 3, 4, device=d), (5, 8, 4)),
+    "batches": (
+        lambda d: normal(2, 5, 8, 3, device=d) @ normal(2, 5, 3, 4, device=d),
+        (2, 5, 8, 4),
+    ),
+    "linear": (
+        lambda d: F.linear(normal(2, 8, 3, device=d), normal(4, 3, device=d), normal(4, device=d)),
+        (2, 8, 4),
+    ),
+    "conv2d": (
+        lambda d: F.conv2d(normal(2, 3, 6, 6, device=d), normal(8, 3, 3, 3, device=d)),
+        (2, 8, 4, 4),
+    ),
+    "conv2d channels-last": (
+        lambda d: F.conv2d(
+            normal(2, 3, 6, 6, device=d).contiguous(memory_format=torch.channels_last),
+            normal(8, 3, 3, 3, device=d),
+            normal(8, device=d),
+        ),
+        (2, 8, 4, 4),
+    ),
+}
+
+
+def full(shape, device):
+    return normal(*shape, device=device)
+
+
+def strided(shape, device):
+    """Every dimension is a slice of a larger one."""
+    larger = normal(*[n + 2 for n in shape], device=device)
+    return larger[tuple(slice(1, 1 + n) for n in shape)]
+
+
+def stepped(shape, device):
+    larger = normal(*[2 * n for n in shape], device=device)
+    return larger[tuple(slice(0, None, 2) for _ in shape)]
+
+
+def reversed_order(shape, device):
+    return normal(*reversed(shape), device=device).permute(tuple(reversed(range(len(shape)))))
+
+
+LAYOUTS = (full, strided, stepped, reversed_order)
+
+
+def broadcasts(shape):
+    """The shape with each set of dimensions replaced by 1, and with leading ones left out."""
+    for mask in range(2 ** len(shape)):
+        yield tuple(1 if mask >> d & 1 else n for d, n in enumerate(shape))
+    for d in range(1, len(shape) + 1):
+        yield tuple(shape[d:])
+
+
+FOLLOWERS = {
+    "add": lambda y, x: y + x,
+    "mul": lambda y, x: y * x,
+    "residual of relu": lambda y, x: (y + x).relu(),
+    "gelu then mul": lambda y, x: F.gelu(y) * x,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("follower", FOLLOWERS)
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_operand(product, follower, layout):
+    make, shape = PRODUCTS[product]
+    for other in dict.fromkeys(broadcasts(shape)):
+
+        def compute(device, other=other):
+            x = layout(other, device)
+            return FOLLOWERS[follower](make(device), x)
+
+        assert_same(compute, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "tanh", "silu"])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_activation(product, name):
+    function = getattr(F, name)
+    assert_same(lambda d: function(PRODUCTS[product][0](d) * 0.5 + 1), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_product_itself_is_read_too(product):
+    def compute(device):
+        y = PRODUCTS[product][0](device)
+        return y, y.relu(), y * y, (y + 1).sum()
+
+    assert_same(compute, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("product", ["mm", "bmm", "linear", "conv2d"])
+def test_bfloat16(product):
+    make, shape = PRODUCTS[product]
+
+    def compute(device):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return F.gelu(make(device) + stepped(shape, device).bfloat16())
+
+    assert_same(compute, rtol=5e-2, atol=1e-1)
