@@ -31,6 +31,7 @@ class RandomModel {
     for (int i = 0, n = 1 + pick(4); i < n; ++i)
       m.graph.outputs.push_back(values_[values_.size() - 1 - pick(std::min<int>(8, values_.size() - 1))]);
     for (size_t i = 0; i < inputs; ++i) m.graph.donated.push_back(pick(2));
+    m.graph.donated.push_back(false);  // the indices
   }
 
   Model m;
