@@ -6,7 +6,6 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
-#include <omp.h>
 #include <chrono>
 #include "ir/error.h"
 #include "lazy/config.h"
@@ -15,6 +14,7 @@
 #include "lazy/recording.h"
 #include "lazy/source.h"
 #include "lazy/sync.h"
+#include "lazy/workers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -92,18 +92,11 @@ bool is_random(const Signature& s) {
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
 // eager's own error at the line that caused it.
 class Analysis {
-  // One thread: backward records on autograd's thread, and a pool of workers started there would stay for good. OpenMP then
-  // counts more threads than cores and lets all of them sleep between parallel regions instead of spinning.
-  struct OneThread {
-    int before = omp_get_max_threads();
-    OneThread() { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before); }
-  };
-
  public:
   explicit Analysis(Call& call) : call_(call), signature_(call.signature) {}
 
   bool run() {
+    OneThread one;
     if (!signature_.describable || is_random(signature_)) return false;
     if (!learn(c10::Device(c10::kMeta))) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
@@ -123,7 +116,6 @@ class Analysis {
     for (const Slot& s : signature_.slots) slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
     Stack stack = signature_.rebuild(slots_, device);
     try {
-      OneThread one;
       PlainDispatch guard;
       signature_.op.callBoxed(stack);
     } catch (const std::exception&) {
@@ -340,6 +332,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   double start = now_us();
   Stack results = call.signature.rebuild(host, c10::Device(c10::kCPU));
   {
+    Workers workers;
     PlainDispatch guard;
     call.signature.op.callBoxed(results);
   }

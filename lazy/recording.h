@@ -3,6 +3,7 @@
 // tensors and values.
 #pragma once
 #include <mutex>
+#include <thread>
 #include "ir/builder.h"
 #include "lazy/convert.h"
 #include "lazy/storage.h"
@@ -14,6 +15,7 @@ struct Recorder {
   std::recursive_mutex mutex;  // recursive: an external call may itself record (a custom op written in Python)
   Trace trace{1};
   uint64_t next_epoch = 2;
+  const std::thread::id first_thread = std::this_thread::get_id();  // that recorded; usually the user's main one
 };
 Recorder& recorder();
 

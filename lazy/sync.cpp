@@ -13,6 +13,7 @@
 #include "lazy/memory.h"
 #include "lazy/recording.h"
 #include "lazy/source.h"
+#include "lazy/workers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -114,6 +115,7 @@ void run(KnownTrace& known, const Trace& trace) {
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
   TorchHost host;
+  Workers workers;
   double start = now_us();
   known.executable->run(host, inputs, {donate.get(), n}, trace.scalars(), outputs);
   metrics().run_ms += (now_us() - start) / 1000;

@@ -1,0 +1,19 @@
+#include "lazy/workers.h"
+
+#include <omp.h>
+#include <thread>
+#include "lazy/recording.h"
+
+namespace lazuli::lazy {
+
+OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
+Workers::Workers() {
+  keep_ = std::this_thread::get_id() == recorder().first_thread || omp_in_parallel();
+}
+Workers::~Workers() {
+  if (!keep_) omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+}
+
+}  // namespace lazuli::lazy
