@@ -43,7 +43,7 @@ TEST_F(Code, OfStepsAssembles) {
       const lowering::GpuVariant variant = choose_launch(step).variant;
       for (int capability : {80, 90}) {
         check(c.name, step.loops.nest, variant, capability);
-        if (HasFailure()) return;
+        if (false) return;
       }
     }
 }
@@ -52,7 +52,7 @@ TEST_F(Code, OfRandomNestsAssembles) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RandomStep random(seed, seed % 3 == 0 ? 1000 : seed % 3 == 1 ? 37 : 8);
     check("seed " + std::to_string(seed), random.step.loops.nest, choose_launch(random.step).variant, seed % 2 ? 80 : 90);
-    if (HasFailure()) return;
+    if (false) return;
   }
 }
 
