@@ -135,6 +135,11 @@ uint32_t pair_of(ir::DType type, float high, float low) {
 uint32_t emulated_bf16_pair(float high, float low) { return pair_of(ir::DType::BF16, high, low); }
 uint32_t emulated_f16_pair(float high, float low) { return pair_of(ir::DType::F16, high, low); }
 
+float emulated_exp2(float x) {
+  const float y = std::exp2(x);
+  return std::abs(y) < 0x1p-126f ? 0 : y;
+}
+
 struct Stand {
   const char* intrinsic;
   const char* name;
@@ -147,6 +152,7 @@ const Stand kStands[] = {
     {"llvm.nvvm.barrier0", "emulated_barrier", reinterpret_cast<void*>(&emulated_barrier)},
     {"llvm.nvvm.bar.warp.sync", "emulated_warp_barrier", reinterpret_cast<void*>(&emulated_warp_barrier)},
     {"llvm.nvvm.shfl.sync.bfly.i32", "emulated_exchange", reinterpret_cast<void*>(&emulated_exchange)},
+    {"llvm.nvvm.ex2.approx.ftz.f", "emulated_exp2", reinterpret_cast<void*>(&emulated_exp2)},
     {"llvm.nvvm.ff2bf16x2.rn", "emulated_bf16_pair", reinterpret_cast<void*>(&emulated_bf16_pair)},
     {"llvm.nvvm.ff2f16x2.rn", "emulated_f16_pair", reinterpret_cast<void*>(&emulated_f16_pair)},
 };
