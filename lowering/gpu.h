@@ -24,19 +24,19 @@ enum class GpuMapping : uint8_t {
 
 struct GpuVariant {
   GpuMapping mapping = GpuMapping::Flat;
-  uint8_t lanes = 1;        // neighbours along the vector dimension that a thread takes at once: one memory access
-  uint8_t passes = 1;       // such vectors in flight
-  bool resident = false;    // Rows: the passes cover the whole row, and later stages find its values in registers
-  bool ragged = false;      // the vector dimension need not be a multiple of `lanes`
-  bool wide = false;        // indices and offsets need 64 bits
-  bool chunked = false;     // the grid's second dimension counts chunks of dimension `chunk_dim`
+  uint8_t lanes = 1;      // neighbours along the vector dimension that a thread takes at once: one memory access
+  uint8_t passes = 1;     // such vectors in flight
+  bool resident = false;  // Rows: the passes cover the whole row, and later stages find its values in registers
+  bool ragged = false;    // the vector dimension need not be a multiple of `lanes`
+  bool wide = false;      // indices and offsets need 64 bits
+  bool chunked = false;   // the grid's second dimension counts chunks of dimension `chunk_dim`
   uint8_t chunk_dim = 0;
-  uint16_t threads = 256;   // per block
-  uint16_t team = 1;        // Rows: threads to a row; Columns: threads side by side
-  bool read_only = false;   // no memory that is loaded is also stored: set by a caller who knows all addresses
-  uint8_t tile_dim = 0;     // Tile: the other dimension of a tile
-  uint8_t tile = 0;         // and its side, in elements
-  uint64_t tiled = 0;       // the accesses that walk memory along it, as bits
+  uint16_t threads = 256;  // per block
+  uint16_t team = 1;       // Rows: threads to a row; Columns: threads side by side
+  bool read_only = false;  // no memory that is loaded is also stored: set by a caller who knows all addresses
+  uint8_t tile_dim = 0;    // Tile: the other dimension of a tile
+  uint8_t tile = 0;        // and its side, in elements
+  uint64_t tiled = 0;      // the accesses that walk memory along it, as bits
   friend bool operator==(const GpuVariant&, const GpuVariant&) = default;
 
   uint64_t hash() const;

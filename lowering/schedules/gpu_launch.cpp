@@ -13,7 +13,9 @@ constexpr int64_t kMaxLanes = 8;
 constexpr int64_t kSharedBytes = 48 * 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t power_of_two_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1)))); }
+int64_t power_of_two_above(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
 
 class Chooser {
  public:
@@ -67,7 +69,8 @@ class Chooser {
       double span = 0;
       for (uint32_t d = 0; d < nest_.rank; ++d)
         if (!ignored(a, d) && size(d) > 1)
-          span += std::abs(static_cast<double>(loops_.accesses[a].strides[d])) * static_cast<double>(size(d) + kMaxLanes);
+          span +=
+              std::abs(static_cast<double>(loops_.accesses[a].strides[d])) * static_cast<double>(size(d) + kMaxLanes);
       if (span > kLimit) return true;
     }
     return false;
@@ -122,8 +125,8 @@ class Chooser {
     // Single elements in place of vectors: several a thread keep as many bytes on their way.
     v().passes = static_cast<uint8_t>(std::min<int64_t>(4, wanted_ / v().lanes));
     v().threads = 256;
-    launch_.grid[0] = static_cast<uint32_t>(
-        ceil_div(outer_points(vector_dim_) * vectors(), int64_t{v().threads} * v().passes));
+    launch_.grid[0] =
+        static_cast<uint32_t>(ceil_div(outer_points(vector_dim_) * vectors(), int64_t{v().threads} * v().passes));
   }
 
   // Registers that a thread's element values take, for each pass, if a row's are kept from stage to stage.

@@ -87,7 +87,8 @@ Assembled run_nvjitlink(const std::string& ptx, int capability) {
   void* handle = nullptr;
   const NvJitLink& n = nvjitlink();
   if (n.call("nvJitLinkCreate", &handle, uint32_t{2}, static_cast<const char**>(options))) return a;
-  a.ok = n.call("nvJitLinkAddData", handle, kPtxInput, static_cast<const void*>(ptx.c_str()), ptx.size() + 1, "kernel") == 0 &&
+  a.ok = n.call("nvJitLinkAddData", handle, kPtxInput, static_cast<const void*>(ptx.c_str()), ptx.size() + 1,
+                "kernel") == 0 &&
          n.call("nvJitLinkComplete", handle) == 0;
   for (const char* log : {"Info", "Error"}) {
     size_t size = 0;
@@ -104,7 +105,9 @@ Assembled run_nvjitlink(const std::string& ptx, int capability) {
 }  // namespace
 
 bool has_assembler(std::string& name) {
-  name = has_ptxas() ? "ptxas" : !nvjitlink().version.empty() ? "nvJitLink" : "neither ptxas nor libnvJitLink.so.13 is there";
+  name = has_ptxas()                    ? "ptxas"
+         : !nvjitlink().version.empty() ? "nvJitLink"
+                                        : "neither ptxas nor libnvJitLink.so.13 is there";
   return has_ptxas() || !nvjitlink().version.empty();
 }
 

@@ -67,7 +67,8 @@ int print_bandwidth() {
         const double us = typical_microseconds(*gpu, [&] { kernels.launch(ready, step, blocks, c.scalars); });
         const double speed = bytes_moved(plan, step) / us / 1e3;
         std::printf("%-36s %7.1f us %7.0f GB/s %4.0f %%  step %zu, %s, grid %ux%u\n", c.name.c_str(), us, speed,
-                    100 * speed / copy, s, ready.launch.variant.print().c_str(), ready.launch.grid[0], ready.launch.grid[1]);
+                    100 * speed / copy, s, ready.launch.variant.print().c_str(), ready.launch.grid[0],
+                    ready.launch.grid[1]);
       }
     for (uint64_t b : blocks) gpu->free(b);
   }

@@ -21,7 +21,8 @@ struct Code : ::testing::Test {
     if (!has_assembler(name)) GTEST_SKIP() << name;
   }
 
-  Assembled check(const std::string& what, const lowering::LoopNest& nest, const lowering::GpuVariant& variant, int capability) {
+  Assembled check(const std::string& what, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
+                  int capability) {
     if (!seen_.insert({nest.hash(), variant.hash() + static_cast<uint64_t>(capability)}).second) return {};
     const auto start = std::chrono::steady_clock::now();
     const std::string ptx = jit::compile_ptx(nest, variant, "kernel", capability);
@@ -52,7 +53,8 @@ TEST_F(Code, OfStepsAssembles) {
 TEST_F(Code, OfRandomNestsAssembles) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RandomStep random(seed, seed % 3 == 0 ? 1000 : seed % 3 == 1 ? 37 : 8);
-    check("seed " + std::to_string(seed), random.step.loops.nest, choose_launch(random.step).variant, seed % 2 ? 80 : 90);
+    check("seed " + std::to_string(seed), random.step.loops.nest, choose_launch(random.step).variant,
+          seed % 2 ? 80 : 90);
     if (HasFailure()) return;
   }
 }
@@ -74,11 +76,13 @@ TEST_F(Code, OfWhatMustBeFastDoesNotSpill) {
       const double before = emit_ms;
       const Assembled a = check(c.name, step.loops.nest, launch.variant, 90);
       if (a.ok)
-        std::printf("  %-36s %3d registers, %d bytes spilled, %5d shared, %.1f + %.0f ms, %s\n", c.name.c_str(), a.registers,
-                    a.spill_bytes, std::max(a.shared_bytes, 0), emit_ms - before, a.ms, launch.variant.print().c_str());
+        std::printf("  %-36s %3d registers, %d bytes spilled, %5d shared, %.1f + %.0f ms, %s\n", c.name.c_str(),
+                    a.registers, a.spill_bytes, std::max(a.shared_bytes, 0), emit_ms - before, a.ms,
+                    launch.variant.print().c_str());
       EXPECT_LE(a.spill_bytes, 0) << c.name << ", " << launch.variant.print() << "\n" << step.loops.nest.print();
     }
-  std::printf("  %d kernels: %.1f ms to PTX, %.1f ms to machine code each\n", kernels, emit_ms / kernels, assemble_ms / kernels);
+  std::printf("  %d kernels: %.1f ms to PTX, %.1f ms to machine code each\n", kernels, emit_ms / kernels,
+              assemble_ms / kernels);
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ std::string compare_access(const lowering::PlanStep& step, size_t access, const 
       first = i;
     }
   if (!wrong) return "";
-  const lowering::Number g = lowering::load_number(&got[first * item], t), w = lowering::load_number(&want[first * item], t);
+  const lowering::Number g = lowering::load_number(&got[first * item], t),
+                         w = lowering::load_number(&want[first * item], t);
   std::ostringstream out;
   out.precision(9);
   out << "a" << access << " (" << ir::name(t) << "): " << wrong << " of " << n << " wrong, first " << first << ": ";

@@ -42,15 +42,16 @@ class AlignedBlocks {
   std::vector<size_t> bytes_;
 };
 
-std::string run(const lowering::PlanStep& step, std::vector<std::vector<char>>& host, const std::vector<int64_t>& scalars,
-                double tolerance, lowering::GpuLaunch launch) {
+std::string run(const lowering::PlanStep& step, std::vector<std::vector<char>>& host,
+                const std::vector<int64_t>& scalars, double tolerance, lowering::GpuLaunch launch) {
   const std::string where = " [" + launch.variant.print() + ", grid " + std::to_string(launch.grid[0]) + "x" +
                             std::to_string(launch.grid[1]) + "] ";
   if (std::getenv("LAZULI_VARIANTS")) std::printf("%s\n", where.c_str());
   try {
     AlignedBlocks device(host);
     if (launch.grid[0])
-      EmulatedKernel(step.loops.nest, launch.variant).launch(launch, gpu_arguments(step, launch.variant, device.addresses(), scalars));
+      EmulatedKernel(step.loops.nest, launch.variant)
+          .launch(launch, gpu_arguments(step, launch.variant, device.addresses(), scalars));
     interpret_step(step, addresses_of(host), scalars);
     for (size_t a = 0; a < step.blocks.size(); ++a) {
       if (!step.loops.nest.accesses[a].store) continue;
@@ -69,7 +70,8 @@ TEST(Emulated, StepsOfPlans) {
     std::vector<std::vector<char>> host = filled_blocks(plan);
     for (size_t s = 0; s < plan.steps.size(); ++s) {
       const lowering::PlanStep& step = plan.steps[s];
-      EXPECT_EQ(run(step, host, c.scalars, c.tolerance, choose_launch(step)), "") << c.name << " step " << s << "\n" << step.loops.nest.print();
+      EXPECT_EQ(run(step, host, c.scalars, c.tolerance, choose_launch(step)), "") << c.name << " step " << s << "\n"
+                                                                                  << step.loops.nest.print();
     }
   }
 }
@@ -80,7 +82,8 @@ TEST(Emulated, RandomNests) {
       RandomStep random(seed, size);
       if (random.scatters()) continue;
       const lowering::GpuLaunch launch = choose_launch(random.step);
-      ASSERT_EQ(run(random.step, random.blocks, {}, 0, launch), "") << "seed " << seed << " size " << size << "\n" << random.step.loops.nest.print();
+      ASSERT_EQ(run(random.step, random.blocks, {}, 0, launch), "") << "seed " << seed << " size " << size << "\n"
+                                                                    << random.step.loops.nest.print();
     }
 }
 
@@ -96,7 +99,8 @@ TEST(Emulated, RandomNestsAsIfLarger) {
         launch.variant.resident = false;
         launch.variant.passes = seed % 2 ? 1 : 2;
       }
-      ASSERT_EQ(run(random.step, random.blocks, {}, 0, launch), "") << "seed " << seed << " size " << size << "\n" << random.step.loops.nest.print();
+      ASSERT_EQ(run(random.step, random.blocks, {}, 0, launch), "") << "seed " << seed << " size " << size << "\n"
+                                                                    << random.step.loops.nest.print();
     }
 }
 

@@ -24,7 +24,8 @@ class Block {
  public:
   static constexpr unsigned kWarp = 32;
 
-  Block(KernelFunction kernel, const int64_t* args, unsigned threads) : kernel_(kernel), args_(args), threads_(threads) {
+  Block(KernelFunction kernel, const int64_t* args, unsigned threads)
+      : kernel_(kernel), args_(args), threads_(threads) {
     for (Thread& t : threads_) t.stack = std::make_unique<char[]>(kStack);
     warps_.resize(threads / kWarp + 1);
   }
@@ -124,7 +125,9 @@ uint32_t emulated_block_x() { return Block::current->block_x; }
 uint32_t emulated_block_y() { return Block::current->block_y; }
 void emulated_barrier() { Block::current->barrier(); }
 void emulated_warp_barrier(uint32_t) { Block::current->exchange(0, 0); }
-uint32_t emulated_exchange(uint32_t, uint32_t x, uint32_t distance, uint32_t) { return Block::current->exchange(x, distance); }
+uint32_t emulated_exchange(uint32_t, uint32_t x, uint32_t distance, uint32_t) {
+  return Block::current->exchange(x, distance);
+}
 
 uint32_t pair_of(ir::DType type, float high, float low) {
   uint16_t h = 0, l = 0;
@@ -164,7 +167,8 @@ void replace_intrinsics(llvm::Module& module) {
     llvm::Function* old = module.getFunction(s.intrinsic);
     if (!old) continue;
     llvm::Type* result = old->getReturnType()->isVectorTy() ? b.getInt32Ty() : old->getReturnType();
-    auto stand = module.getOrInsertFunction(s.name, llvm::FunctionType::get(result, old->getFunctionType()->params(), false));
+    auto stand =
+        module.getOrInsertFunction(s.name, llvm::FunctionType::get(result, old->getFunctionType()->params(), false));
     for (llvm::User* user : llvm::make_early_inc_range(old->users())) {
       auto* call = llvm::cast<llvm::CallInst>(user);
       b.SetInsertPoint(call);
@@ -208,7 +212,8 @@ EmulatedKernel::EmulatedKernel(const lowering::LoopNest& nest, const lowering::G
 
   llvm::orc::SymbolMap symbols;
   for (const Stand& s : kStands)
-    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address), llvm::JITSymbolFlags::Exported};
+    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address),
+                                            llvm::JITSymbolFlags::Exported};
   llvm::cantFail(jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
   jit.getMainJITDylib().addGenerator(checked(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess('\0')));
   llvm::cantFail(jit.addIRModule({std::move(module), std::move(context)}));

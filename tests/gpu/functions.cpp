@@ -40,7 +40,8 @@ struct GpuFunctions : ::testing::Test {
   }
 
   static double ulps(double got, long double exact, DType t) {
-    const double rounded = t == DType::F32 ? static_cast<double>(static_cast<float>(exact)) : static_cast<double>(exact);
+    const double rounded =
+        t == DType::F32 ? static_cast<double>(static_cast<float>(exact)) : static_cast<double>(exact);
     if (std::isnan(rounded) || std::isnan(got)) return std::isnan(rounded) && std::isnan(got) ? 0 : INFINITY;
     if (got == rounded) return 0;
     if (std::isinf(rounded) || std::isinf(got)) return INFINITY;
@@ -58,7 +59,10 @@ struct GpuFunctions : ::testing::Test {
     for (auto& block : host)
       for (int64_t i = 0; i < n; ++i) {
         const double special[] = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 1e-40, 3e38};
-        const double x = i < 9 ? special[i] : i % 3 == 0 ? std::ldexp(narrow(rng), static_cast<int>(rng() % 240) - 120) : i % 3 == 1 ? wide(rng) : narrow(rng);
+        const double x = i < 9        ? special[i]
+                         : i % 3 == 0 ? std::ldexp(narrow(rng), static_cast<int>(rng() % 240) - 120)
+                         : i % 3 == 1 ? wide(rng)
+                                      : narrow(rng);
         lowering::store_number(&block[i * item], t, {x, 0});
       }
     GpuKernels kernels(*gpu);
@@ -70,13 +74,15 @@ struct GpuFunctions : ::testing::Test {
     double worst = 0;
     lowering::Number at[2];
     for (int64_t i = 0; i < n; ++i) {
-      lowering::Number x[2] = {lowering::load_number(&host[0][i * item], t), lowering::load_number(&host[host.size() - 2][i * item], t)};
+      lowering::Number x[2] = {lowering::load_number(&host[0][i * item], t),
+                               lowering::load_number(&host[host.size() - 2][i * item], t)};
       const double got = lowering::load_number(&out[i * item], t).f;
       const double error = ulps(got, lowering::evaluate(prim, DType::F64, DType::F64, x).f, t);
       if (error > worst) worst = error, at[0] = x[0], at[1] = x[1];
     }
     if (worst > limit)
-      ADD_FAILURE() << ir::info(prim).name << " " << ir::name(t) << ": " << worst << " units at " << std::hexfloat << at[0].f << ", " << at[1].f;
+      ADD_FAILURE() << ir::info(prim).name << " " << ir::name(t) << ": " << worst << " units at " << std::hexfloat
+                    << at[0].f << ", " << at[1].f;
   }
 
   Gpu* gpu = nullptr;
@@ -84,7 +90,8 @@ struct GpuFunctions : ::testing::Test {
 
 TEST_F(GpuFunctions, AreWithinAFewUnitsInTheLastPlace) {
   for (DType t : {DType::F32, DType::F64}) {
-    for (Prim p = Prim::sqrt; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1)) check(p, t, t == DType::F32 ? 3 : 6);
+    for (Prim p = Prim::sqrt; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1))
+      check(p, t, t == DType::F32 ? 3 : 6);
     for (Prim p : {Prim::div, Prim::pow, Prim::atan2}) check(p, t, t == DType::F32 ? 1.5 : 6);
     check(Prim::fmod, t, 0);
   }

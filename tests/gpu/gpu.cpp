@@ -62,7 +62,9 @@ void Gpu::upload(uint64_t to, const void* from, size_t bytes) {
 void Gpu::download(void* to, uint64_t from, size_t bytes) {
   if (bytes) check("cuMemcpyDtoH_v2", to, from, bytes);
 }
-void Gpu::copy(uint64_t to, uint64_t from, size_t bytes) { check("cuMemcpyDtoDAsync_v2", to, from, bytes, (void*)nullptr); }
+void Gpu::copy(uint64_t to, uint64_t from, size_t bytes) {
+  check("cuMemcpyDtoDAsync_v2", to, from, bytes, (void*)nullptr);
+}
 
 Gpu::Function Gpu::load(const std::string& ptx, const std::string& symbol) {
   constexpr int kErrorLog = 5, kErrorLogSize = 6;

@@ -20,8 +20,8 @@ struct OnGpu : ::testing::Test {
   }
 
   // Runs one step on both and compares all that it stores; `host` then holds the interpreter's results.
-  std::string run(const lowering::PlanStep& step, std::vector<std::vector<char>>& host, const std::vector<int64_t>& scalars,
-                  double tolerance) {
+  std::string run(const lowering::PlanStep& step, std::vector<std::vector<char>>& host,
+                  const std::vector<int64_t>& scalars, double tolerance) {
     std::string launch;
     try {
       const auto ready = kernels->prepare(step);

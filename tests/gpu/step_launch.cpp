@@ -15,7 +15,8 @@ int64_t move_of(const PlanStep& step, size_t access) {
   return (a.partial ? step.kept_points : chunk * a.strides[step.chunk_dim]) * item_size(step, access);
 }
 
-std::vector<int64_t> arguments(const PlanStep& step, std::span<const uint64_t> blocks, std::span<const int64_t> scalars) {
+std::vector<int64_t> arguments(const PlanStep& step, std::span<const uint64_t> blocks,
+                               std::span<const int64_t> scalars) {
   const lowering::Loops& loops = step.loops;
   const lowering::KernelArgsLayout at(loops.nest);
   std::vector<int64_t> args(at.total);

@@ -26,7 +26,8 @@ void NestEmitter::put(Value* base, Value* slot, const Accumulator& a) {
 }
 
 Accumulator NestEmitter::get(Value* base, Value* slot, const Accumulator& like) {
-  Value* at = b_.CreateGEP(b_.getInt8Ty(), base, b_.CreateMul(slot, b_.getInt32(static_cast<uint32_t>(slot_bytes(like)))));
+  Value* at =
+      b_.CreateGEP(b_.getInt8Ty(), base, b_.CreateMul(slot, b_.getInt32(static_cast<uint32_t>(slot_bytes(like)))));
   llvm::Type* type = like.value->getType();
   Accumulator a{b_.CreateLoad(slot_type(b_, type), at), nullptr};
   if (type->isIntegerTy(1)) a.value = b_.CreateTrunc(a.value, type);

@@ -21,7 +21,8 @@ Value* short_pair(llvm::IRBuilder<>& b, DType memory, Value* low, Value* high) {
 
 // An access of `bytes`, a power of two up to 16, in words of 8 or 4 bytes or less.
 llvm::Type* access_type(llvm::IRBuilder<>& b, unsigned bytes, unsigned item) {
-  if (item == 8) return bytes == 8 ? b.getInt64Ty() : static_cast<llvm::Type*>(llvm::FixedVectorType::get(b.getInt64Ty(), 2));
+  if (item == 8)
+    return bytes == 8 ? b.getInt64Ty() : static_cast<llvm::Type*>(llvm::FixedVectorType::get(b.getInt64Ty(), 2));
   if (bytes <= 4) return b.getIntNTy(bytes * 8);
   return llvm::FixedVectorType::get(b.getInt32Ty(), bytes / 4);
 }
@@ -76,7 +77,8 @@ Value* from_raw(VectorIR& ir, DType memory, Value* raw) {
 Value* to_raw(VectorIR& ir, DType memory, Value* x) {
   llvm::IRBuilder<>& b = ir.b;
   llvm::Type* raw = b.getIntNTy(bytes_of(memory) * 8);
-  if (is_short_float(memory)) return b.CreateTrunc(short_pair(b, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
+  if (is_short_float(memory))
+    return b.CreateTrunc(short_pair(b, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
   return b.CreateBitCast(narrow({&ir, x}, memory).v, raw);
 }
 

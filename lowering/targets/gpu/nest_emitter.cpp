@@ -130,9 +130,7 @@ bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
 }
 
 // Only with the caller's word that nothing loaded is stored may a load pass by the caches that writes keep coherent.
-bool NestEmitter::is_constant(size_t access) const {
-  return variant_.read_only && !nest_.accesses[access].store;
-}
+bool NestEmitter::is_constant(size_t access) const { return variant_.read_only && !nest_.accesses[access].store; }
 
 void NestEmitter::when(Value* condition, const std::function<void()>& body) {
   if (!condition) return body();

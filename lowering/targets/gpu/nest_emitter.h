@@ -19,7 +19,7 @@ class NestEmitter {
   // The kernel's frame (nest_emitter.cpp).
   void read_arguments();
   Value* argument(size_t i, llvm::Type* type = nullptr);
-  Value* natural(Value* x);                       // to the type of indices
+  Value* natural(Value* x);  // to the type of indices
   Value* natural(int64_t x) { return llvm::ConstantInt::get(int_, static_cast<uint64_t>(x), true); }
   Value* natural(int x) { return natural(int64_t{x}); }
   Value* natural(unsigned x) { return natural(int64_t{x}); }
@@ -87,25 +87,25 @@ class NestEmitter {
   llvm::IRBuilder<> b_;
   VectorIR ir_;
   llvm::Function* function_;
-  llvm::Type* int_;                    // of indices and offsets in elements
+  llvm::Type* int_;  // of indices and offsets in elements
 
-  std::vector<Value*> size_;                  // per dimension
-  std::vector<std::vector<Value*>> stride_;   // elements, per access and dimension; null where it never moves
-  std::vector<Value*> index_stride_;          // i64, elements
+  std::vector<Value*> size_;                 // per dimension
+  std::vector<std::vector<Value*>> stride_;  // elements, per access and dimension; null where it never moves
+  std::vector<Value*> index_stride_;         // i64, elements
   std::vector<Value*> param_;
-  std::vector<Value*> address_;               // per access: as far as the dimensions of `fixed_` move it
-  std::vector<bool> fixed_;                   // per dimension: its index is the same in all passes, and in address_
-  std::vector<Values> index_;                 // per dimension and pass; of the vector dimension, lane 0's
-  Values active_;                             // per pass: whether its point exists; null: surely
-  Value* point_active_ = nullptr;             // whether the thread's row or column exists; null: surely
-  Value* leader_ = nullptr;                   // whether the thread stores what its whole team knows
+  std::vector<Value*> address_;    // per access: as far as the dimensions of `fixed_` move it
+  std::vector<bool> fixed_;        // per dimension: its index is the same in all passes, and in address_
+  std::vector<Values> index_;      // per dimension and pass; of the vector dimension, lane 0's
+  Values active_;                  // per pass: whether its point exists; null: surely
+  Value* point_active_ = nullptr;  // whether the thread's row or column exists; null: surely
+  Value* leader_ = nullptr;        // whether the thread stores what its whole team knows
   Value *thread_ = nullptr, *team_lane_ = nullptr, *team_row_ = nullptr;
   Value *vectors_ = nullptr, *reduced_vectors_ = nullptr;  // along the vector dimension; Rows: in a whole row
-  Values corner_;                             // Tile: of the vector dimension and of the other, the first index
+  Values corner_;  // Tile: of the vector dimension and of the other, the first index
   std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across
-  bool unsynced_loads_ = false;               // since the team's last barrier
+  bool unsynced_loads_ = false;                        // since the team's last barrier
   Value* shared_ = nullptr;
-  std::vector<Values> results_;               // per instruction, passes x lanes
+  std::vector<Values> results_;                                  // per instruction, passes x lanes
   std::vector<llvm::SmallVector<Accumulator, 8>> accumulators_;  // per instruction and lane
 };
 

@@ -104,9 +104,7 @@ void NestEmitter::load(size_t i) {
   if (is_tiled(x.slot)) {
     return for_copies(
         {true, true},
-        [&](unsigned u, unsigned) {
-          return from_raw(ir_, memory, load_raw(ir_, memory, tile_slot(x.slot, u), false));
-        },
+        [&](unsigned u, unsigned) { return from_raw(ir_, memory, load_raw(ir_, memory, tile_slot(x.slot, u), false)); },
         i);
   }
   if (lanes() == 1 || !varies_[i].lane || !is_dense(nest_, varies_, x)) {
@@ -132,8 +130,7 @@ void NestEmitter::store(size_t i) {
   if (row && unsynced_loads_) team_barrier();
   const bool one_lane = row && variant_.mapping == GpuMapping::Rows;
   auto store_lane = [&](unsigned u, unsigned c) {
-    when(lane_exists(u, c),
-         [&] { store_one(ir_, memory, address(x, x.args[1], u, c), operand(x.args[0], u, c)); });
+    when(lane_exists(u, c), [&] { store_one(ir_, memory, address(x, x.args[1], u, c), operand(x.args[0], u, c)); });
   };
   auto store_lanes = [&](unsigned u) {
     for (unsigned c = 0; c < (one_lane ? 1 : lanes()); ++c) store_lane(u, c);

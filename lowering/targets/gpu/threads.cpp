@@ -41,9 +41,9 @@ Value* shared_memory(llvm::IRBuilder<>& b, uint64_t bytes) {
   constexpr unsigned kShared = 3;
   llvm::Module& module = *b.GetInsertBlock()->getModule();
   auto* type = llvm::ArrayType::get(b.getInt8Ty(), bytes);
-  auto* memory = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
-                                          llvm::UndefValue::get(type), "shared", nullptr,
-                                          llvm::GlobalValue::NotThreadLocal, kShared);
+  auto* memory =
+      new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+                               "shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
   memory->setAlignment(llvm::Align(16));
   return memory;
 }

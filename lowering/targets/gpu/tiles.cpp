@@ -48,8 +48,8 @@ void NestEmitter::set_tile_point(unsigned pass, bool turned) {
   Value *along = turned ? slow : fast, *across = turned ? fast : slow;
   Value* vector = b_.CreateAdd(corner_[0], along);
   Value* other = b_.CreateAdd(corner_[1], across);
-  active_[pass] = b_.CreateAnd(b_.CreateICmpULT(vector, size_[vector_dim()]),
-                               b_.CreateICmpULT(other, size_[variant_.tile_dim]));
+  active_[pass] =
+      b_.CreateAnd(b_.CreateICmpULT(vector, size_[vector_dim()]), b_.CreateICmpULT(other, size_[variant_.tile_dim]));
   tile_index_[pass] = {along, across};
   // The corner, which always exists, stands in for points that do not.
   index_[vector_dim()][pass] = b_.CreateSelect(active_[pass], vector, corner_[0]);
@@ -98,9 +98,8 @@ void NestEmitter::store_tiles() {
   for (const Inst* x : stores) {
     const ir::DType memory = nest_.accesses[x->slot].dtype;
     for (unsigned u = 0; u < passes(); ++u)
-      when(active_[u], [&] {
-        store_raw(ir_, memory, address(*x, 0, u, 0), load_raw(ir_, memory, tile_slot(x->slot, u), false));
-      });
+      when(active_[u],
+           [&] { store_raw(ir_, memory, address(*x, 0, u, 0), load_raw(ir_, memory, tile_slot(x->slot, u), false)); });
   }
 }
 
