@@ -33,6 +33,11 @@ struct Host {
   // Runs recorded call `call`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
+  // Runs the backing device's own kernel for a node that no library of ours serves there; dense results likewise.
+  virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
+                                    std::span<const ir::Type> results) = 0;
+  // The stream in which asynchronous work goes; null where work is done when a call returns.
+  virtual void* stream() { return nullptr; }
 };
 
 // Where an error happened: rethrown with the op's name and Python line in the text.
@@ -57,7 +62,10 @@ class Executable {
   virtual std::string plan_text() const = 0;
 };
 
+class Device;
+
 struct CompileOptions {
+  Device* device = nullptr;  // null: the CPU
   bool fusion = true;
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
   int threads = 0;                 // 0: as many as OpenMP would use

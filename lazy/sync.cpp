@@ -6,7 +6,9 @@
 #include "ir/print.h"
 #include "jit/kernel.h"
 #include "ir/error.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/eager_rows.h"
 #include "lazy/external.h"
 #include "lazy/external_signature.h"
 #include "lazy/freeze.h"
@@ -35,6 +37,11 @@ struct TorchHost final : jit::Host {
                                     std::span<const ir::Type> results) override {
     return run_external(call, inputs, results);
   }
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const ir::Type> results) override {
+    return run_eager_row(node, inputs, results);
+  }
+  void* stream() override { return backing().stream(); }
 };
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
@@ -66,6 +73,7 @@ Cache& cache() {
 
 jit::CompileOptions compile_options(uint64_t key) {
   jit::CompileOptions o;
+  o.device = &backing().code();
   o.fusion = config().fusion;
   const std::string& debug = config().debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -189,7 +197,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
   if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
     jit::Buffer copy = allocate_buffer(c->buffer.bytes);
-    std::memcpy(copy.data, c->buffer.data, c->buffer.bytes);
+    backing().copy(copy.data, c->buffer.data, c->buffer.bytes);
     s.rebind(make_ready(std::move(copy), c->type));
     c = s.cell();
   }
@@ -200,7 +208,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
   jit::Buffer b = materialize(t, reason, writable);
   auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
   at::Tensor view = at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
-                                  at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+                                  at::TensorOptions().dtype(t.dtype()).device(backing().device()));
   set_view_bits(view, geometry_of(t));
   return view;
 }
