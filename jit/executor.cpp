@@ -55,6 +55,7 @@ void Executor::prepare(const ir::Graph& graph, uint32_t s, lowering::KernelFn fu
   const PlanStep& step = plan_.steps[s];
   Launch& launch = launches_[s];
   launch.where = where(graph, step.node);
+  for (const lowering::IndexCheck& c : step.loops.checks) launch.indexing.push_back(where(graph, c.by.node));
   if (step.kind == PlanStep::Kernel) return prepare_kernel(s, function);
   launch.operands.resize(step.operands.size());
   launch.results.resize(step.results.size());
@@ -186,31 +187,50 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
 
 namespace {
 
-// Whether all elements of a strided window lie in [0, size).
+// The first element of a strided window that is not in [first, size), or null.
 template <class T>
-bool all_below(const char* data, const ir::Dims& sizes, const ir::Dims& strides, size_t d, int64_t size) {
-  if (d == sizes.size()) {
-    const int64_t i = *reinterpret_cast<const T*>(data);
-    return i >= 0 && i < size;
+const T* find_outside(const char* data, const lowering::Loops& loops, const ir::Dims& strides, size_t d,
+                      const lowering::IndexCheck& c) {
+  const T* at = reinterpret_cast<const T*>(data);
+  if (d == strides.size()) return *at < c.first || *at >= c.size ? at : nullptr;
+  const int64_t n = strides[d] == 0 ? std::min<int64_t>(loops.sizes[d], 1) : loops.sizes[d];
+  if (d + 1 < strides.size()) {
+    for (int64_t k = 0; k < n; ++k)
+      if (const T* bad = find_outside<T>(data + k * strides[d] * sizeof(T), loops, strides, d + 1, c)) return bad;
+    return nullptr;
   }
-  const int64_t n = strides[d] == 0 ? std::min<int64_t>(sizes[d], 1) : sizes[d];
   bool ok = true;
-  for (int64_t k = 0; k < n; ++k) ok &= all_below<T>(data + k * strides[d] * sizeof(T), sizes, strides, d + 1, size);
-  return ok;
+  for (int64_t k = 0; k < n; ++k) ok &= at[k * strides[d]] >= c.first && at[k * strides[d]] < c.size;
+  for (int64_t k = 0; !ok; ++k)
+    if (at[k * strides[d]] < c.first || at[k * strides[d]] >= c.size) return at + k * strides[d];
+  return nullptr;
+}
+
+template <class T>
+void check_index(const char* data, const lowering::Loops& loops, const lowering::IndexCheck& c) {
+  const T* bad = find_outside<T>(data, loops, loops.accesses[c.access].strides, 0, c);
+  if (!bad) return;
+  // torch's words: those of embedding, and of indexing.
+  throw std::out_of_range(c.first == 0 ? "index out of range in self"
+                                       : "index " + std::to_string(*bad) +
+                                             " is out of bounds for dimension with size " + std::to_string(c.size));
 }
 
 }  // namespace
 
 void Executor::check_indices(uint32_t s) const {
   const lowering::Loops& loops = plan_.steps[s].loops;
-  for (const lowering::IndexCheck& c : loops.checks) {
-    const lowering::BoundAccess& a = loops.accesses[c.access];
+  for (size_t i = 0; i < loops.checks.size(); ++i) {
+    const lowering::IndexCheck& c = loops.checks[i];
     const ir::DType type = loops.nest.accesses[c.access].dtype;
-    const char* data = address(plan_.steps[s].blocks[c.access]) + a.offset * ir::item_size(type);
-    const bool ok = type == ir::DType::I64   ? all_below<int64_t>(data, loops.sizes, a.strides, 0, c.size)
-                    : type == ir::DType::I32 ? all_below<int32_t>(data, loops.sizes, a.strides, 0, c.size)
-                                             : true;
-    if (!ok) throw std::out_of_range("index out of range in self");
+    const char* data =
+        address(plan_.steps[s].blocks[c.access]) + loops.accesses[c.access].offset * ir::item_size(type);
+    try {
+      if (type == ir::DType::I64) check_index<int64_t>(data, loops, c);
+      if (type == ir::DType::I32) check_index<int32_t>(data, loops, c);
+    } catch (const std::out_of_range& e) {
+      throw ExecutionError(launches_[s].indexing[i] + ": " + e.what());
+    }
   }
 }
 

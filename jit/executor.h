@@ -37,6 +37,7 @@ class Executor {
     std::vector<void*> results;
     std::vector<uint32_t> born, dead;  // output blocks to allocate before, external ones to let go after
     std::string where;                 // op and Python line
+    std::vector<std::string> indexing;  // the same of the row that indexes, per index check
   };
 
   void prepare(const ir::Graph& graph, uint32_t step, lowering::KernelFn function);
