@@ -30,7 +30,7 @@ enum class Kind : uint8_t {
   View,         // rearranges its one operand without computing: an index map
   Index,        // moves elements by position or by an index operand
   Contraction,  // matmul and convolution: library calls
-  Window,       // pooling
+  Window,       // pooling, running sums
   Composite,    // has a decomposition into other rows, its own or derived
   External,     // the backing device's eager kernel
 };
@@ -120,6 +120,9 @@ struct OpInfo {
   Saves saves = SavesInputs;
   Body body{};                     // Elementwise
   InferFn infer = nullptr;         // other kinds; Elementwise rows have the broadcasting rule
+  // Elementwise: where operand 1 is an integral constant n, operand 0 is tested before the kernel runs, and one outside
+  // [-n, n) is an error. So it is read from memory, and never evaluated beforehand.
+  bool checks = false;
   Combine combine = Combine::Sum;  // Reduction
   WindowFn window = nullptr;       // View
   VjpFn vjp = nullptr;             // null on Elementwise: derived from the body; on Composite: from the decomposition

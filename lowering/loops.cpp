@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 #include "ir/error.h"
+#include "lowering/index_rules.h"
 #include "lowering/scalar_program.h"
 #include "lowering/schedules/dimensions.h"
 
@@ -158,13 +159,19 @@ class LoopWriter {
     const Form& f = terms_.form(load.form);
     uint16_t i = convert(term(load.children[0]), DType::I64, t.row);
     if (t.kind == Term::Load && t.children.empty()) {
-      const IndexCheck check{access(t.value, t.form, t.row, false), f.index_size, load.value};
-      const auto same = [&](const IndexCheck& c) { return c.access == check.access && c.size == check.size; };
-      if (std::none_of(out_.checks.begin(), out_.checks.end(), same)) out_.checks.push_back(check);
+      check({access(t.value, t.form, t.row, false), 0, f.index_size, f.indexing});
       return i;
     }
+    if (t.kind == Term::Apply && tested_size(graph_, t.value) == f.index_size) return i;
     i = prim(Prim::maximum, DType::I64, t.row, {i, known(0, t.row)});
     return prim(Prim::minimum, DType::I64, t.row, {i, known(f.index_size - 1, t.row)});
+  }
+
+  void check(const IndexCheck& wanted) {
+    const auto same = [&](const IndexCheck& c) {
+      return c.access == wanted.access && c.first == wanted.first && c.size == wanted.size;
+    };
+    if (std::none_of(out_.checks.begin(), out_.checks.end(), same)) out_.checks.push_back(wanted);
   }
 
   uint16_t write_number(const Term& x) {
@@ -225,6 +232,11 @@ class LoopWriter {
 
   uint16_t write_apply(const Term& x) {
     const ir::Node& node = graph_[x.value];
+    if (auto size = tested_size(graph_, x.value)) {
+      const Term& t = terms_[x.children[0]];
+      term(x.children[0]);
+      check({access(t.value, t.form, t.row, false), -*size, *size, x.value});
+    }
     std::vector<DType> types;
     for (ir::Value v : node.inputs) types.push_back(graph_.type(v).dtype);
     const ScalarProgram& p = scalar_program(node.op, types, x.dtype);

@@ -24,10 +24,10 @@ struct BoundParam {
   int64_t bits = 0;
 };
 
-// The indices that access `access` loads are below `size` and not negative, or the kernel reads what is not there.
+// The indices that access `access` loads are in [first, size), or the kernel reads what is not there.
 struct IndexCheck {
   uint32_t access;
-  int64_t size;
+  int64_t first, size;
   ir::Value by;  // the row that indexes, for the message
 };
 

@@ -12,7 +12,7 @@ Tensor tensor_of(const Type& type, double number) { return Tensor(Type{type.dtyp
 
 // An elementwise node of 0-dim result whose operands are all constants.
 Value fold(Rewriter& r, const Node& n) {
-  if (!is_elementwise(n.op) || n.types[0].rank() != 0 || !is_native(n.types[0].dtype)) return {};
+  if (!is_elementwise(n.op) || info(n.op).checks || n.types[0].rank() != 0 || !is_native(n.types[0].dtype)) return {};
   std::vector<Tensor> tensors;
   for (Value v : r.operands(n)) {
     double number;

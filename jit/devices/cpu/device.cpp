@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <omp.h>
-#include <stdexcept>
 #include "jit/arena_pool.h"
 #include "jit/arguments.h"
+#include "jit/devices/cpu/index_checks.h"
 #include "jit/kernel.h"
 
 namespace lazuli::jit {
@@ -23,23 +23,11 @@ double work_of(const lowering::Loops& loops) {
   return points * static_cast<double>(loops.nest.insts.size());
 }
 
-// Whether all elements of a strided window lie in [0, size).
-template <class T>
-bool all_below(const char* data, const ir::Dims& sizes, const ir::Dims& strides, size_t d, int64_t size) {
-  if (d == sizes.size()) {
-    const int64_t i = *reinterpret_cast<const T*>(data);
-    return i >= 0 && i < size;
-  }
-  const int64_t n = strides[d] == 0 ? std::min<int64_t>(sizes[d], 1) : sizes[d];
-  bool ok = true;
-  for (int64_t k = 0; k < n; ++k) ok &= all_below<T>(data + k * strides[d] * sizeof(T), sizes, strides, d + 1, size);
-  return ok;
-}
-
 class CpuKernelStep final : public KernelStep {
  public:
   // Without a function the loop nest is interpreted.
-  CpuKernelStep(const PlanStep& step, lowering::KernelFn function) : step_(step), function_(function) {
+  CpuKernelStep(const ir::Graph& graph, const PlanStep& step, lowering::KernelFn function)
+      : step_(step), function_(function), checks_(graph, step) {
     first_units_ = {0};
     for (int64_t c = 0; c < step.chunks; ++c) {
       const int64_t* args = arguments_.add(step, c);
@@ -51,7 +39,7 @@ class CpuKernelStep final : public KernelStep {
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) override {
     arguments_.fill(memory, scalars);
-    check_indices(memory);
+    checks_.run(memory);
     const int64_t units = first_units_.back();
     const int64_t wanted = std::min<int64_t>(units, static_cast<int64_t>(work_ / kGrain));
     const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
@@ -77,21 +65,9 @@ class CpuKernelStep final : public KernelStep {
     }
   }
 
-  void check_indices(std::span<const Buffer> memory) const {
-    const lowering::Loops& loops = step_.loops;
-    for (const lowering::IndexCheck& c : loops.checks) {
-      const lowering::BoundAccess& a = loops.accesses[c.access];
-      const ir::DType type = loops.nest.accesses[c.access].dtype;
-      const char* data = static_cast<const char*>(memory[step_.blocks[c.access]].data) + a.offset * ir::item_size(type);
-      const bool ok = type == ir::DType::I64   ? all_below<int64_t>(data, loops.sizes, a.strides, 0, c.size)
-                      : type == ir::DType::I32 ? all_below<int32_t>(data, loops.sizes, a.strides, 0, c.size)
-                                               : true;
-      if (!ok) throw std::out_of_range("index out of range in self");
-    }
-  }
-
   const PlanStep& step_;
   lowering::KernelFn function_;
+  IndexChecks checks_;
   Arguments arguments_;
   std::vector<int64_t> first_units_;  // of each chunk, then their total
   size_t stride_ = 0;                 // of a chunk's arguments
@@ -116,7 +92,7 @@ class CpuDevice final : public Device {
         function = kernel.function;
         dump.kernel(kernel.name, step.loops.nest);
       }
-      steps[s] = std::make_unique<CpuKernelStep>(step, function);
+      steps[s] = std::make_unique<CpuKernelStep>(graph, step, function);
     }
     return steps;
   }
