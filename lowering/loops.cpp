@@ -84,7 +84,7 @@ class LoopWriter {
   void write_reduce(uint32_t t) {
     const Term& r = terms_[t];
     Inst i{.code = Code::Reduce, .reduce = ir::info(graph_[r.value].op).combine};
-    uint16_t x = term(r.children[0]);
+    uint16_t x = rounded(r.children[0]);
     if (is_argument_reduction(i.reduce)) {
       i.dtype = DType::I64;
     } else {
@@ -224,16 +224,13 @@ class LoopWriter {
   }
 
   uint16_t write_apply(const Term& x) {
-    const ir::Node& node = graph_[x.value];
-    std::vector<DType> types;
-    for (ir::Value v : node.inputs) types.push_back(graph_.type(v).dtype);
-    const ScalarProgram& p = scalar_program(node.op, types, x.dtype);
+    const ScalarProgram& p = program_of(x);
     std::vector<uint16_t> at(p.graph.size());
     for (size_t n = 0; n < p.graph.size(); ++n) {
       const ir::ScalarNode& s = p.graph[static_cast<uint16_t>(n)];
       if (s.prim == Prim::argument) {
         const uint32_t child = x.children[s.index];
-        at[n] = convert(term(child), s.dtype, terms_[child].row);
+        at[n] = convert(rounded(child), s.dtype, terms_[child].row);
         continue;
       }
       Inst i{.code = Code::Prim, .prim = s.prim, .dtype = s.dtype, .value = s.value};
@@ -241,6 +238,37 @@ class LoopWriter {
       at[n] = add(i, x.row);
     }
     return at[p.result];
+  }
+
+  // What other instructions read of a term: a result of narrow type as if it had been stored, as eager stores it. A
+  // store rounds by itself.
+  uint16_t rounded(uint32_t t) {
+    const Term& x = terms_[t];
+    const uint16_t exact = term(t);
+    if (!ir::is_reduced_floating(x.dtype) || is_narrow_already(x)) return exact;
+    const Prim round = x.dtype == DType::BF16 ? Prim::round_bf16 : Prim::round_f16;
+    const uint64_t key = uint64_t(t) << 8 | (x.row ? 0xFF : stage_);
+    auto [it, fresh] = rounded_.try_emplace(key, uint16_t{0});
+    if (fresh) it->second = prim(round, DType::F32, x.row, {exact});
+    return it->second;
+  }
+
+  // Memory is; what an eager kernel takes as a number beside its tensors counts in full.
+  bool is_narrow_already(const Term& x) const {
+    if (x.kind == Term::Load || x.kind == Term::Number) return true;
+    if (x.kind != Term::Apply || !program_of(x).keeps_narrow) return false;
+    const auto same = [&](uint32_t c) {
+      const Term& child = terms_[c];
+      return !ir::is_floating(child.dtype) || (child.dtype == x.dtype && child.kind != Term::Number);
+    };
+    return std::all_of(x.children.begin(), x.children.end(), same);
+  }
+
+  const ScalarProgram& program_of(const Term& x) const {
+    const ir::Node& node = graph_[x.value];
+    std::vector<DType> types;
+    for (ir::Value v : node.inputs) types.push_back(graph_.type(v).dtype);
+    return scalar_program(node.op, types, x.dtype);
   }
 
   uint16_t prim(Prim p, DType t, bool row, std::initializer_list<uint16_t> args) {
@@ -341,7 +369,7 @@ class LoopWriter {
   std::vector<Inst> all_;
   std::vector<std::vector<uint16_t>> sections_;  // row, then element instructions of each stage
   std::unordered_multimap<uint64_t, uint16_t> shared_;
-  std::unordered_map<uint64_t, uint16_t> written_;
+  std::unordered_map<uint64_t, uint16_t> written_, rounded_;
   std::unordered_map<uint32_t, uint16_t> reduce_insts_;
   std::map<ir::Value, uint16_t> numbers_;
   std::unordered_map<int64_t, uint16_t> known_;

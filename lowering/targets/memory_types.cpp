@@ -30,13 +30,14 @@ Vec widen(Vec x, DType memory) {
   }
 }
 
-// By integers rather than by AVX512-BF16, whose conversion flushes subnormal numbers to zero.
-static Vec narrow_bf16(Vec x) {
+// The bits of the nearest bfloat16 in the upper half; the lower half is garbage. By integers rather than by AVX512-BF16,
+// whose conversion flushes subnormal numbers to zero.
+static Vec rounded_bf16(Vec x) {
   Vec u = bits_of(x);
   Vec odd = lshr(u, 16) & integer(u, 1);
   Vec rounded = u + odd + integer(u, 0x7FFF);
   Vec quiet = u | integer(u, 0x400000);  // the upper half may hold none of a NaN's payload
-  return resize(lshr(select(is_nan(x), quiet, rounded), 16), 16, false);
+  return select(is_nan(x), quiet, rounded);
 }
 
 Vec narrow(Vec x, DType memory) {
@@ -45,7 +46,7 @@ Vec narrow(Vec x, DType memory) {
     case DType::Bool:
       return resize(x, 8, false);
     case DType::BF16:
-      return narrow_bf16(x);
+      return resize(lshr(rounded_bf16(x), 16), 16, false);
     case DType::F16: {
       Vec half = x.with(b.CreateFPTrunc(x.v, x.ir->of(b.getHalfTy())));
       return x.with(b.CreateBitCast(half.v, x.ir->of(b.getInt16Ty())));
@@ -53,6 +54,12 @@ Vec narrow(Vec x, DType memory) {
     default:
       return x;
   }
+}
+
+Vec round_to(Vec x, DType memory) {
+  if (memory != DType::BF16) return widen(narrow(x, memory), memory);
+  Vec u = rounded_bf16(x);
+  return from_bits(u & integer(u, ~int64_t{0xFFFF}));
 }
 
 }  // namespace lazuli::lowering

@@ -4,6 +4,7 @@
 
 #include "ir/error.h"
 #include "lowering/targets/math/math.h"
+#include "lowering/targets/memory_types.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -96,6 +97,10 @@ Vec emit_floating(Prim prim, DType type, std::span<const Vec> x) {
       return trunc(a);
     case Prim::round:
       return round_even(a);
+    case Prim::round_bf16:
+      return round_to(a, DType::BF16);
+    case Prim::round_f16:
+      return round_to(a, DType::F16);
     case Prim::eq:
       return eq(a, b);
     case Prim::ne:
