@@ -246,7 +246,9 @@ class LoopWriter {
     const Term& x = terms_[t];
     const uint16_t exact = term(t);
     if (!ir::is_reduced_floating(x.dtype) || is_narrow_already(x)) return exact;
-    const Prim round = x.dtype == DType::BF16 ? Prim::round_bf16 : Prim::round_f16;
+    const Prim round = x.dtype != DType::BF16  ? Prim::round_f16
+                       : reads_only_its_type(x) ? Prim::round_bf16_result
+                                             : Prim::round_bf16;
     const uint64_t key = uint64_t(t) << 8 | (x.row ? 0xFF : stage_);
     auto [it, fresh] = rounded_.try_emplace(key, uint16_t{0});
     if (fresh) it->second = prim(round, DType::F32, x.row, {exact});
@@ -256,12 +258,16 @@ class LoopWriter {
   // Memory is; what an eager kernel takes as a number beside its tensors counts in full.
   bool is_narrow_already(const Term& x) const {
     if (x.kind == Term::Load || x.kind == Term::Number) return true;
-    if (x.kind != Term::Apply || !program_of(x).keeps_narrow) return false;
-    const auto same = [&](uint32_t c) {
-      const Term& child = terms_[c];
-      return !ir::is_floating(child.dtype) || (child.dtype == x.dtype && child.kind != Term::Number);
-    };
-    return std::all_of(x.children.begin(), x.children.end(), same);
+    const auto in_full = [&](uint32_t c) { return terms_[c].kind == Term::Number; };
+    return x.kind == Term::Apply && reads_only_its_type(x) && program_of(x).keeps_narrow &&
+           std::none_of(x.children.begin(), x.children.end(), in_full);
+  }
+
+  // Among the floating types.
+  bool reads_only_its_type(const Term& x) const {
+    return std::all_of(x.children.begin(), x.children.end(), [&](uint32_t c) {
+      return !ir::is_floating(terms_[c].dtype) || terms_[c].dtype == x.dtype;
+    });
   }
 
   const ScalarProgram& program_of(const Term& x) const {

@@ -32,13 +32,16 @@ Vec widen(Vec x, DType memory) {
 
 // The bits of the nearest bfloat16 in the upper half; the lower half is garbage. By integers rather than by AVX512-BF16,
 // whose conversion flushes subnormal numbers to zero.
-static Vec rounded_bf16(Vec x) {
+static Vec rounded_number(Vec x) {
   Vec u = bits_of(x);
   Vec odd = lshr(u, 16) & integer(u, 1);
-  Vec rounded = u + odd + integer(u, 0x7FFF);
-  Vec quiet = u | integer(u, 0x400000);  // the upper half may hold none of a NaN's payload
-  return select(is_nan(x), quiet, rounded);
+  return u + (odd + integer(u, 0x7FFF));
 }
+static Vec rounded_bf16(Vec x) {
+  Vec quiet = bits_of(x) | integer(bits_of(x), 0x400000);  // the upper half may hold none of a NaN's payload
+  return select(is_nan(x), quiet, rounded_number(x));
+}
+static Vec upper_half(Vec u) { return from_bits(u & integer(u, ~int64_t{0xFFFF})); }
 
 Vec narrow(Vec x, DType memory) {
   llvm::IRBuilder<>& b = x.b();
@@ -57,9 +60,8 @@ Vec narrow(Vec x, DType memory) {
 }
 
 Vec round_to(Vec x, DType memory) {
-  if (memory != DType::BF16) return widen(narrow(x, memory), memory);
-  Vec u = rounded_bf16(x);
-  return from_bits(u & integer(u, ~int64_t{0xFFFF}));
+  return memory == DType::BF16 ? upper_half(rounded_bf16(x)) : widen(narrow(x, memory), memory);
 }
+Vec round_bf16_result(Vec x) { return upper_half(rounded_number(x)); }
 
 }  // namespace lazuli::lowering

@@ -99,6 +99,8 @@ Vec emit_floating(Prim prim, DType type, std::span<const Vec> x) {
       return round_even(a);
     case Prim::round_bf16:
       return round_to(a, DType::BF16);
+    case Prim::round_bf16_result:
+      return round_bf16_result(a);
     case Prim::round_f16:
       return round_to(a, DType::F16);
     case Prim::eq:
