@@ -55,12 +55,12 @@ void Executor::prepare(const ir::Graph& graph, uint32_t s, lowering::KernelFn fu
   const PlanStep& step = plan_.steps[s];
   Launch& launch = launches_[s];
   launch.where = where(graph, step.node);
-  if (step.kind == PlanStep::Kernel) return prepare_kernel(s, function);
+  if (step.kind == PlanStep::Kernel) return prepare_kernel(graph, s, function);
   launch.operands.resize(step.operands.size());
   launch.results.resize(step.results.size());
 }
 
-void Executor::prepare_kernel(uint32_t s, lowering::KernelFn function) {
+void Executor::prepare_kernel(const ir::Graph& graph, uint32_t s, lowering::KernelFn function) {
   const PlanStep& step = plan_.steps[s];
   const lowering::Loops& loops = step.loops;
   const lowering::KernelArgsLayout at(loops.nest);
@@ -92,8 +92,13 @@ void Executor::prepare_kernel(uint32_t s, lowering::KernelFn function) {
       else
         launch.args[arg] = loops.params[p].bits;
     }
+    if (loops.nest.checks) args[at.status] = reinterpret_cast<int64_t>(&launch.status);
     launch.first_units.push_back(launch.first_units.back() + lowering::units(loops.nest, args));
   }
+  for (const lowering::Check& c : loops.checks)
+    launch.failures.push_back(
+        where(graph, c.by.node) +
+        (c.kind == lowering::Check::Index ? ": index out of range in self" : ": ZeroDivisionError"));
   launch.work = work_of(loops) * static_cast<double>(step.chunks);
 }
 
@@ -163,7 +168,7 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
   const lowering::LoopNest& nest = plan_.steps[s].loops.nest;
   for (const Address& a : launch.addresses) launch.args[a.arg] = reinterpret_cast<int64_t>(address(a.block) + a.offset);
   for (const Number& n : launch.numbers) launch.args[n.arg] = scalars[n.scalar];
-  check_indices(s);
+  launch.status = 0;
   const int64_t units = launch.first_units.back();
   // Units [begin, end) of all chunks, in order.
   auto run_range = [&](int64_t begin, int64_t end) {
@@ -176,42 +181,16 @@ void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
   };
   const int64_t wanted = std::min<int64_t>(units, static_cast<int64_t>(launch.work / kGrain));
   const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
-  if (threads <= 1) return run_range(0, units);
+  if (threads <= 1) {
+    run_range(0, units);
+  } else {
 #pragma omp parallel num_threads(threads)
-  {
-    const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-    run_range(units * i / n, units * (i + 1) / n);
+    {
+      const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
+      run_range(units * i / n, units * (i + 1) / n);
+    }
   }
-}
-
-namespace {
-
-// Whether all elements of a strided window lie in [0, size).
-template <class T>
-bool all_below(const char* data, const ir::Dims& sizes, const ir::Dims& strides, size_t d, int64_t size) {
-  if (d == sizes.size()) {
-    const int64_t i = *reinterpret_cast<const T*>(data);
-    return i >= 0 && i < size;
-  }
-  const int64_t n = strides[d] == 0 ? std::min<int64_t>(sizes[d], 1) : sizes[d];
-  bool ok = true;
-  for (int64_t k = 0; k < n; ++k) ok &= all_below<T>(data + k * strides[d] * sizeof(T), sizes, strides, d + 1, size);
-  return ok;
-}
-
-}  // namespace
-
-void Executor::check_indices(uint32_t s) const {
-  const lowering::Loops& loops = plan_.steps[s].loops;
-  for (const lowering::IndexCheck& c : loops.checks) {
-    const lowering::BoundAccess& a = loops.accesses[c.access];
-    const ir::DType type = loops.nest.accesses[c.access].dtype;
-    const char* data = address(plan_.steps[s].blocks[c.access]) + a.offset * ir::item_size(type);
-    const bool ok = type == ir::DType::I64   ? all_below<int64_t>(data, loops.sizes, a.strides, 0, c.size)
-                    : type == ir::DType::I32 ? all_below<int32_t>(data, loops.sizes, a.strides, 0, c.size)
-                                             : true;
-    if (!ok) throw std::out_of_range("index out of range in self");
-  }
+  if (launch.status != 0) throw ExecutionError(launch.failures[static_cast<size_t>(launch.status - 1)]);
 }
 
 void Executor::run_library(uint32_t s) {

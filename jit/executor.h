@@ -31,6 +31,8 @@ class Executor {
     std::vector<Address> addresses;
     std::vector<Number> numbers;
     std::vector<int64_t> first_units;   // of each chunk, then their total
+    int64_t status = 0;                 // the kernel's status word
+    std::vector<std::string> failures;  // what each of its checks says
     size_t stride = 0;                  // of a chunk's arguments
     double work = 0;                    // in element instructions
     std::vector<const void*> operands;  // library calls
@@ -40,18 +42,17 @@ class Executor {
   };
 
   void prepare(const ir::Graph& graph, uint32_t step, lowering::KernelFn function);
-  void prepare_kernel(uint32_t step, lowering::KernelFn function);
+  void prepare_kernel(const ir::Graph& graph, uint32_t step, lowering::KernelFn function);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_kernel(uint32_t step, std::span<const int64_t> scalars);
-  void check_indices(uint32_t step) const;
   void run_library(uint32_t step);
   void run_external(Host& host, uint32_t step);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }
   void release();
 
   lowering::Plan plan_;
-  std::vector<Launch> launches_;  // one per step
+  std::vector<Launch> launches_;  // one per step; kernels know the addresses of their status words
   std::vector<Buffer> memory_;    // of a run, by block
   std::mutex mutex_;
 };
