@@ -91,7 +91,6 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
                (rule && rule->place)) {
       values_.store({n, 0});
     } else {
-      if (tested_size(graph, {n, 0})) require_strided(node.inputs[0]);
       choose({n, 0}, inline_nodes);
     }
   }

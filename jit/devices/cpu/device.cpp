@@ -5,7 +5,7 @@
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/arguments.h"
-#include "jit/devices/cpu/index_checks.h"
+#include "jit/failures.h"
 #include "jit/kernel.h"
 
 namespace lazuli::jit {
@@ -27,28 +27,34 @@ class CpuKernelStep final : public KernelStep {
  public:
   // Without a function the loop nest is interpreted.
   CpuKernelStep(const ir::Graph& graph, const PlanStep& step, lowering::KernelFn function)
-      : step_(step), function_(function), checks_(graph, step) {
+      : step_(step), function_(function), failures_(failure_texts(graph, step)) {
+    const lowering::KernelArgsLayout at(step.loops.nest);
     first_units_ = {0};
     for (int64_t c = 0; c < step.chunks; ++c) {
-      const int64_t* args = arguments_.add(step, c);
+      int64_t* args = arguments_.add(step, c);
+      if (step.loops.nest.checks) args[at.status] = reinterpret_cast<int64_t>(&status_);
       first_units_.push_back(first_units_.back() + lowering::units(step.loops.nest, args));
     }
-    stride_ = lowering::KernelArgsLayout(step.loops.nest).total;
+    stride_ = at.total;
     work_ = work_of(step.loops) * static_cast<double>(step.chunks);
   }
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) override {
     arguments_.fill(memory, scalars);
-    checks_.run(memory);
+    status_ = 0;
     const int64_t units = first_units_.back();
     const int64_t wanted = std::min<int64_t>(units, static_cast<int64_t>(work_ / kGrain));
     const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
-    if (threads <= 1) return run_range(0, units);
+    if (threads <= 1) {
+      run_range(0, units);
+    } else {
 #pragma omp parallel num_threads(threads)
-    {
-      const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-      run_range(units * i / n, units * (i + 1) / n);
+      {
+        const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
+        run_range(units * i / n, units * (i + 1) / n);
+      }
     }
+    if (status_ != 0) throw ExecutionError(failures_[static_cast<size_t>(status_ - 1)]);
   }
 
  private:
@@ -67,7 +73,8 @@ class CpuKernelStep final : public KernelStep {
 
   const PlanStep& step_;
   lowering::KernelFn function_;
-  IndexChecks checks_;
+  const std::vector<std::string> failures_;  // what each of the kernel's checks says
+  int64_t status_ = 0;                       // the kernel's status word
   Arguments arguments_;
   std::vector<int64_t> first_units_;  // of each chunk, then their total
   size_t stride_ = 0;                 // of a chunk's arguments
