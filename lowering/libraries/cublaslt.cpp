@@ -7,6 +7,8 @@
 #include "lowering/libraries/cublaslt_descriptions.h"
 #include "lowering/libraries/cuda_stream.h"
 #include "lowering/libraries/matmul_operands.h"
+#include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -212,6 +214,46 @@ class NoProduct final : public LibraryCall {
   std::string describe() const override { return "nothing"; }
 };
 
+// A sum of no products, as the product of a column and a row of zeros: so post-ops need no code of their own.
+class EmptySum final : public LibraryCall {
+ public:
+  static std::unique_ptr<LibraryCall> make(const Layout& a, const Layout& b, const Layout& out,
+                                           std::span<const PostOp> post_ops, const GpuMatmulSettings& settings) {
+    const size_t rank = out.shape.size();
+    const auto zeros = [&](const Layout& operand, size_t summed, size_t kept) {
+      Layout l{operand.dtype, operand.shape, ir::Dims(rank, 0)};
+      l.shape[summed] = 1, l.strides[kept] = 1;
+      return l;
+    };
+    const size_t bytes = std::max(out.shape[rank - 2], out.shape[rank - 1]) * ir::item_size(a.dtype);
+    auto call =
+        make_cublaslt_matmul(zeros(a, rank - 1, rank - 2), zeros(b, rank - 2, rank - 1), out, post_ops, settings);
+    return call ? std::make_unique<EmptySum>(std::move(call), bytes, std::ranges::any_of(post_ops, has_operand))
+                : nullptr;
+  }
+  EmptySum(std::unique_ptr<LibraryCall> call, size_t bytes, bool added)
+      : call_(std::move(call)), at_(round_up_64(call_->scratch_bytes())), bytes_(bytes), added_(added) {}
+
+  void on_stream(void* stream) override {
+    stream_ = stream;
+    call_->on_stream(stream);
+  }
+  size_t scratch_bytes() const override { return at_ + bytes_; }
+  void run(const void* const* operands, void* const* results, void* scratch) override {
+    void* zeros = static_cast<char*>(scratch) + at_;
+    enqueue_zeros(zeros, bytes_, stream_);
+    const void* inner[] = {zeros, zeros, added_ ? operands[2] : nullptr};
+    call_->run(inner, results, scratch);
+  }
+  std::string describe() const override { return call_->describe() + " of zeros"; }
+
+ private:
+  std::unique_ptr<LibraryCall> call_;
+  size_t at_, bytes_;
+  bool added_;  // a post-op has an operand
+  void* stream_ = nullptr;
+};
+
 bool multiplies(DType in, DType out) {
   return ir::is_floating(in) && (out == in || (ir::is_reduced_floating(in) && out == DType::F32));
 }
@@ -229,7 +271,7 @@ std::unique_ptr<LibraryCall> make_cublaslt_matmul(const Layout& a, const Layout&
   check_matmul_operands(a, b, out);
   if (!multiplies(a.dtype, out.dtype)) return nullptr;
   if (ir::product(out.shape) == 0) return std::make_unique<NoProduct>();
-  if (a.shape.back() == 0) return nullptr;
+  if (a.shape.back() == 0) return EmptySum::make(a, b, out, post_ops, settings);
   auto epilogue = blas_epilogue(a.dtype, post_ops, out);
   if (!epilogue) return nullptr;
   auto product = blas_product(a, b, out, epilogue->addend ? &*epilogue->addend : nullptr, epilogue->bias);

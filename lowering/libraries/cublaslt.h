@@ -27,8 +27,8 @@ bool cublaslt_takes(ir::DType type, std::span<const PostOp> post_ops, const Layo
 // with the device's context current.
 //
 // Null where the product is not cuBLASLt's: other types than bf16, f16, f32 and f64 (the result's may be f32 where the
-// operands are bf16 or f16), operands that it does not read, post-ops that it does not take, and k = 0, which is a fill
-// rather than a product. An empty result is a call that does nothing. Throws TypeError for operands that do not fit.
+// operands are bf16 or f16), operands that it does not read, or post-ops that it does not take. Sizes of 0 are served.
+// Throws TypeError for operands that do not fit.
 std::unique_ptr<LibraryCall> make_cublaslt_matmul(const Layout& a, const Layout& b, const Layout& out,
                                                   std::span<const PostOp> post_ops, const GpuMatmulSettings& settings);
 

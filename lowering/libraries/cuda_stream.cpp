@@ -9,6 +9,7 @@ struct Driver {
   SharedLibrary library{"libcuda.so.1"};
   int (*context)(void**);
   int (*is_capturing)(void*, int*);
+  int (*set_bytes)(unsigned long long, unsigned char, size_t, void*);
   int (*event_create)(void**, unsigned);
   int (*event_destroy)(void*);
   int (*event_record)(void*, void*);
@@ -18,6 +19,7 @@ struct Driver {
   Driver() {
     library.find(context, "cuCtxGetCurrent");
     library.find(is_capturing, "cuStreamIsCapturing");
+    library.find(set_bytes, "cuMemsetD8Async");
     library.find(event_create, "cuEventCreate");
     library.find(event_destroy, "cuEventDestroy_v2");
     library.find(event_record, "cuEventRecord");
@@ -48,6 +50,10 @@ bool is_capturing(void* stream) {
   int status = 0;
   check(driver().is_capturing(stream, &status), "cuStreamIsCapturing");
   return status != 0;
+}
+
+void enqueue_zeros(void* memory, size_t bytes, void* stream) {
+  check(driver().set_bytes(reinterpret_cast<unsigned long long>(memory), 0, bytes, stream), "cuMemsetD8Async");
 }
 
 StreamTimer::StreamTimer(void* stream) : stream_(stream) {

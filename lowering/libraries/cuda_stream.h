@@ -1,12 +1,14 @@
 // The little that a library call asks the CUDA driver: which context is current, whether a stream is being captured,
-// and how long its work takes. The driver is found at run time, and its handles stay opaque here.
+// zeros, and how long its work takes. The driver is found at run time, and its handles stay opaque here.
 #pragma once
+#include <cstddef>
 
 namespace lazuli::lowering {
 
 // Throws where this thread has none; whoever runs a call makes the device's context current first.
 void* current_cuda_context();
 bool is_capturing(void* stream);
+void enqueue_zeros(void* memory, size_t bytes, void* stream);
 
 class StreamTimer {
  public:

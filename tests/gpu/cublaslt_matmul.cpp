@@ -43,6 +43,19 @@ TEST_F(CublasLt, Epilogues) {
   report.add(plain_case("add", DType::F64, 33, 35, 19, {{PostOp::Add, layout(DType::F64, {33, 35})}}));
 }
 
+TEST_F(CublasLt, EmptyInnerDimensionGivesPostOpsOfZero) {
+  Report report;
+  for (DType t : kTypes) report.add(plain_case("empty sum", t, 5, 7, 0));
+  for (DType t : {DType::BF16, DType::F16, DType::F32}) {
+    report.add(plain_case("empty sum, bias", t, 5, 7, 0, {{PostOp::Add, layout(t, {7})}, {PostOp::Relu}}));
+    report.add({"empty sums, add",
+                layout(t, {3, 5, 0}),
+                layout(t, {3, 0, 7}),
+                layout(t, {3, 5, 7}),
+                {{PostOp::Add, layout(t, {3, 5, 7})}}});
+  }
+}
+
 TEST_F(CublasLt, LinearLayer) {
   Report report;
   for (DType t : {DType::BF16, DType::F16, DType::F32})

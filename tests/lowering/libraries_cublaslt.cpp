@@ -85,7 +85,9 @@ TEST(LibrariesCublasLt, EmptyProducts) {
     call->run(nullptr, nullptr, nullptr);
   }
   EXPECT_TRUE(make(t, layout(t, {0, 2, 3}), layout(t, {0, 3, 4})));
-  EXPECT_FALSE(make(t, layout(t, {2, 0}), layout(t, {0, 4}))) << "a fill is the planner's";
+  const auto call = make(t, layout(t, {3, 2, 0}), layout(t, {3, 0, 4}), {{PostOp::Add, layout(t, {4})}});
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->describe(), "cuBLASLt f32 3 x 2x4x1 tn bias of zeros");
 }
 
 TEST(LibrariesCublasLt, RefusesOperandsThatDoNotFitOrMustBeCopied) {
