@@ -2,7 +2,7 @@
 # sources, and lets only the named files see LLVM, oneDNN and cuBLASLt. An empty folder is an empty library.
 
 set(LAZULI_LLVM_SOURCES
-  "/lowering/codegen[^/]*\\.cpp$" "/lowering/codegen/" "/lowering/targets/" "/jit/compiler")
+  "/lowering/codegen[^/]*\\.cpp$" "/lowering/codegen/" "/lowering/targets/" "/jit/compiler" "/jit/nvptx_compiler")
 set(LAZULI_DNNL_SOURCES "/lowering/libraries/onednn[^/]*\\.cpp$")
 set(LAZULI_CUBLASLT_SOURCES "/lowering/libraries/cublaslt\\.cpp$")
 

@@ -33,4 +33,14 @@ if(LAZULI_TESTS)
     target_link_libraries(lazuli_cublaslt_tests PRIVATE lazuli_lowering lazuli_ir GTest::gtest)
     target_link_options(lazuli_cublaslt_tests PRIVATE -static-libstdc++ -static-libgcc)
   endif()
+
+  # Apart from the others, so that it can be carried to a machine with a GPU and nothing else: it has a stand-in for the
+  # libraries that plans call, and of shared libraries needs none beyond C's.
+  file(GLOB _gpu_tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/gpu/*.cpp")
+  if(_gpu_tests)
+    add_executable(lazuli_gpu_tests ${_gpu_tests})
+    target_link_libraries(lazuli_gpu_tests PRIVATE
+      lazuli_jit lazuli_lowering lazuli_ir lazuli_llvm GTest::gtest)
+    target_link_options(lazuli_gpu_tests PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
 endif()
