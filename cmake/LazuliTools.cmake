@@ -28,8 +28,8 @@ if(LAZULI_TESTS)
 
     # Runs where there is a GPU, maybe on another machine: one file that needs little but the C library. It finds
     # cuBLASLt as the plugin does; torch's is in nvidia/cu13/lib, which LAZULI_CUDA_LIBRARIES may name.
-    file(GLOB _gpu_tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/gpu/*.cpp")
-    add_executable(lazuli_cublaslt_tests ${_gpu_tests})
+    file(GLOB _matmul_tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/gpu/matmul/*.cpp")
+    add_executable(lazuli_cublaslt_tests ${_matmul_tests})
     target_link_libraries(lazuli_cublaslt_tests PRIVATE lazuli_lowering lazuli_ir GTest::gtest)
     target_link_options(lazuli_cublaslt_tests PRIVATE -static-libstdc++ -static-libgcc)
   endif()

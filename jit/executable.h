@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 #include "ir/graph.h"
+#include "lowering/libraries/cublaslt.h"
 
 namespace lazuli::jit {
 
@@ -29,7 +30,7 @@ struct BufferView {
 // What an executable needs from its host.
 struct Host {
   virtual ~Host() = default;
-  virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws on exhaustion
+  virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws OutOfMemory on exhaustion
   // Runs recorded call `call`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
@@ -50,6 +51,11 @@ struct CompileStats {
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
 };
 
+// The host had no memory for a run.
+struct OutOfMemory : ExecutionError {
+  using ExecutionError::ExecutionError;
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -68,6 +74,7 @@ struct CompileOptions {
   Device* device = nullptr;  // null: the CPU
   bool fusion = true;
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
+  lowering::GpuMatmulSettings matmul;
   int threads = 0;                 // 0: as many as OpenMP would use
   std::string dump_folder;         // empty: no dump
   std::string dump_stages;

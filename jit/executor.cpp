@@ -45,7 +45,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   } release_at_end{*this};
   stream_ = host.stream();
   device_.start(stream_);
-  const Buffer arena = device_.arena(host, static_cast<size_t>(plan_.arena_bytes));
+  const Buffer arena = make_arena(host);
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
     if (plan_.blocks[b].kind == Block::Arena)
       memory_[b].data = static_cast<char*>(arena.data) + plan_.blocks[b].offset;
@@ -53,6 +53,8 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   for (uint32_t s = 0; s < steps_.size(); ++s) {
     try {
       run_step(host, s, scalars);
+    } catch (const OutOfMemory& e) {
+      throw OutOfMemory(steps_[s].where + ": " + e.what());
     } catch (const ExecutionError&) {
       throw;
     } catch (const std::exception& e) {
@@ -64,6 +66,16 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     if (!made.owner && !made.data && plan_.blocks[plan_.outputs[i]].kind == Block::Output)
       made = host.allocate(static_cast<size_t>(plan_.blocks[plan_.outputs[i]].bytes));  // nothing ever wrote it
     outputs[i] = made;
+  }
+}
+
+Buffer Executor::make_arena(Host& host) {
+  try {
+    return device_.arena(host, static_cast<size_t>(plan_.arena_bytes));
+  } catch (const OutOfMemory& e) {
+    // No single op is to blame.
+    throw OutOfMemory("temporaries of " + std::to_string(steps_.size()) + " steps up to " +
+                      (steps_.empty() ? "" : steps_.back().where) + ": " + e.what());
   }
 }
 

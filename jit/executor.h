@@ -25,6 +25,7 @@ class Executor {
     std::string where;                 // op and Python line
   };
 
+  Buffer make_arena(Host& host);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_library(uint32_t step);

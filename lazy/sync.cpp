@@ -1,5 +1,6 @@
 #include "lazy/sync.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <chrono>
 #include <unordered_map>
@@ -30,7 +31,7 @@ struct TorchHost final : jit::Host {
     try {
       return allocate_buffer(bytes);
     } catch (const c10::Error& e) {
-      throw std::runtime_error(e.what_without_backtrace());  // the executor adds op and line
+      throw jit::OutOfMemory(e.what_without_backtrace());  // the executor adds op and line
     }
   }
   std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
@@ -71,9 +72,25 @@ Cache& cache() {
   return *c;
 }
 
+// What torch's settings say about products; part of a trace's identity.
+lowering::GpuMatmulSettings matmul_settings() {
+  lowering::GpuMatmulSettings s;
+  if (!backing().is_gpu()) return s;
+  const at::Context& torch = at::globalContext();
+  const auto allowed = at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
+  s.tf32 = torch.allowTF32CuBLAS();
+  s.bf16_reduced_precision_reduction = torch.allowBF16ReductionCuBLAS() == allowed;
+  s.f16_reduced_precision_reduction = torch.allowFP16ReductionCuBLAS() == allowed;
+  return s;
+}
+uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
+  return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
+}
+
 jit::CompileOptions compile_options(uint64_t key) {
   jit::CompileOptions o;
   o.device = &backing().code();
+  o.matmul = matmul_settings();
   o.fusion = config().fusion;
   const std::string& debug = config().debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -162,7 +179,7 @@ void sync(SyncReason reason) {
   r.trace = Trace(r.next_epoch++);
   std::vector<ValueId> live = trace.live();
   double start = now_us();
-  uint64_t key = trace.hash();
+  uint64_t key = mix(trace.hash(), bits_of(matmul_settings()));
   for (ValueId v : live) key = mix(key, v);
   KnownTrace* known = cache().find(key, trace, live);
   try {
@@ -175,6 +192,10 @@ void sync(SyncReason reason) {
     fail(trace, live, e.what_without_backtrace());
     predict(nullptr);
     throw;
+  } catch (const jit::OutOfMemory& e) {
+    fail(trace, live, e.what());
+    predict(nullptr);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
   } catch (const std::exception& e) {
     fail(trace, live, e.what());
     predict(nullptr);

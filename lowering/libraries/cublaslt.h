@@ -13,6 +13,7 @@ struct GpuMatmulSettings {
   bool bf16_reduced_precision_reduction = true;  // partial sums of a split product may be kept in the result's type
   bool f16_reduced_precision_reduction = true;
   size_t workspace_bytes = size_t{32} << 20;  // what NVIDIA recommends for Hopper
+  friend bool operator==(const GpuMatmulSettings&, const GpuMatmulSettings&) = default;
 };
 
 // Whether an operand is read where it lies; a generated kernel must copy any other to a dense one.

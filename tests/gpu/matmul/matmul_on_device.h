@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 #include "lowering/libraries/cublaslt.h"
-#include "tests/gpu/device.h"
+#include "tests/gpu/matmul/device.h"
 #include "tests/lowering/matmul_cases.h"
 
 namespace lazuli::lowering::testing {

@@ -1,6 +1,6 @@
 // Matrix products by cuBLASLt against float64, on a GPU.
 #include <thread>
-#include "tests/gpu/matmul_on_device.h"
+#include "tests/gpu/matmul/matmul_on_device.h"
 
 namespace lazuli::lowering {
 namespace {

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include "lowering/libraries/cuda_stream.h"
-#include "tests/gpu/matmul_on_device.h"
+#include "tests/gpu/matmul/matmul_on_device.h"
 
 namespace lazuli::lowering {
 namespace {

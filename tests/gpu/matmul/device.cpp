@@ -1,4 +1,4 @@
-#include "tests/gpu/device.h"
+#include "tests/gpu/matmul/device.h"
 #include <stdexcept>
 #include "lowering/libraries/shared_library.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <gtest/gtest.h>
-#include "tests/gpu/device.h"
+#include "tests/gpu/matmul/device.h"
 
 namespace lazuli::lowering {
 int bench_cublaslt();
