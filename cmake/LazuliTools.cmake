@@ -42,5 +42,7 @@ if(LAZULI_TESTS)
     target_link_libraries(lazuli_gpu_tests PRIVATE
       lazuli_jit lazuli_lowering lazuli_ir lazuli_llvm GTest::gtest)
     target_link_options(lazuli_gpu_tests PRIVATE -static-libstdc++ -static-libgcc)
+    set_property(SOURCE "${CMAKE_SOURCE_DIR}/tests/gpu/emulator.cpp" APPEND PROPERTY
+      COMPILE_OPTIONS ${LAZULI_LLVM_COMPILE_OPTIONS})
   endif()
 endif()

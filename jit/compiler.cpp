@@ -6,7 +6,6 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -16,27 +15,11 @@
 #include <mutex>
 
 #include "ir/error.h"
+#include "jit/compiler_options.h"
 #include "lowering/codegen.h"
 
 namespace lazuli::jit {
 namespace {
-
-// Options of the code generator that only exist on its command line.
-template <class T>
-void set_option(const char* name, T value) {
-  auto& options = llvm::cl::getRegisteredOptions();
-  auto found = options.find(name);
-  LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
-  static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
-}
-
-// Loop strength reduction takes more than half of the time of code generation and finds nothing: the emitter's loops
-// already step by pointers or by what x86 addresses for free. Instruction scheduling takes a tenth, and the processor
-// does it again.
-void leave_out_slow_passes() {
-  set_option("disable-lsr", true);
-  set_option("enable-misched", false);
-}
 
 void initialize_llvm() {
   static std::once_flag once;

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "ir/error.h"
+#include "jit/compiler_options.h"
 #include "lowering/codegen.h"
 
 namespace lazuli::jit {
@@ -25,6 +26,7 @@ const llvm::Target* nvptx() {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+    leave_out_slow_passes();
     std::string problem;
     const llvm::Target* t = llvm::TargetRegistry::lookupTarget(kTriple, problem);
     LAZULI_CHECK(t, problem);

@@ -1,4 +1,5 @@
 #include "lowering/gpu.h"
+#include <algorithm>
 #include <sstream>
 
 namespace lazuli::lowering {
@@ -6,7 +7,11 @@ namespace lazuli::lowering {
 bool fits_gpu(const LoopNest& nest) {
   // From PTX 8.1, sm_70 and driver 12.1 on; 4096 before.
   constexpr size_t kParameterBytes = 32764;
-  return GpuArgsLayout(nest, true).total * sizeof(int64_t) <= kParameterBytes;
+  // Each has a place in a block's shared memory.
+  constexpr int kReductions = 64;
+  const auto reductions =
+      std::count_if(nest.insts.begin(), nest.insts.end(), [](const Inst& x) { return x.code == Code::Reduce; });
+  return GpuArgsLayout(nest, true).total * sizeof(int64_t) <= kParameterBytes && reductions <= kReductions;
 }
 
 uint64_t GpuVariant::hash() const {

@@ -61,7 +61,8 @@ struct GpuArgsLayout : KernelArgsLayout {
   size_t chunk_size, chunk_total, moves;
 };
 
-// Whether the nest's arguments fit a kernel's parameters, chunked or not. Others cannot run on a GPU as one kernel.
+// Whether the nest's arguments fit a kernel's parameters, chunked or not, and its reductions a block's shared memory.
+// Others cannot run on a GPU as one kernel.
 bool fits_gpu(const LoopNest& nest);
 
 // `alignment[a]`: bytes by which the address of access a is known to be divisible. `chunks` of dimension `chunk_dim`,

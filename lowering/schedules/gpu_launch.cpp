@@ -147,9 +147,9 @@ class Chooser {
     auto limit = [&](int64_t team) { return std::clamp<int64_t>((team == 1024 ? 24 : 64) / registers, 1, 8); };
     int64_t team = std::min<int64_t>(power_of_two_above(row), 32);
     while (team < 1024 && ceil_div(row, team) > limit(team)) team *= 2;
-    // Few rows: more threads to each.
-    const int64_t wanted = int64_t{target_.multiprocessors} * target_.threads_per_multiprocessor / 2;
-    while (team >= 32 && team < 1024 && rows * chunks_ * team < wanted && row > team) team *= 2;
+    // Too few rows to fill the GPU: one pass each, so that nothing waits for itself.
+    const int64_t wanted = int64_t{target_.multiprocessors} * target_.threads_per_multiprocessor / 8;
+    if (row > team && rows * chunks_ * team < wanted) team = std::min<int64_t>(power_of_two_above(row), 1024);
     int64_t passes = std::max<int64_t>(ceil_div(row, team), 1);
     v().resident = row > 0 && passes <= limit(team);
     if (v().resident)
@@ -165,14 +165,20 @@ class Chooser {
 
   void columns() {
     v().mapping = GpuMapping::Columns;
-    const int64_t side = std::min<int64_t>(power_of_two_above(vectors()), 32);
-    const int64_t blocks = outer_points(vector_dim_) * ceil_div(vectors(), side);
+    auto side_of = [&] { return std::min<int64_t>(power_of_two_above(vectors()), 32); };
+    auto blocks_of = [&] { return outer_points(vector_dim_) * ceil_div(vectors(), side_of()); };
+    // Too few columns to fill the GPU: narrower ones. A warp still reads whole lines.
+    while (v().lanes > 1 && vectors() >= 32 && blocks_of() * chunks_ < target_.multiprocessors)
+      v().lanes = static_cast<uint8_t>(v().lanes / 2);
+    if (v().lanes == 1) v().ragged = false;
+    const int64_t side = side_of(), blocks = blocks_of();
     int64_t below = 256 / side;
     if (blocks * chunks_ < 2 * target_.multiprocessors && v().lanes <= 4) below *= 2;
     below = std::min(below, power_of_two_above(reduced_points()));
     v().team = static_cast<uint16_t>(side);
     v().threads = static_cast<uint16_t>(std::max<int64_t>(side * below, 32));
-    v().passes = reduced_points() >= 4 * below ? 4 : 1;
+    const int64_t passes = v().lanes <= 2 ? 8 : 4;
+    v().passes = static_cast<uint8_t>(reduced_points() >= passes * below ? passes : 1);
     launch_.grid[0] = static_cast<uint32_t>(blocks);
   }
 

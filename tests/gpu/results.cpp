@@ -2,12 +2,9 @@
 // access and element; the first few wrong cases are reported, the others counted.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <sstream>
-
-#include "lowering/scalar_eval.h"
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/compare.h"
 #include "tests/gpu/kernels.h"
 #include "tests/gpu/random_step.h"
 
@@ -20,37 +17,6 @@ struct OnGpu : ::testing::Test {
     gpu = Gpu::find(why);
     if (!gpu) GTEST_SKIP() << why;
     kernels = std::make_unique<GpuKernels>(*gpu);
-  }
-
-  static bool agree(lowering::Number got, lowering::Number want, ir::DType t, double tolerance) {
-    if (!ir::is_floating(t)) return got.i == want.i;
-    if (std::isnan(got.f) || std::isnan(want.f)) return std::isnan(got.f) && std::isnan(want.f);
-    if (tolerance == 0) return got.f == want.f && std::signbit(got.f) == std::signbit(want.f);
-    return got.f == want.f || std::abs(got.f - want.f) <= tolerance * std::max(1.0, std::abs(want.f));
-  }
-
-  // Empty, or what is wrong with an access that the step stores to.
-  std::string compare(const lowering::PlanStep& step, size_t access, const std::vector<char>& got,
-                      const std::vector<char>& want, double tolerance) {
-    const ir::DType t = step.loops.nest.accesses[access].dtype;
-    const int64_t item = ir::item_size(t), n = static_cast<int64_t>(want.size()) / item;
-    if (got.size() != want.size()) return "a" + std::to_string(access) + ": written outside its memory";
-    int64_t wrong = 0, first = 0;
-    for (int64_t i = n; i-- > 0;)
-      if (!agree(lowering::load_number(&got[i * item], t), lowering::load_number(&want[i * item], t), t, tolerance)) {
-        ++wrong;
-        first = i;
-      }
-    if (!wrong) return "";
-    const lowering::Number g = lowering::load_number(&got[first * item], t), w = lowering::load_number(&want[first * item], t);
-    std::ostringstream out;
-    out.precision(9);
-    out << "a" << access << " (" << ir::name(t) << "): " << wrong << " of " << n << " wrong, first " << first << ": ";
-    if (ir::is_floating(t))
-      out << g.f << " for " << w.f;
-    else
-      out << g.i << " for " << w.i;
-    return out.str();
   }
 
   // Runs one step on both and compares all that it stores; `host` then holds the interpreter's results.
@@ -67,7 +33,7 @@ struct OnGpu : ::testing::Test {
       interpret_step(step, addresses_of(host), scalars);
       for (size_t a = 0; a < step.blocks.size(); ++a) {
         if (!step.loops.nest.accesses[a].store) continue;
-        const std::string wrong = compare(step, a, device.read(step.blocks[a]), host[step.blocks[a]], tolerance);
+        const std::string wrong = compare_access(step, a, device.read(step.blocks[a]), host[step.blocks[a]], tolerance);
         if (!wrong.empty()) return launch + wrong;
       }
       return "";

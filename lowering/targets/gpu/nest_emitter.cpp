@@ -54,7 +54,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       varies_(find_varying(nest)),
       first_(variant.resident ? find_repeated(nest) : std::vector<uint16_t>{}),
       b_(module.getContext()),
-      ir_(b_, 1, /*has_c_library=*/false),
+      ir_(b_, 1, {.c_library = false, .nvptx = true}),
       function_(declare_kernel(module, symbol, layout_.total, variant.threads)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),

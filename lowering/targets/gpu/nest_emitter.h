@@ -71,7 +71,9 @@ class NestEmitter {
 
   bool moves_along(size_t access, uint32_t dim) const;
   bool is_constant(size_t access) const;
-  bool is_tiled(size_t access) const { return variant_.mapping == GpuMapping::Tile && variant_.tiled >> access & 1; }
+  bool is_tiled(size_t access) const {
+    return variant_.mapping == GpuMapping::Tile && access < 64 && variant_.tiled >> access & 1;
+  }
   unsigned lanes() const { return variant_.lanes; }
   unsigned passes() const { return variant_.passes; }
   uint32_t kept() const { return nest_.rank - nest_.reduced; }

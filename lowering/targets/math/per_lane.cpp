@@ -38,7 +38,7 @@ llvm::Function* lane_function(Vec x, const std::string& name, size_t arity) {
 
 Vec per_lane(const char* name, std::initializer_list<Vec> args) {
   Vec x = *args.begin();
-  if (!x.ir->c_library) return f64::call(name, {args.begin(), args.size()});
+  if (!x.ir->machine.c_library) return f64::call(name, {args.begin(), args.size()});
   std::string symbol = std::string(name) + (x.f64() ? "" : "f");
   llvm::SmallVector<llvm::Value*, 2> values;
   for (Vec a : args) values.push_back(a.v);
