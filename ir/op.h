@@ -30,7 +30,7 @@ enum class Kind : uint8_t {
   View,         // rearranges its one operand without computing: an index map
   Index,        // moves elements by position or by an index operand
   Contraction,  // matmul and convolution: library calls
-  Window,       // pooling
+  Window,       // pooling, running sums
   Composite,    // has a decomposition into other rows, its own or derived
   External,     // the backing device's eager kernel
 };
@@ -42,8 +42,9 @@ enum class Result : uint8_t {
 };
 // How recording promotes operands before the row sees them (torch's categories).
 enum class Promote : uint8_t {
-  None,
+  None,      // tensors must agree, and be floating: what else there is, eager refuses
   Common,    // torch.result_type of the operands
+  First,     // the first operand's; the others are numbers, and take its type
   Floating,  // likewise, then integral types become the default floating type
 };
 // What the derivative reads; drives retention when the row becomes an autograd node.

@@ -280,6 +280,7 @@ uint32_t Terms::indexed(Value v, FormId at) {
   f.index = index;
   f.index_coef = read.index_stride;
   f.index_size = read.index_size;
+  f.index_by = v;
   return eval(node.inputs[0], intern(std::move(f)));
 }
 

@@ -167,6 +167,8 @@ T arithmetic(Prim p, T a, T b, T c) {
       return std::min(a, b);
     case Prim::maximum:
       return std::max(a, b);
+    case Prim::check_index:
+      return a;
     case Prim::bit_and:
       return static_cast<T>(a & b);
     case Prim::bit_or:

@@ -1,14 +1,24 @@
-// In place of the libraries that plans call, oneDNN above all: the cases here are kernels only.
+// A stand-in for the CPU's libraries, so that the binary needs no oneDNN: its graphs have no contractions.
 #include "ir/error.h"
 #include "lowering/library_calls.h"
 
 namespace lazuli::lowering {
+namespace {
 
-bool takes_post_ops(ir::Op) { return false; }
+class NoLibraries final : public Libraries {
+ public:
+  bool takes(const ir::Node&, std::span<const PostOp>) const override { return false; }
+  std::unique_ptr<LibraryCall> make(const ir::Node&, std::span<const Layout>, std::span<const Layout>,
+                                    std::span<const PostOp>) const override {
+    throw InternalError("this binary has no libraries");
+  }
+};
 
-std::unique_ptr<LibraryCall> make_library_call(const ir::Node&, std::span<const Layout>, std::span<const Layout>,
-                                               std::span<const PostOp>) {
-  throw InternalError("this program has no libraries");
+}  // namespace
+
+const Libraries& cpu_libraries() {
+  static const NoLibraries libraries;
+  return libraries;
 }
 
 }  // namespace lazuli::lowering

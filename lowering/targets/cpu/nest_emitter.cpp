@@ -76,6 +76,7 @@ void NestEmitter::read_arguments() {
     index_stride_.push_back(access.indexed ? b_.CreateMul(argument(layout_.index_strides + a), bytes) : nullptr);
   }
   for (size_t p = 0; p < nest_.params; ++p) param_.push_back(argument(layout_.params + p));
+  if (nest_.checks) status_ = argument(layout_.status, b_.getPtrTy());
 }
 
 bool NestEmitter::moves_along(size_t access, uint32_t dim) const {

@@ -62,6 +62,7 @@ class NestEmitter {
   void primitive(size_t inst);
   void load(size_t inst);
   void store(size_t inst);
+  void check(size_t inst);
   void for_copies(Varies varies, const std::function<Value*(unsigned pass, unsigned lane)>& make, size_t inst);
   Value* operand(uint16_t inst, unsigned pass, unsigned lane) const;
   Value* address(const Inst& x, uint16_t index_inst, unsigned pass, unsigned lane);

@@ -19,6 +19,8 @@ void NestEmitter::run(size_t i) {
       return store(i);
     case Code::Reduce:
       return accumulate(i);
+    case Code::Check:
+      return check(i);
     case Code::Param:
       return for_copies(
           {},
@@ -149,6 +151,21 @@ void NestEmitter::store(size_t i) {
       when(b_.CreateNot(whole), [&] { store_lanes(u); });
     });
   }
+}
+
+// Threads may write at once: whichever is last, its check has failed.
+void NestEmitter::check(size_t i) {
+  const Inst& x = nest_.insts[i];
+  const Varies varies = varies_[x.args[0]];
+  for (unsigned u = 0; u < (varies.pass ? passes() : 1); ++u)
+    for (unsigned c = 0; c < (varies.lane ? lanes() : 1); ++c) {
+      const bool row = x.row && nest_.reduced > 0;
+      Value* exists = both(both(point_active_, row ? nullptr : active_[u]), lane_exists(u, c));
+      when(both(exists, operand(x.args[0], u, c)), [&] {
+        Value* status = b_.CreateIntToPtr(argument(layout_.status), b_.getPtrTy(1));
+        b_.CreateAlignedStore(b_.getInt64(x.slot + 1), status, llvm::Align(8), /*isVolatile=*/true);
+      });
+    }
 }
 
 }  // namespace lazuli::lowering::gpu

@@ -2,21 +2,6 @@
 
 namespace lazuli::lowering::gpu {
 
-unsigned operand_count(const LoopNest& nest, const Inst& x) {
-  switch (x.code) {
-    case Code::Prim:
-      return static_cast<unsigned>(ir::info(x.prim).arity);
-    case Code::Load:
-      return nest.accesses[x.slot].indexed ? 1 : 0;
-    case Code::Store:
-      return nest.accesses[x.slot].indexed ? 2 : 1;
-    case Code::Reduce:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 namespace {
 
 // The position of a load or store in memory, its index aside.

@@ -21,7 +21,4 @@ std::vector<uint16_t> find_repeated(const LoopNest& nest);
 // The lanes of this load or store are neighbours in memory.
 bool is_dense(const LoopNest& nest, const std::vector<Varies>& varies, const Inst& x);
 
-// Instructions that `x` reads.
-unsigned operand_count(const LoopNest& nest, const Inst& x);
-
 }  // namespace lazuli::lowering::gpu
