@@ -33,11 +33,13 @@ Vec widen(Vec x, DType memory) {
 // The bits of the nearest bfloat16 in the upper half; the lower half is garbage. By integers rather than by AVX512-BF16,
 // whose conversion flushes subnormal numbers to zero.
 static Vec rounded_number(Vec x) {
+  if (x.ir->machine.nvptx) return bf16_pair_instruction(number(x, 0), x);
   Vec u = bits_of(x);
   Vec odd = lshr(u, 16) & integer(u, 1);
   return u + (odd + integer(u, 0x7FFF));
 }
 static Vec rounded_bf16(Vec x) {
+  if (x.ir->machine.nvptx) return rounded_number(x);
   Vec quiet = bits_of(x) | integer(bits_of(x), 0x400000);  // the upper half may hold none of a NaN's payload
   return select(is_nan(x), quiet, rounded_number(x));
 }

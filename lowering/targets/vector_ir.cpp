@@ -116,6 +116,11 @@ Vec to_floating(Vec a, llvm::Type* element, bool is_signed) {
 Vec exp2_instruction(Vec a) {
   return a.with(a.b().CreateIntrinsic(intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.v}));
 }
+static Vec pair(ID id, Vec low, Vec high) {
+  return low.with(low.b().CreateBitCast(low.b().CreateIntrinsic(id, {}, {high.v, low.v}), low.b().getInt32Ty()));
+}
+Vec bf16_pair_instruction(Vec low, Vec high) { return pair(intrinsic::nvvm_ff2bf16x2_rn, low, high); }
+Vec f16_pair_instruction(Vec low, Vec high) { return pair(intrinsic::nvvm_ff2f16x2_rn, low, high); }
 Vec min_instruction(Vec a, Vec b) { return a.with(a.b().CreateBinaryIntrinsic(intrinsic::minimum, a.v, b.v)); }
 Vec max_instruction(Vec a, Vec b) { return a.with(a.b().CreateBinaryIntrinsic(intrinsic::maximum, a.v, b.v)); }
 Vec to_f64(Vec a) { return a.with(a.b().CreateFPExt(a.v, a.ir->of(a.b().getDoubleTy()))); }

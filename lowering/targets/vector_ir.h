@@ -120,6 +120,9 @@ Vec exp2_instruction(Vec a);
 // Of float32 on NVIDIA GPUs: NaN if either is NaN; of zeros the negative one is the smaller.
 Vec min_instruction(Vec a, Vec b);
 Vec max_instruction(Vec a, Vec b);
+// Two float32 rounded to reduced floating types, in the halves of an integer.
+Vec bf16_pair_instruction(Vec low, Vec high);
+Vec f16_pair_instruction(Vec low, Vec high);
 Vec to_f64(Vec a);
 Vec to_f32(Vec a);
 

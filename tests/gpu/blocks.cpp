@@ -24,6 +24,7 @@ std::vector<std::vector<char>> filled_blocks(const lowering::Plan& plan) {
       typed[b] = true;
       fill(blocks[b], step.loops.nest.accesses[a].dtype, b + 1);
     }
+  blocks.emplace_back(sizeof(int64_t));  // status
   return blocks;
 }
 

@@ -46,7 +46,7 @@ class GpuBlocks {
 
 // Numbers that suit what reads them.
 void fill(std::vector<char>& block, ir::DType type, uint32_t seed);
-// Every block with numbers of the type in which the first access takes it.
+// Every block with numbers of the type in which the first access takes it, and a status word after them.
 std::vector<std::vector<char>> filled_blocks(const lowering::Plan& plan);
 
 std::vector<uint64_t> addresses_of(std::vector<std::vector<char>>& blocks);

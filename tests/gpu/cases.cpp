@@ -149,6 +149,13 @@ void elementwise(Cases& c) {
           m.graph.outputs = {m.all()[0], m.all()[1]};
         },
         {7, 3});
+  // Numbers below 10 are in range of one table and not of the other.
+  for (int64_t rows : {10, 6})
+    c.add("embedding of " + std::to_string(rows), [&](Model& m) {
+      auto table = m.input({rows, 48});
+      auto index = m.input(DType::I64, {77});
+      m.graph.outputs = {m.apply(Op::index_select, {table, index}, ir::Attrs{{0}})};
+    });
   c.add("embedding", [](Model& m) {
     auto table = m.input({10, 48});
     auto index = m.apply(Op::convert, {m.input(DType::U8, {77})}, ir::Attrs{{int64_t(DType::I64)}});

@@ -1,4 +1,5 @@
 #include "tests/gpu/compare.h"
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include "lowering/scalar_eval.h"
@@ -37,6 +38,14 @@ std::string compare_access(const lowering::PlanStep& step, size_t access, const 
   else
     out << g.i << " for " << w.i;
   return out.str();
+}
+
+std::string compare_status(const std::vector<char>& got, const std::vector<char>& want) {
+  if (got.size() != want.size()) return "status: written outside its memory";
+  const auto fails = [](const std::vector<char>& s) {
+    return std::any_of(s.begin(), s.end(), [](char c) { return c; });
+  };
+  return fails(got) == fails(want) ? "" : fails(got) ? "status: a check fails" : "status: no check fails";
 }
 
 }  // namespace lazuli::testing

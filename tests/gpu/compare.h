@@ -11,4 +11,8 @@ namespace lazuli::testing {
 std::string compare_access(const lowering::PlanStep& step, size_t access, const std::vector<char>& got,
                            const std::vector<char>& want, double tolerance);
 
+// Empty, or that one status word tells of a failed check and the other does not: of several failed checks either may be
+// told.
+std::string compare_status(const std::vector<char>& got, const std::vector<char>& want);
+
 }  // namespace lazuli::testing

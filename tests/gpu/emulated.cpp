@@ -58,6 +58,8 @@ std::string run(const lowering::PlanStep& step, std::vector<std::vector<char>>& 
       const std::string wrong = compare_access(step, a, device.read(step.blocks[a]), host[step.blocks[a]], tolerance);
       if (!wrong.empty()) return where + wrong;
     }
+    const std::string status = compare_status(device.read(host.size() - 1), host.back());
+    if (!status.empty()) return where + status;
   } catch (const std::exception& e) {
     return where + e.what();
   }

@@ -32,6 +32,7 @@ struct RandomStep {
       step.blocks.push_back(static_cast<uint32_t>(a));
       blocks.emplace_back(memory.data(a), memory.data(a) + memory.count(a) * item);
     }
+    blocks.emplace_back(sizeof(int64_t));  // status
     for (size_t p = 0; p < nest.params; ++p) loops.params.push_back({-1, args[at.params + p]});
   }
 

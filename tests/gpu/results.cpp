@@ -36,6 +36,8 @@ struct OnGpu : ::testing::Test {
         const std::string wrong = compare_access(step, a, device.read(step.blocks[a]), host[step.blocks[a]], tolerance);
         if (!wrong.empty()) return launch + wrong;
       }
+      const std::string status = compare_status(device.read(host.size() - 1), host.back());
+      if (!status.empty()) return launch + status;
       return "";
     } catch (const std::exception& e) {
       return launch + e.what();

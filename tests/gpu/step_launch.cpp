@@ -30,6 +30,7 @@ std::vector<int64_t> arguments(const PlanStep& step, std::span<const uint64_t> b
   }
   for (size_t p = 0; p < loops.params.size(); ++p)
     args[at.params + p] = loops.params[p].scalar >= 0 ? scalars[loops.params[p].scalar] : loops.params[p].bits;
+  if (loops.nest.checks) args[at.status] = static_cast<int64_t>(blocks.back());
   return args;
 }
 

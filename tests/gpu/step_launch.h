@@ -1,4 +1,5 @@
-// A step of a plan as launches: the arguments for the interpreter and for a GPU, from the addresses of its blocks.
+// A step of a plan as launches: the arguments for the interpreter and for a GPU, from the addresses of its blocks, after
+// which comes that of a status word.
 #pragma once
 #include <span>
 #include "lowering/gpu.h"

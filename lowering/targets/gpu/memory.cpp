@@ -1,7 +1,5 @@
 #include "lowering/targets/gpu/memory.h"
 
-#include <llvm/IR/IntrinsicsNVPTX.h>
-
 #include "lowering/targets/memory_types.h"
 
 namespace lazuli::lowering::gpu {
@@ -14,9 +12,9 @@ unsigned bytes_of(DType memory) { return static_cast<unsigned>(ir::item_size(mem
 bool is_short_float(DType t) { return t == DType::BF16 || t == DType::F16; }
 
 // Two short floats in one word, rounded to nearest even by the conversion of pairs.
-Value* short_pair(llvm::IRBuilder<>& b, DType memory, Value* low, Value* high) {
-  const auto id = memory == DType::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
-  return b.CreateBitCast(b.CreateIntrinsic(id, {}, {high, low}), b.getInt32Ty());
+Value* short_pair(VectorIR& ir, DType memory, Value* low, Value* high) {
+  const Vec l{&ir, low}, h{&ir, high};
+  return (memory == DType::BF16 ? bf16_pair_instruction(l, h) : f16_pair_instruction(l, h)).v;
 }
 
 // An access of `bytes`, a power of two up to 16, in words of 8 or 4 bytes or less.
@@ -53,7 +51,7 @@ Values packed(VectorIR& ir, DType memory, llvm::ArrayRef<Value*> x) {
       continue;
     }
     if (is_short_float(memory)) {
-      words.push_back(short_pair(b, memory, x[k], x[k + 1]));
+      words.push_back(short_pair(ir, memory, x[k], x[k + 1]));
       continue;
     }
     llvm::Type* type = b.getIntNTy(n * item * 8);
@@ -78,7 +76,7 @@ Value* to_raw(VectorIR& ir, DType memory, Value* x) {
   llvm::IRBuilder<>& b = ir.b;
   llvm::Type* raw = b.getIntNTy(bytes_of(memory) * 8);
   if (is_short_float(memory))
-    return b.CreateTrunc(short_pair(b, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
+    return b.CreateTrunc(short_pair(ir, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
   return b.CreateBitCast(narrow({&ir, x}, memory).v, raw);
 }
 
