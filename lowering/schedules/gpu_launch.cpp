@@ -11,10 +11,24 @@ namespace {
 constexpr int64_t kAccessBytes = 16;  // the widest access of one thread
 constexpr int64_t kMaxLanes = 8;
 constexpr int64_t kSharedBytes = 48 * 1024;
+constexpr int64_t kLongest = 4096;  // instructions, roughly, of a body with all its passes and lanes: compile time
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t power_of_two_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+// Instructions for one element, roughly.
+int64_t work_of(const LoopNest& nest) {
+  int64_t work = 0;
+  for (const Inst& x : nest.insts) {
+    const bool function = x.code == Code::Prim && x.prim >= ir::Prim::exp && x.prim <= ir::Prim::erfc;
+    const bool heavy =
+        x.code == Code::Prim && (x.prim == ir::Prim::pow || x.prim == ir::Prim::atan2 || x.prim == ir::Prim::random ||
+                                 x.prim == ir::Prim::fmod || x.prim == ir::Prim::mod || x.prim == ir::Prim::floordiv);
+    work += (heavy ? 60 : function ? 20 : 1) * (x.dtype == ir::DType::F64 && (heavy || function) ? 3 : 1);
+  }
+  return std::max<int64_t>(work, 1);
 }
 
 class Chooser {
@@ -27,6 +41,7 @@ class Chooser {
         chunks_(chunks),
         target_(target),
         varies_(gpu::find_varying(loops.nest)),
+        work_(work_of(loops.nest)),
         vector_dim_(loops.nest.vector_dim()) {
     v().chunked = chunks > 1;
     v().chunk_dim = static_cast<uint8_t>(v().chunked ? chunk_dim : 0);
@@ -109,6 +124,7 @@ class Chooser {
     }
     wanted_ = std::min({kAccessBytes / narrowest, 2 * kAccessBytes / widest, kMaxLanes});
     int64_t lanes = wanted_;
+    while (lanes > 1 && lanes * work_ > kLongest) lanes /= 2;
     for (size_t a = 0; a < is_dense.size(); ++a)
       while (is_dense[a] && lanes > 1 && !permits(a, lanes)) lanes /= 2;
     const bool chunks_end_anywhere = v().chunked && v().chunk_dim == vector_dim_;
@@ -117,13 +133,16 @@ class Chooser {
     v().ragged = lanes > 1 && (size(vector_dim_) % lanes != 0 || chunks_end_anywhere);
   }
 
+  // At most so many passes.
+  int64_t bounded(int64_t passes) { return std::clamp<int64_t>(kLongest / (v().lanes * work_), 1, passes); }
+
   int64_t outer_points(uint32_t until) const { return ir::product({loops_.sizes.data(), until}); }
   int64_t reduced_points() const { return ir::product({loops_.sizes.data() + kept(), nest_.reduced}); }
 
   void flat() {
     v().mapping = GpuMapping::Flat;
     // Single elements in place of vectors: several a thread keep as many bytes on their way.
-    v().passes = static_cast<uint8_t>(std::min<int64_t>(4, wanted_ / v().lanes));
+    v().passes = static_cast<uint8_t>(bounded(std::clamp<int64_t>(wanted_ / v().lanes, 1, 4)));
     v().threads = 256;
     launch_.grid[0] =
         static_cast<uint32_t>(ceil_div(outer_points(vector_dim_) * vectors(), int64_t{v().threads} * v().passes));
@@ -142,12 +161,19 @@ class Chooser {
     return std::max<int64_t>(words, 1) * v().lanes;
   }
 
+  // Few counts, so that row lengths share kernels, as long as the registers last.
+  static int64_t pass_class(int64_t passes, int64_t limit) {
+    for (int64_t n : {1, 2, 3, 4, 6, 8})
+      if (n >= passes && n <= limit) return n;
+    return passes;
+  }
+
   void rows() {
     v().mapping = GpuMapping::Rows;
     const int64_t rows = outer_points(kept());
     const int64_t outer = ir::product({loops_.sizes.data() + kept(), nest_.reduced - 1u});
     const int64_t row = vectors() * outer, registers = resident_registers();
-    auto limit = [&](int64_t team) { return std::clamp<int64_t>((team == 1024 ? 24 : 64) / registers, 1, 8); };
+    auto limit = [&](int64_t team) { return bounded(std::clamp<int64_t>((team == 1024 ? 24 : 64) / registers, 1, 8)); };
     int64_t team = std::min<int64_t>(power_of_two_above(row), 32);
     while (team < 1024 && ceil_div(row, team) > limit(team)) team *= 2;
     // Too few rows to fill the GPU: one pass each, so that nothing waits for itself.
@@ -156,9 +182,9 @@ class Chooser {
     int64_t passes = std::max<int64_t>(ceil_div(row, team), 1);
     v().resident = row > 0 && passes <= limit(team);
     if (v().resident)
-      passes = passes == 3 || passes == 6 ? passes : power_of_two_above(passes);
+      passes = pass_class(passes, limit(team));
     else
-      passes = std::max<int64_t>(1, std::min<int64_t>(2, 16 / registers));
+      passes = bounded(std::clamp<int64_t>(16 / registers, 1, 2));
     v().passes = static_cast<uint8_t>(passes);
     v().team = static_cast<uint16_t>(team);
     v().threads = static_cast<uint16_t>(std::max<int64_t>(team, 128));
@@ -180,7 +206,7 @@ class Chooser {
     below = std::min(below, power_of_two_above(reduced_points()));
     v().team = static_cast<uint16_t>(side);
     v().threads = static_cast<uint16_t>(std::max<int64_t>(side * below, 32));
-    const int64_t passes = v().lanes <= 2 ? 8 : 4;
+    const int64_t passes = std::bit_floor(static_cast<uint64_t>(bounded(v().lanes <= 2 ? 8 : 4)));
     v().passes = static_cast<uint8_t>(reduced_points() >= passes * below ? passes : 1);
     launch_.grid[0] = static_cast<uint32_t>(blocks);
   }
@@ -234,6 +260,7 @@ class Chooser {
   const int64_t chunks_;
   const GpuTarget& target_;
   const std::vector<gpu::Varies> varies_;
+  const int64_t work_;
   const uint32_t vector_dim_;
   int64_t wanted_ = 1;
   GpuLaunch launch_;

@@ -53,10 +53,24 @@ TEST_F(Code, OfStepsAssembles) {
 TEST_F(Code, OfRandomNestsAssembles) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RandomStep random(seed, seed % 3 == 0 ? 1000 : seed % 3 == 1 ? 37 : 8);
-    check("seed " + std::to_string(seed), random.step.loops.nest, choose_launch(random.step).variant,
-          seed % 2 ? 80 : 90);
+    lowering::GpuVariant variant = choose_launch(random.step).variant;
+    variant.read_only = seed % 4 < 2;
+    check("seed " + std::to_string(seed), random.step.loops.nest, variant, seed % 2 ? 80 : 90);
     if (HasFailure()) return;
   }
+}
+
+TEST_F(Code, OfFunctionsAssembles) {
+  using ir::Prim;
+  std::vector<Prim> prims = {Prim::div, Prim::pow, Prim::atan2, Prim::fmod, Prim::mod, Prim::floordiv};
+  for (Prim p = Prim::sqrt; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1)) prims.push_back(p);
+  for (Prim p : prims)
+    for (ir::DType t : {ir::DType::F32, ir::DType::F64}) {
+      NestBuilder b(lowering::Schedule::Column, 1, 0);
+      const uint16_t x = b.load(t), y = ir::info(p).arity > 1 ? b.load(t) : x;
+      b.store(b.prim(p, x, y), t);
+      check(ir::info(p).name, b.nest(), {}, 90);
+    }
 }
 
 TEST_F(Code, OfManyAccessesAssembles) {
