@@ -7,6 +7,7 @@
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 #include <functional>
+#include "lazy/backing.h"
 #include "lazy/memory.h"
 #include "lazy/sync.h"
 
@@ -23,7 +24,7 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   ir::DType dtype = lazy::to_ir(type);
   auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
-  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type)).copy_(host);
+  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type).device(lazy::backing().device())).copy_(host);
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   return lazy::make_ready(std::move(buffer), std::move(value));

@@ -86,26 +86,6 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   return r.tensor(r.emit(ir::Op::index_select, {r.value(x), r.value(index)}, {{at::maybe_wrap_dim(dim, x.dim())}}), x.scalar_type());
 }
 
-bool gathers(const Tensor& x, int64_t dim, const Tensor& index) {
-  if (!is_ours(x) || !is_index(index) || x.dim() == 0 || index.dim() != x.dim()) return false;
-  for (int64_t d = 0; d < x.dim(); ++d)
-    if (d != dim && index.size(d) > x.size(d)) return false;
-  return true;
-}
-Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, bool sparse) {
-  int64_t d = at::maybe_wrap_dim(dim, x.dim());
-  if (!gathers(x, d, index)) return fall_back<Tensor>("aten::gather", "", x, dim, index, sparse);
-  lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::gather, {r.value(x), r.value(index)}, {{d}}), x.scalar_type());
-}
-Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  int64_t d = at::maybe_wrap_dim(dim, x.dim());
-  bool fits = gathers(x, d, index) && is_ours(src) && src.scalar_type() == x.scalar_type() && src.sizes() == index.sizes();
-  if (!fits) return fall_back<Tensor>("aten::scatter_add", "", x, dim, index, src);
-  lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::scatter_add, {r.value(x), r.value(index), r.value(src)}, {{d}}), x.scalar_type());
-}
-
 // The transposes of slicing and selecting: zeros with a window written.
 ir::Value placed(lazy::Recording& r, const Tensor& g, const ir::Dims& shape, const ir::Dims& strides, int64_t offset) {
   ir::DType t = lazy::to_ir(g.scalar_type());
@@ -135,6 +115,20 @@ Tensor slice_backward(const Tensor& g, IntArrayRef sizes, int64_t dim, int64_t s
   return r.tensor(placed(r, g, shape, strides, offset), g.scalar_type());
 }
 
+Tensor flip(const Tensor& x, IntArrayRef dims) {
+  ir::Dims turned;
+  for (int64_t d : dims) turned.push_back(at::maybe_wrap_dim(d, x.dim()));
+  std::sort(turned.begin(), turned.end());
+  if (!is_ours(x) || std::adjacent_find(turned.begin(), turned.end()) != turned.end())
+    return fall_back<Tensor>("aten::flip", "", x, dims);
+  const lazy::Order order = result_order({{&x, {}}}, lazy::to_dims(x.sizes()));
+  lazy::Recording r;
+  ir::Attrs attrs;
+  attrs.add(turned);
+  ir::Value y = x.dim() ? r.emit(ir::Op::flip, {r.value(x)}, attrs) : r.value(x);
+  return tensor_in(r, y, x.scalar_type(), order);
+}
+
 Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
   bool integral = !start.isFloatingPoint() && !end.isFloatingPoint() && !step.isFloatingPoint();
   bool fits = is_ours(out) && integral && out.scalar_type() == at::kLong && step.toLong() != 0;
@@ -158,10 +152,9 @@ void register_indexing(torch::Library& m) {
   m.impl("embedding", embedding);
   m.impl("embedding_dense_backward", embedding_backward);
   m.impl("index_select", index_select);
-  m.impl("gather", gather);
-  m.impl("scatter_add", scatter_add);
   m.impl("select_backward", select_backward);
   m.impl("slice_backward", slice_backward);
+  m.impl("flip", flip);
   m.impl("arange.start_out", arange_out);
 }
 

@@ -2,6 +2,7 @@
 #include <torch/library.h>
 #include <chrono>
 #include "backend/generator.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/memory.h"
 #include "lazy/metrics.h"
@@ -11,7 +12,10 @@
 namespace lazuli::backend {
 namespace {
 
-void synchronize(int64_t) { lazy::sync(lazy::SyncReason::Explicit); }
+void synchronize(int64_t) {
+  lazy::sync(lazy::SyncReason::Explicit);
+  lazy::backing().wait();
+}
 void step_end() {
   if (lazy::config().cut_at_step) lazy::sync(lazy::SyncReason::Step);
 }
@@ -67,6 +71,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_config_get() -> str", [] { return lazy::config_json(); });
   m.def("_config_set(str name, str json_value) -> ()", set_config);
   m.def("_synchronize(int device) -> ()", synchronize);
+  m.def("_backing() -> Device", [] { return lazy::backing().device(); });
   m.def("_device_count() -> int", [] { return int64_t{1}; });
   m.def("_current_device() -> int", [] { return int64_t{0}; });
   m.def("_set_device(int index) -> ()", set_device);

@@ -46,9 +46,6 @@ ir::Dims broadcast_shape(const Operands& operands) {
   return shape;
 }
 
-namespace {
-
-// Strides of an operand over the result's dimensions: 0 where it is broadcast.
 ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
   ir::Dims out(shape.size(), 0);
   size_t pad = shape.size() - static_cast<size_t>(t.dim());
@@ -57,10 +54,6 @@ ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
   return out;
 }
 
-}  // namespace
-
-// The rule of torch's TensorIterator: dimensions are sorted by stride, the earlier operands deciding first, a broadcast
-// dimension having no say; ties keep the given order.
 lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
   bool all_row_major = true;
   for (const Operand& o : operands)
@@ -69,6 +62,12 @@ lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
   std::vector<ir::Dims> strides;
   for (const Operand& o : operands)
     if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));
+  return order_of_walks(strides, shape);
+}
+
+// The rule of torch's TensorIterator: dimensions are sorted by stride, the earlier operands deciding first, a broadcast
+// dimension having no say; ties keep the given order.
+lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims& shape) {
   // Negative: a is inner to b; positive: outer; 0: undecided.
   auto compare = [&](int64_t a, int64_t b) {
     for (const ir::Dims& s : strides) {

@@ -28,6 +28,10 @@ ir::Dims broadcast_shape(const Operands& operands);
 // The memory order that torch's elementwise kernels give the result: that of the operands, row-major when they differ
 // in ways that leave it open.
 lazy::Order result_order(const Operands& operands, const ir::Dims& shape);
+// The same from the operands' strides over the result's dimensions.
+lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims& shape);
+// Strides of an operand over the result's dimensions: 0 where it is broadcast.
+ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape);
 
 // The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
 ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);

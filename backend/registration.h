@@ -4,6 +4,7 @@
 
 namespace lazuli::backend {
 
+void register_advanced_indexing(torch::Library& m);
 void register_arithmetic(torch::Library& m);
 void register_attention(torch::Library& m);
 void register_contractions(torch::Library& m);
@@ -15,6 +16,8 @@ void register_normalization(torch::Library& m);
 void register_random(torch::Library& m);
 void register_recurrent(torch::Library& m);
 void register_reductions(torch::Library& m);
+void register_scans(torch::Library& m);
+void register_scattering(torch::Library& m);
 void register_streams(torch::Library& m);
 void register_views(torch::Library& m);
 // The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.

@@ -59,11 +59,12 @@ struct Cpu {
 
 Cpu describe_cpu(const std::string& wanted) {
   llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
-  if (!wanted.empty() && wanted != "avx2" && wanted != "native")
-    throw InternalError("unknown processor '" + wanted + "' (native or avx2)");
+  if (!wanted.empty() && wanted != "avx2" && wanted != "native" && wanted != "no-libm")
+    throw InternalError("unknown processor '" + wanted + "' (native, avx2 or no-libm)");
   if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
     throw InternalError("this processor lacks AVX2, FMA or F16C");
   Cpu cpu;
+  cpu.target.c_library = wanted != "no-libm";
   cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
                      has.lookup("avx512vl");
   cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
@@ -150,7 +151,8 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.cpu = describe_cpu(cpu);
   s.triple = llvm::sys::getProcessTriple();
-  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features;
+  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features +
+                  (s.cpu.target.c_library ? "" : ";no-libm");
   std::string problem;
   s.target = llvm::TargetRegistry::lookupTarget(s.triple, problem);
   if (!s.target) throw InternalError(problem);

@@ -1,12 +1,15 @@
 #include "lazy/sync.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <chrono>
 #include <unordered_map>
 #include "ir/print.h"
 #include "jit/kernel.h"
 #include "ir/error.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/eager_rows.h"
 #include "lazy/external.h"
 #include "lazy/external_signature.h"
 #include "lazy/freeze.h"
@@ -28,13 +31,18 @@ struct TorchHost final : jit::Host {
     try {
       return allocate_buffer(bytes);
     } catch (const c10::Error& e) {
-      throw std::runtime_error(e.what_without_backtrace());  // the executor adds op and line
+      throw jit::OutOfMemory(e.what_without_backtrace());  // the executor adds op and line
     }
   }
   std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
     return run_external(call, inputs, results);
   }
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const ir::Type> results) override {
+    return run_eager_row(node, inputs, results);
+  }
+  void* stream() override { return backing().stream(); }
 };
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
@@ -64,8 +72,25 @@ Cache& cache() {
   return *c;
 }
 
+// What torch's settings say about products; part of a trace's identity.
+lowering::GpuMatmulSettings matmul_settings() {
+  lowering::GpuMatmulSettings s;
+  if (!backing().is_gpu()) return s;
+  const at::Context& torch = at::globalContext();
+  const auto allowed = at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
+  s.tf32 = torch.allowTF32CuBLAS();
+  s.bf16_reduced_precision_reduction = torch.allowBF16ReductionCuBLAS() == allowed;
+  s.f16_reduced_precision_reduction = torch.allowFP16ReductionCuBLAS() == allowed;
+  return s;
+}
+uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
+  return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
+}
+
 jit::CompileOptions compile_options(uint64_t key) {
   jit::CompileOptions o;
+  o.device = &backing().code();
+  o.matmul = matmul_settings();
   o.fusion = config().fusion;
   const std::string& debug = config().debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -154,7 +179,7 @@ void sync(SyncReason reason) {
   r.trace = Trace(r.next_epoch++);
   std::vector<ValueId> live = trace.live();
   double start = now_us();
-  uint64_t key = trace.hash();
+  uint64_t key = mix(trace.hash(), bits_of(matmul_settings()));
   for (ValueId v : live) key = mix(key, v);
   KnownTrace* known = cache().find(key, trace, live);
   try {
@@ -167,6 +192,10 @@ void sync(SyncReason reason) {
     fail(trace, live, e.what_without_backtrace());
     predict(nullptr);
     throw;
+  } catch (const jit::OutOfMemory& e) {
+    fail(trace, live, e.what());
+    predict(nullptr);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
   } catch (const std::exception& e) {
     fail(trace, live, e.what());
     predict(nullptr);
@@ -189,7 +218,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
   if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
     jit::Buffer copy = allocate_buffer(c->buffer.bytes);
-    std::memcpy(copy.data, c->buffer.data, c->buffer.bytes);
+    backing().copy(copy.data, c->buffer.data, c->buffer.bytes);
     s.rebind(make_ready(std::move(copy), c->type));
     c = s.cell();
   }
@@ -200,7 +229,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
   jit::Buffer b = materialize(t, reason, writable);
   auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
   at::Tensor view = at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
-                                  at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+                                  at::TensorOptions().dtype(t.dtype()).device(backing().device()));
   set_view_bits(view, geometry_of(t));
   return view;
 }

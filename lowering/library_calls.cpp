@@ -3,6 +3,7 @@
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling.h"
+#include "lowering/libraries/scan.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -66,9 +67,11 @@ template <ScatterMode mode>
 Call scatter(const Arguments& a) {
   return make_scatter(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0), mode);
 }
-Call index_add(const Arguments& a) {
-  return make_index_add(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0));
+template <ScatterMode mode>
+Call write_slices(const Arguments& a) {
+  return make_index_add(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0), mode);
 }
+Call cumsum(const Arguments& a) { return make_cumsum(a.in[0], a.out[0], a.node.attrs.number(0)); }
 
 struct Entry {
   ir::Op op;
@@ -86,7 +89,9 @@ const Entry kEntries[] = {
     {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
     {ir::Op::scatter, scatter<ScatterMode::Assign>},
     {ir::Op::scatter_add, scatter<ScatterMode::Add>},
-    {ir::Op::index_add, index_add},
+    {ir::Op::index_add, write_slices<ScatterMode::Add>},
+    {ir::Op::index_copy, write_slices<ScatterMode::Assign>},
+    {ir::Op::cumsum, cumsum},
 };
 
 const Entry* entry(ir::Op op) {
@@ -95,18 +100,25 @@ const Entry* entry(ir::Op op) {
   return nullptr;
 }
 
+class CpuLibraries final : public Libraries {
+ public:
+  bool takes(const ir::Node& node, std::span<const PostOp>) const override {
+    const Entry* e = entry(node.op);
+    return e && e->post_ops;
+  }
+  Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
+            std::span<const PostOp> post_ops) const override {
+    const Entry* e = entry(node.op);
+    LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
+    return e->make({node, operands, results, post_ops});
+  }
+};
+
 }  // namespace
 
-bool takes_post_ops(ir::Op op) {
-  const Entry* e = entry(op);
-  return e && e->post_ops;
-}
-
-Call make_library_call(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
-                       std::span<const PostOp> post_ops) {
-  const Entry* e = entry(node.op);
-  LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
-  return e->make({node, operands, results, post_ops});
+const Libraries& cpu_libraries() {
+  static const CpuLibraries libraries;
+  return libraries;
 }
 
 }  // namespace lazuli::lowering

@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 #include "ir/error.h"
+#include "lowering/index_rules.h"
 #include "lowering/scalar_program.h"
 #include "lowering/schedules/dimensions.h"
 
@@ -155,22 +156,24 @@ class LoopWriter {
     return add(i, x.row);
   }
 
-  // The index that moves a term's form, checked, and kept inside so that whatever it is the kernel reads nothing
-  // foreign.
+  // The index that moves a term's form.
   uint16_t index(const Term& x) {
     const Form& f = terms_.form(x.form);
     const bool row = terms_[f.index].row;
     const uint16_t i = convert(term(f.index), DType::I64, row);
-    const uint16_t zero = literal(0, DType::I64, row), size = known(f.index_size, row);
-    check_index(i, size, f.index_by, row);
-    const uint16_t last = prim(Prim::sub, DType::I64, row, {size, literal(1, DType::I64, row)});
-    return prim(Prim::minimum, DType::I64, row, {prim(Prim::maximum, DType::I64, row, {i, zero}), last});
+    return checked_index(i, known(f.index_size, row), f.index_by, row);
   }
 
-  void check_index(uint16_t i, uint16_t size, ir::Value by, bool row) {
-    const uint16_t low = prim(Prim::lt, DType::Bool, row, {i, literal(0, all_[i].dtype, row)});
+  // Inside [0, size), also where the check fails: what is computed from it fails no further check and reads nothing
+  // foreign.
+  uint16_t checked_index(uint16_t i, uint16_t size, ir::Value by, bool row) {
+    const DType t = all_[i].dtype;
+    const uint16_t zero = literal(0, t, row);
+    const uint16_t low = prim(Prim::lt, DType::Bool, row, {i, zero});
     const uint16_t high = prim(Prim::le, DType::Bool, row, {size, i});
     check({Check::Index, by}, prim(Prim::bit_or, DType::Bool, row, {low, high}), row);
+    const uint16_t last = prim(Prim::sub, t, row, {size, literal(1, t, row)});
+    return prim(Prim::maximum, t, row, {prim(Prim::minimum, t, row, {i, last}), zero});
   }
 
   void check(const Check& what, uint16_t failed, bool row) {
@@ -179,6 +182,7 @@ class LoopWriter {
     if (known == out_.checks.end()) out_.checks.push_back(what);
     add({.code = Code::Check, .dtype = DType::Bool, .slot = number, .args = {failed}}, row);
   }
+
 
   uint16_t write_number(const Term& x) {
     const ir::Node& node = graph_[x.value];
@@ -251,8 +255,7 @@ class LoopWriter {
       Inst i{.code = Code::Prim, .prim = s.prim, .dtype = s.dtype, .value = s.value};
       for (int a = 0; a < ir::info(s.prim).arity; ++a) i.args[a] = at[s.args[a]];
       if (s.prim == Prim::check_index) {
-        check_index(at[s.args[0]], at[s.args[1]], x.value, x.row);
-        at[n] = at[s.args[0]];
+        at[n] = checked_index(at[s.args[0]], at[s.args[1]], x.value, x.row);
         continue;
       }
       if (ir::can_fail(s.prim, s.dtype)) check_divisor(i.args[1], x);

@@ -102,4 +102,9 @@ void interpret_index_add(const Node& node, std::span<const Tensor* const> in, st
   for_each_selected(node, out[0], *in[1], [&](int64_t flat, int64_t at) { add_element(out[0], at, *in[2], flat); });
 }
 
+void interpret_index_copy(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
+  out[0].data = in[0]->data;
+  for_each_selected(node, out[0], *in[1], [&](int64_t flat, int64_t at) { copy_element(out[0], at, *in[2], flat); });
+}
+
 }  // namespace lazuli::ir

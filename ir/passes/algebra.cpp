@@ -96,6 +96,16 @@ Value known_condition(const Candidate& c) {
   return operand(c, condition != 0 ? 1 : 2);
 }
 
+// A range that stays inside, under any view, needs no test.
+Value known_position(const Candidate& c) {
+  double size;
+  if (!constant_value(c.r.to(), c.in[1], size)) return {};
+  Value v = c.in[0];
+  while (is_view(c.r.to()[v].op) && c.r.to()[v].op != Op::bitcast) v = c.r.to()[v].inputs[0];
+  const Node& n = c.r.to()[v];
+  return n.op == Op::iota && static_cast<double>(n.types[0].numel()) <= size ? operand(c, 0) : Value{};
+}
+
 // Derivatives have been taken by now.
 Value attached(const Candidate& c) { return c.in[0]; }
 
@@ -110,6 +120,7 @@ constexpr RuleEntry kRules[] = {
     {Op::convert, convert_chain},
     {Op::pow, small_power},
     {Op::where, known_condition},
+    {Op::index_position, known_position},
     {Op::detach, attached},
 };
 

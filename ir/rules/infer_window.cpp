@@ -1,4 +1,4 @@
-// Shape rules of pooling.
+// Shape rules of pooling and running sums.
 #include "ir/rules/check.h"
 #include "ir/rules/rules.h"
 #include "ir/rules/window.h"
@@ -28,6 +28,12 @@ Dims pooled_shape(const Type& x, const Window& rows, const Window& columns, bool
 }
 
 }  // namespace
+
+void infer_cumsum(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
+  check_dim(attrs.number(0), in[0]->rank());
+  if (in[0]->dtype == DType::Bool) type_error("cumsum: bool is to be widened first");
+  out[0] = *in[0];
+}
 
 void infer_max_pool2d(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   out[0].dtype = in[0]->dtype;

@@ -63,4 +63,11 @@ void vjp_index_add(Builder& b, const Application& a, std::span<const Value> cota
   if (needs & 4) out[2] = b.emit(Op::index_select, {cotangents[0], a.inputs[1]}, a.attrs);
 }
 
+void vjp_index_copy(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                    std::span<Value> out) {
+  Value gy = cotangents[0], index = a.inputs[1];
+  if (needs & 1) out[0] = b.emit(Op::index_copy, {gy, index, zeros_like(b, a.inputs[2])}, a.attrs);
+  if (needs & 4) out[2] = b.emit(Op::index_select, {gy, index}, a.attrs);
+}
+
 }  // namespace lazuli::ir

@@ -1,8 +1,14 @@
-// Derivatives of pooling.
+// Derivatives of pooling and running sums.
 #include "ir/error.h"
 #include "ir/rules/rules.h"
 
 namespace lazuli::ir {
+
+// Each element is in all sums from its own on: the same from the other end.
+void vjp_cumsum(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
+  Value turned = b.emit(Op::flip, {cotangents[0]}, a.attrs);
+  out[0] = b.emit(Op::flip, {b.emit(Op::cumsum, {turned}, a.attrs)}, a.attrs);
+}
 
 void vjp_max_pool2d(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t,
                     std::span<Value> out) {

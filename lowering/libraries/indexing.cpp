@@ -227,8 +227,8 @@ std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& inde
 }
 
 std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& index, const Layout& src,
-                                            const Layout& out, int64_t dim) {
-  ScatterPlan p = plan_for(base, index, src, out, ScatterMode::Add);
+                                            const Layout& out, int64_t dim, ScatterMode mode) {
+  ScatterPlan p = plan_for(base, index, src, out, mode);
   const size_t rank = out.shape.size(), at = static_cast<size_t>(dim), wide = index.shape.size();
   if (at >= rank) throw TypeError("index_add: no such dimension");
   Layout entries = index;

@@ -17,9 +17,9 @@ enum class ScatterMode : uint8_t { Assign, Add };  // Assign: of equal destinati
 std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& index, const Layout& src, const Layout& out,
                                           int64_t dim, ScatterMode mode);
 
-// out = base, then out.select(dim, index[i]) += src.select(dim, i) for each entry i of `index` flattened. src has
+// out = base, then out.select(dim, index[i]) += (or =) src.select(dim, i) for each entry i of `index` flattened. src has
 // base's shape with dimension `dim` replaced by the index's dimensions, or by their product. Operands: as above.
 std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& index, const Layout& src,
-                                            const Layout& out, int64_t dim);
+                                            const Layout& out, int64_t dim, ScatterMode mode = ScatterMode::Add);
 
 }  // namespace lazuli::lowering

@@ -13,7 +13,8 @@ namespace lazuli::lowering {
 
 class VectorIR {
  public:
-  VectorIR(llvm::IRBuilder<>& builder, unsigned lane_count) : b(builder), lanes(lane_count) {}
+  VectorIR(llvm::IRBuilder<>& builder, unsigned lane_count, bool has_c_library = true)
+      : b(builder), lanes(lane_count), c_library(has_c_library) {}
 
   llvm::Type* of(llvm::Type* element) const {
     return lanes == 1 ? element : llvm::FixedVectorType::get(element, lanes);
@@ -25,6 +26,7 @@ class VectorIR {
 
   llvm::IRBuilder<>& b;
   const unsigned lanes;
+  const bool c_library;  // code may call it
 };
 
 // A per-lane value with operators. Floating or integer meaning follows the value's own type.

@@ -43,12 +43,35 @@ def test_an_embedding_index_out_of_range(index):
     assert where in str(error.value)
 
 
+@pytest.mark.parametrize("index", [4, -5])
+def test_an_index_out_of_range(index):
+    x, rows = torch.randn(4, 3).to("lazuli"), torch.tensor([0, -4, index]).to("lazuli")
+    columns = torch.tensor([2, 0, -3]).to("lazuli")
+    where = line_after()
+    y = x[rows, columns]
+    z = y.sum() + 1
+    with pytest.raises((RuntimeError, IndexError)) as error:
+        z.cpu()
+    assert "index is out of bounds for dimension with size 4" in str(error.value)
+    assert "index_position" in str(error.value)
+    assert where in str(error.value)
+
+
 @pytest.mark.parametrize(
     "read",
     [
         lambda x, i: x.gather(0, i),
         lambda x, i: x.index_select(0, i),
         lambda x, i: x[i],
+        lambda x, i: x[i // 1],
+        lambda x, i: x[-i],
+        lambda x, i: x.view(2, 2)[:, i],
+        lambda x, i: x[torch.arange(5).to(x.device)],
+        lambda x, i: x[torch.full((2,), 4, device=x.device)],
+        lambda x, i: x.index_put((i,), x[:2]),
+        lambda x, i: x.index_put((i // 1,), x[:2], accumulate=True),
+        lambda x, i: x.index_copy(0, i, x[:2]),
+        lambda x, i: x.index_fill(0, i, 1.0),
         lambda x, i: x.scatter_add(0, i, x[:2]),
         lambda x, i: x.index_add(0, i, x[:2]),
         lambda x, i: x.scatter(0, i, 1.0),

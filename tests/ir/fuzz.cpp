@@ -241,7 +241,8 @@ class Fuzzer {
     if (op == Op::index_select) return b_.emit(op, {x, positions({2, 2}, t.shape[dim])}, attrs);
     if (op == Op::gather) return b_.emit(op, {x, positions(t.shape, t.shape[dim])}, attrs);
     if (op == Op::scatter_add) return b_.emit(op, {x, positions(t.shape, t.shape[dim]), x}, attrs);
-    if (op == Op::index_add) return b_.emit(op, {x, positions({t.shape[dim]}, t.shape[dim]), x}, attrs);
+    if (op == Op::index_add || op == Op::index_copy)
+      return b_.emit(op, {x, positions({t.shape[dim]}, t.shape[dim]), x}, attrs);
     if (op != Op::as_strided_scatter) return {};
     Value row = b_.emit(Op::as_strided, {x}, Attrs().add(t.shape.back()).add(1).add(0));
     return b_.emit(op, {x, b_.neg(row)}, Attrs{{1}, {t.numel() - t.shape.back()}});

@@ -62,6 +62,11 @@ const Text kTexts[] = {
     {"index_add",
      "%0 : f64[3,2] = input [position=0]\n%1 : i64[4] = input [position=1]\n"
      "%2 : f64[3,4] = input [position=2]\n%3 : f64[3,2] = index_add %0, %1, %2 [dim=1]\nreturn %3"},
+    {"index_copy",
+     "%0 : f64[3,3] = input [position=0]\n%1 : i64[2] = input [position=1]\n"
+     "%2 : f64[3,2] = input [position=2]\n%3 : f64[3,3] = index_copy %0, %1, %2 [dim=1]\nreturn %3"},
+    {"cumsum",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = cumsum %0 [dim=1]\nreturn %1"},
     {"matmul",
      "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,4] = input [position=1]\n"
      "%2 : f64[2,4] = matmul %0, %1\nreturn %2"},

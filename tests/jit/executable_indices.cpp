@@ -46,6 +46,82 @@ TEST_F(Lookup, AnIndexOutOfRangeIsAnErrorWithItsLine) {
   }
 }
 
+// A table of 12 numbers, read at wrap(a) * 3 + wrap(b) for each of three entries.
+struct Positions : ::testing::Test {
+  Model m;
+  TestHost host;
+
+  ir::Value position(ir::Value i, double size) {
+    return m.apply(Op::index_position, {i, m.constant(size, m.dtype(i))});
+  }
+  void read(ir::Value a, ir::Value b) {
+    ir::Value flat = m.add(m.mul(position(a, 4), 3.0), position(b, 3));
+    m.graph.outputs = {m.mul(m.apply(Op::index_select, {table, flat}, ir::Attrs{{0}}), 2.0)};
+  }
+  std::string error_of(jit::Executable& e, const std::vector<jit::Buffer>& inputs) {
+    try {
+      run(e, host, m.graph, inputs);
+    } catch (const jit::ExecutionError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  ir::Value table = m.input({12});
+  Floats numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+};
+
+TEST_F(Positions, CountFromTheEndInOneKernel) {
+  auto a = m.input(ir::DType::I64, {3}), b = m.input(ir::DType::I64, {3});
+  read(a, b);
+  auto e = jit::compile(m.graph, {});
+  EXPECT_EQ(e->stats().kernels, 1) << e->plan_text();
+  const auto got = run(*e, host, m.graph,
+                       {buffer_of(host, numbers), buffer_of(host, std::vector<int64_t>{0, -1, -4}),
+                        buffer_of(host, std::vector<int64_t>{-3, 2, -1})});
+  expect_close(got.floats[0], {0, 22, 4});
+}
+
+TEST_F(Positions, OutsideAreErrorsOfTheirRow) {
+  auto a = m.input(ir::DType::I64, {3}), b = m.input(ir::DType::I32, {3});
+  m.at_line("model.py:3");
+  ir::Value second = m.convert(position(b, 3), ir::DType::I64);
+  m.at_line("model.py:4");
+  ir::Value flat = m.add(m.mul(position(a, 4), 3.0), second);
+  m.graph.outputs = {m.apply(Op::index_select, {table, flat}, ir::Attrs{{0}})};
+  auto e = jit::compile(m.graph, {});
+  auto inputs = [&](int64_t x, int32_t y) {
+    return std::vector{buffer_of(host, numbers), buffer_of(host, std::vector<int64_t>{0, x, 3}),
+                       buffer_of(host, std::vector<int32_t>{0, y, 2})};
+  };
+  EXPECT_EQ(error_of(*e, inputs(-4, -3)), "");
+  const std::string text = "is out of bounds for dimension with size";
+  EXPECT_EQ(error_of(*e, inputs(4, 0)), "index_position (model.py:4): index " + text + " 4");
+  EXPECT_EQ(error_of(*e, inputs(-5, 0)), "index_position (model.py:4): index " + text + " 4");
+  EXPECT_EQ(error_of(*e, inputs(0, 3)), "index_position (model.py:3): index " + text + " 3");
+  EXPECT_EQ(error_of(*e, inputs(0, -4)), "index_position (model.py:3): index " + text + " 3");
+}
+
+TEST_F(Positions, AreTestedWhenAKernelMakesThem) {
+  auto a = m.input(ir::DType::I64, {3});
+  ir::Value range = m.emit(Op::iota, std::span<const ir::Value>(), ir::Attrs{{3}});
+  read(m.add(a, 1.0), m.add(range, m.scalar(ir::DType::I64)));
+  auto e = jit::compile(m.graph, {});
+  const std::vector inputs{buffer_of(host, numbers), buffer_of(host, std::vector<int64_t>{0, 1, 2})};
+  EXPECT_EQ(run(*e, host, m.graph, inputs, {0}).floats[0], (Floats{6, 14, 22}));
+  EXPECT_THROW(run(*e, host, m.graph, inputs, {1}), jit::ExecutionError);
+  auto beyond = inputs;
+  beyond[1] = buffer_of(host, std::vector<int64_t>{0, 1, 3});
+  EXPECT_THROW(run(*e, host, m.graph, beyond, {0}), jit::ExecutionError);
+}
+
+TEST_F(Positions, OfNumbersAreTested) {
+  ir::Value number = m.broadcast(m.scalar(ir::DType::I64), ir::Dims{3});
+  read(number, number);
+  auto e = jit::compile(m.graph, {});
+  EXPECT_EQ(run(*e, host, m.graph, {buffer_of(host, numbers)}, {2}).floats[0], Floats(3, 16));
+  EXPECT_THROW(run(*e, host, m.graph, {buffer_of(host, numbers)}, {3}), jit::ExecutionError);
+}
+
 void expect_failure(const ir::Graph& graph, const std::vector<jit::Buffer>& inputs, TestHost& host,
                     const std::string& message) {
   for (bool interpret : {false, true}) {

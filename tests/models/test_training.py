@@ -6,7 +6,7 @@ from small_models import MODELS, build
 
 STEPS = 10
 # What may run through the backing device's own kernels in a step that has been seen before.
-ONLY_ATTENTION = {"bert", "gpt2", "resnet"}
+ONLY_ATTENTION = set(MODELS)
 
 
 def train(name, device, after_step=lambda step: None, options=None):

@@ -1,0 +1,36 @@
+// The backing device: whose memory holds the values of `lazuli` and whose eager kernels serve what has no kernel of ours.
+// An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides otherwise.
+#pragma once
+#include <c10/core/Device.h>
+#include "jit/executable.h"
+
+namespace lazuli::lazy {
+
+class Backing {
+ public:
+  // Chosen at the first call, not at import: a process that forks workers first must not have started CUDA. Throws a torch
+  // error when LAZULI_BACKING asks for what is not there.
+  static const Backing& get();
+
+  c10::Device device() const { return device_; }
+  bool is_gpu() const { return !device_.is_cpu(); }
+  // Compiles and runs plans for it.
+  jit::Device& code() const { return *code_; }
+  // The native handle of torch's current stream there; null on the CPU.
+  void* stream() const;
+  // Until everything in that stream is done.
+  void wait() const;
+  // Device to device, in stream order.
+  void copy(void* to, const void* from, size_t bytes) const;
+  // GPU only: from torch's caching allocator, in stream order.
+  jit::Buffer allocate(size_t bytes) const;
+
+ private:
+  Backing();
+  c10::Device device_;
+  jit::Device* code_;
+};
+
+inline const Backing& backing() { return Backing::get(); }
+
+}  // namespace lazuli::lazy
