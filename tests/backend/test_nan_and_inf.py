@@ -78,9 +78,10 @@ def test_binary(name, dtype):
         x = edges(device, dtype)
         signs = x[1:] if name == "copysign" else x  # a NaN's sign means nothing
         result = getattr(torch, name)(x[:, None], signs[None, :])
-        if name in ("fmod", "remainder"):  # eager's vectorized ones give NaN where a quotient overflows
+        if name in ("fmod", "remainder"):
+            # Eager's vectorized ones give NaN where a quotient overflows.
             quotients = x.cpu()[:, None].float() / x.cpu()[None, :].float()
-            result = torch.where((quotients.isinf()).to(device), 0, result)
+            result = torch.where(quotients.isinf().to(device), 0, result)
         return result
 
     assert_same(compute, **TOLERANCE[dtype])

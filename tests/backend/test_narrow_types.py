@@ -23,7 +23,9 @@ CHAINS = {
     "numbers": lambda a, b, c: (a * 0.1 + 0.7) * 3.3 - b / 7.7,
     "alpha": lambda a, b, c: torch.add(a, b, alpha=0.3) + torch.sub(b, c, alpha=1.7),
     "fused by eager": lambda a, b, c: torch.addcmul(a, b, c, value=0.3) * a,
-    "extrema": lambda a, b, c: torch.maximum(a * b, c).clamp(-1, 1) + torch.minimum(b * c, a).relu(),
+    "extrema": lambda a, b, c: (
+        torch.maximum(a * b, c).clamp(-1, 1) + torch.minimum(b * c, a).relu()
+    ),
     "selection": lambda a, b, c: torch.where(a * b > c, a * c, b + c) * a,
     "comparison": lambda a, b, c: (a + b - b == a) | (a * b < b * c),
     "remainder": lambda a, b, c: (a * 3) % (b.abs() + 1) + torch.fmod(c * 3, a.abs() + 1),
