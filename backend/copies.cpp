@@ -67,6 +67,11 @@ void copy_within(const Tensor& self, const Tensor& src) {
   lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(from);
 }
 
+void copy_to_host(const Tensor& self, const Tensor& dst) {
+  const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+  lazy::backing().raise_failures();
+}
+
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
   if (dst.numel() == 0) return dst;
   if (self.is_privateuseone() && dst.is_privateuseone())
@@ -74,7 +79,7 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
   else if (dst.is_privateuseone())
     copy_from_host(dst, self);
   else
-    const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+    copy_to_host(self, dst);
   return dst;
 }
 
@@ -98,7 +103,9 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 Scalar local_scalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
-  return at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+  const Scalar number = at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+  lazy::backing().raise_failures();
+  return number;
 }
 
 // A value of one number everywhere, fit for the tensor's shape.

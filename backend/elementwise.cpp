@@ -59,10 +59,23 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
   return ir::is_native(lazy::to_ir(p.common));
 }
 
+// A number as a tensor of this type would hold it.
+c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
+  const auto x = static_cast<float>(number.toDouble());
+  if (type == ir::DType::BF16) return static_cast<double>(static_cast<float>(c10::BFloat16(x)));
+  if (type == ir::DType::F16) return static_cast<double>(static_cast<float>(c10::Half(x)));
+  return number;
+}
+Operand typed(const Operand& o, ir::DType type) {
+  if (!ir::is_reduced_floating(type) || (o.tensor && !is_number(*o.tensor))) return o;
+  return {nullptr, rounded(o.tensor ? number_of(*o.tensor) : o.number, type)};
+}
+
 ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const Plan& p, const lazy::Order& order, ir::Attrs attrs) {
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
-  for (const Operand& o : operands) in.push_back(read(r, o, type, order));
+  const bool rounds = ir::info(op).rounds_numbers;
+  for (const Operand& o : operands) in.push_back(read(r, rounds ? typed(o, type) : o, type, order));
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 
@@ -135,6 +148,7 @@ at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool
     if (s.isComplex()) return {};
     lazy::Recording r;
     ir::Value v = r.value(a);
+    if (ir::info(op).rounds_numbers) s = rounded(s, dtype);
     return r.tensor(r.emit_typed(op, {v, r.number(s, dtype)}, ir::Type(r.type(v))), type);
   }
   if (!y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !y->is_contiguous() || x->dtype() != y->dtype() ||

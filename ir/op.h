@@ -118,6 +118,8 @@ struct OpInfo {
   std::array<std::string_view, 8> attrs{};  // names, in order
   Result result = Result::Same;
   Promote promote = Promote::None;
+  // Numbers beside tensors of narrow floating type are rounded to it, rather than to float32. Which, is torch's whim.
+  bool rounds_numbers = false;
   Saves saves = SavesInputs;
   Body body{};                     // Elementwise
   InferFn infer = nullptr;         // other kinds; Elementwise rows have the broadcasting rule

@@ -26,6 +26,9 @@ class Device {
                                                         const CompileOptions& options, Dump& dump) = 0;
   // Before the steps of a run, on the thread that runs them. `stream`: Host::stream().
   virtual void start(void* stream) { (void)stream; }
+  // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For who
+  // has just waited.
+  virtual void raise_failures() {}
   // Memory for a run's temporaries.
   virtual Buffer arena(Host& host, size_t bytes) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;

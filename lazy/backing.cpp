@@ -51,7 +51,17 @@ void* Backing::stream() const {
 }
 
 void Backing::wait() const {
-  if (is_gpu()) guard().synchronizeStream(guard().getStream(device_));
+  if (!is_gpu()) return;
+  guard().synchronizeStream(guard().getStream(device_));
+  raise_failures();
+}
+
+void Backing::raise_failures() const {
+  try {
+    code_->raise_failures();
+  } catch (const std::exception& e) {
+    TORCH_CHECK(false, e.what());
+  }
 }
 
 void Backing::copy(void* to, const void* from, size_t bytes) const {

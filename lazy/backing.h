@@ -18,8 +18,10 @@ class Backing {
   jit::Device& code() const { return *code_; }
   // The native handle of torch's current stream there; null on the CPU.
   void* stream() const;
-  // Until everything in that stream is done.
+  // Until everything in that stream is done. Throws what raise_failures() throws.
   void wait() const;
+  // After a wait of any kind: throws a torch error for an index out of range or a zero divisor that a kernel has met.
+  void raise_failures() const;
   // Device to device, in stream order.
   void copy(void* to, const void* from, size_t bytes) const;
   // GPU only: from torch's caching allocator, in stream order.

@@ -4,9 +4,11 @@
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/scatter.h>
@@ -88,6 +90,14 @@ Tensors index_add(const Call& c) {
   return {at::index_add(base, dim, index, c.in[2].reshape(shape))};
 }
 
+Tensors index_copy(const Call& c) {
+  const Tensor index = c.in[1].flatten();
+  auto shape = c.in[0].sizes().vec();
+  shape[c.number(0)] = index.numel();
+  return {at::index_copy(c.in[0], c.number(0), index.to(at::kLong), c.in[2].reshape(shape))};
+}
+Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0))}; }
+
 struct Row {
   ir::Op op;
   Tensors (*run)(const Call&);
@@ -104,6 +114,8 @@ const Row kRows[] = {
     {ir::Op::scatter, scatter},
     {ir::Op::scatter_add, scatter_add},
     {ir::Op::index_add, index_add},
+    {ir::Op::index_copy, index_copy},
+    {ir::Op::cumsum, cumsum},
 };
 
 Tensor tensor_of(const jit::BufferView& v) {

@@ -44,9 +44,9 @@ T arithmetic(Prim p, T a, T b, T c) {
     case Prim::atan2:
       return std::atan2(a, b);
     case Prim::minimum:
-      return a != a || b != b ? a + b : std::min(a, b);
+      return a != a || a < b ? a : b;
     case Prim::maximum:
-      return a != a || b != b ? a + b : std::max(a, b);
+      return a != a || a > b ? a : b;
     case Prim::fma:
       return std::fma(a, b, c);
     case Prim::neg:

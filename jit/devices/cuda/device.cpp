@@ -6,6 +6,8 @@
 #include "jit/devices/cuda/driver.h"
 #include "jit/devices/cuda/kernels.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/devices/cuda/status_words.h"
+#include "jit/failures.h"
 #include "lowering/cuda_libraries.h"
 
 namespace lazuli::jit {
@@ -39,15 +41,24 @@ lowering::GpuLaunch choose(const PlanStep& step, const lowering::GpuTarget& targ
 
 class CudaKernelStep final : public KernelStep {
  public:
-  CudaKernelStep(const Context& context, const PlanStep& step, const lowering::GpuLaunch& launch, cuda::Function function)
-      : context_(context), launch_(launch), function_(function) {
+  CudaKernelStep(const Context& context, cuda::StatusWords& words, const ir::Graph& graph, const PlanStep& step,
+                 const lowering::GpuLaunch& launch, cuda::Function function)
+      : context_(context), words_(words), launch_(launch), function_(function) {
     const lowering::GpuArgsLayout at(step.loops.nest, launch.variant.chunked);
     const size_t plain = lowering::KernelArgsLayout(step.loops.nest).total;
     int64_t* args = arguments_.add(step, 0, at.total - plain);
+    if (step.loops.nest.checks) {
+      status_ = words.take(failure_texts(graph, step));
+      args[at.status] = reinterpret_cast<int64_t>(status_);
+    }
     if (!launch.variant.chunked) return;
     args[at.chunk_size] = step.loops.sizes[step.chunk_dim];
     args[at.chunk_total] = step.chunk_total;
     for (size_t a = 0; a < step.loops.accesses.size(); ++a) args[at.moves + a] = chunk_move(step, a);
+  }
+
+  ~CudaKernelStep() override {
+    if (status_) words_.release(status_);
   }
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
@@ -58,6 +69,8 @@ class CudaKernelStep final : public KernelStep {
 
  private:
   const Context& context_;
+  cuda::StatusWords& words_;
+  int64_t* status_ = nullptr;
   lowering::GpuLaunch launch_;
   cuda::Function function_;
   Arguments arguments_;
@@ -65,7 +78,7 @@ class CudaKernelStep final : public KernelStep {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index) : context_(Context::get(index)) {
+  explicit CudaDevice(int index) : context_(Context::get(index)), words_(context_) {
     const cuda::Attributes& a = context_.attributes();
     target_ = {a.multiprocessors, a.threads_per_multiprocessor, a.capability};
     cuda::linker_version();  // says now what is missing
@@ -91,13 +104,15 @@ class CudaDevice final : public Device {
     }
     const auto kernels = cuda::kernels_for(context_, requests);
     for (size_t i = 0; i < at.size(); ++i) {
-      steps[at[i]] = std::make_unique<CudaKernelStep>(context_, plan.steps[at[i]], launches[i], kernels[i]->function);
+      steps[at[i]] = std::make_unique<CudaKernelStep>(context_, words_, graph, plan.steps[at[i]], launches[i],
+                                                       kernels[i]->function);
       dump.gpu_kernel(kernels[i]->name, *requests[i].nest, requests[i].variant, target_.capability);
     }
     return steps;
   }
 
   void start(void*) override { context_.make_current(); }
+  void raise_failures() override { words_.raise(); }
   Buffer arena(Host& host, size_t bytes) override { return bytes ? host.allocate(bytes) : Buffer{}; }
   void copy(void* to, const void* from, size_t bytes, void* stream) override {
     context_.make_current();
@@ -111,6 +126,7 @@ class CudaDevice final : public Device {
 
  private:
   Context& context_;
+  cuda::StatusWords words_;
   lowering::GpuTarget target_;
 };
 

@@ -1,4 +1,5 @@
 #include "jit/devices/cuda/driver.h"
+#include <cstring>
 #include <dlfcn.h>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@ struct Driver {
   Result (*find_function)(void**, void*, const char*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   Result (*copy)(uint64_t, uint64_t, size_t, void*);
+  Result (*map_host)(void**, size_t, unsigned);
   Result (*error_name)(Result, const char**);
   Result (*error_text)(Result, const char**);
 };
@@ -48,6 +50,7 @@ const Driver& driver() {
     find(library, "cuModuleGetFunction", d.find_function);
     find(library, "cuLaunchKernel", d.launch);
     find(library, "cuMemcpyDtoDAsync_v2", d.copy);
+    find(library, "cuMemHostAlloc", d.map_host);
     find(library, "cuGetErrorName", d.error_name);
     find(library, "cuGetErrorString", d.error_text);
     if (Result r = d.init(0)) throw std::runtime_error("the CUDA driver does not start: error " + std::to_string(r));
@@ -116,6 +119,15 @@ void Context::launch(Function function, const uint32_t grid[3], uint32_t threads
 void Context::copy(void* to, const void* from, size_t bytes, void* stream) const {
   if (bytes == 0) return;
   check(driver().copy(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream), "cuMemcpyDtoDAsync");
+}
+
+void* Context::map_host_memory(size_t bytes) const {
+  make_current();
+  constexpr unsigned kPortable = 1, kMapped = 2;
+  void* memory = nullptr;
+  check(driver().map_host(&memory, bytes, kPortable | kMapped), "cuMemHostAlloc");
+  std::memset(memory, 0, bytes);
+  return memory;
 }
 
 }  // namespace lazuli::jit::cuda

@@ -33,6 +33,8 @@ class Context {
   // `arguments`: the kernel's one parameter, by value.
   void launch(Function function, const uint32_t grid[3], uint32_t threads, const void* arguments, void* stream) const;
   void copy(void* to, const void* from, size_t bytes, void* stream) const;
+  // Zeroed memory of the host that kernels write over the bus, at the same address; never freed.
+  void* map_host_memory(size_t bytes) const;
 
  private:
   explicit Context(int device);
