@@ -78,8 +78,6 @@ class Chooser {
     double points = 1;
     for (int64_t n : loops_.sizes) points *= static_cast<double>(n);
     if (points > kLimit) return true;
-    for (int64_t n : loops_.sizes)
-      if (static_cast<double>(n) * 1024 > kLimit && nest_.schedule == Schedule::Row) return true;
     for (size_t a = 0; a < loops_.accesses.size(); ++a) {
       double span = 0;
       for (uint32_t d = 0; d < nest_.rank; ++d)
