@@ -22,9 +22,9 @@ bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Ten
   bool has_mask = mask && mask->defined();
   if (has_mask && (mask->requires_grad() || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
   if (lazy::backing().is_gpu()) {
-    // Rows of 16 bytes, and no float64; the mask's too.
+    // Rows of 16 bytes, and no float64.
     const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
-    if (q.scalar_type() == at::kDouble || q.size(3) % lane || (has_mask && mask->size(-1) % 8)) return false;
+    if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
   }
   return sizes && dropout == 0.0;
 }

@@ -5,6 +5,7 @@
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
@@ -20,9 +21,15 @@ bool flash(const Tensor& q, const optional<Tensor>& bias) {
   const bool narrow = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
   return narrow && !(bias && bias->defined()) && q.size(3) <= 256;
 }
+// The kernel reads the bias in vectors: its rows lie in memory at multiples of 16 elements.
 optional<Tensor> full(const optional<Tensor>& bias, const Tensor& q, const Tensor& k) {
   if (!bias || !bias->defined()) return std::nullopt;
-  return bias->expand({q.size(0), q.size(1), q.size(2), k.size(2)});
+  constexpr int64_t kRow = 16;
+  Tensor b = *bias;
+  const int64_t keys = k.size(2), short_of = (kRow - keys % kRow) % kRow;
+  if (b.size(-1) != keys) b = b.expand({b.size(0), b.size(1), b.size(2), keys});
+  if (short_of) b = at::constant_pad_nd(b, {0, short_of}).slice(-1, 0, keys);
+  return b.expand({q.size(0), q.size(1), q.size(2), keys});
 }
 
 // The output and the log of each row's sum of exponentials, which only the same kernel's backward understands.

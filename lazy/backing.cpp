@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <cstdlib>
 #include <cstring>
@@ -39,6 +40,8 @@ const c10::impl::DeviceGuardImplInterface& guard() { return *c10::impl::getDevic
 Backing::Backing() : device_(choose()), code_(nullptr) {
   if (is_gpu()) at::globalContext().lazyInitDevice(c10::kCUDA);
   code_ = compiler_for(device_);
+  if (is_gpu())
+    pending_limit_ = static_cast<int64_t>(c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(device_.index()).second / 2);
 }
 
 const Backing& Backing::get() {

@@ -14,6 +14,8 @@ class Backing {
 
   c10::Device device() const { return device_; }
   bool is_gpu() const { return !device_.is_cpu(); }
+  // Bytes of values that may wait in a trace: most of them never get memory, but nobody knows before the trace ends.
+  int64_t pending_limit() const { return pending_limit_; }
   // Compiles and runs plans for it.
   jit::Device& code() const { return *code_; }
   // The native handle of torch's current stream there; null on the CPU.
@@ -31,6 +33,7 @@ class Backing {
   Backing();
   c10::Device device_;
   jit::Device* code_;
+  int64_t pending_limit_ = int64_t{2} << 30;
 };
 
 inline const Backing& backing() { return Backing::get(); }

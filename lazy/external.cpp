@@ -59,7 +59,7 @@ Call& call_at(int64_t id) {
 // ---- Analysis
 
 at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
-  auto key = device.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  auto key = device.is_meta() ? c10::DispatchKey::Meta : device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
                                                     c10::scalarTypeToTypeMeta(g.type));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
@@ -98,6 +98,7 @@ class Analysis {
 
  private:
   bool learn(c10::Device device) {
+    device_ = device;
     bases_.clear(), slots_.clear();
     call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
     for (int64_t bytes : signature_.storage_bytes)
@@ -139,6 +140,7 @@ class Analysis {
   bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
     Result r{Result::Absent, in_list, index};
     if (t.defined()) {
+      if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
       r.geometry = geometry_of(t);
       auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
       auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
@@ -173,6 +175,7 @@ class Analysis {
 
   Call& call_;
   const Signature& signature_;
+  c10::Device device_{c10::kMeta};
   std::vector<at::Tensor> bases_, slots_;
 };
 

@@ -249,7 +249,8 @@ std::string pending_text() {
 void cut_if_due() {
   Recorder& r = recorder();
   const Config& c = config();
-  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= c.max_pending_bytes)
+  const int64_t bytes = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
+  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= bytes)
     sync(SyncReason::Bound);
 }
 
