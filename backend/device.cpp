@@ -9,6 +9,7 @@
 #include "backend/storage_surgery.h"
 #include "lazy/backing.h"
 #include "lazy/memory.h"
+#include "lazy/runner.h"
 #include "lazy/storage.h"
 #include "lazy/sync.h"
 
@@ -20,11 +21,6 @@ using c10::Stream;
 
 void check_index(c10::DeviceIndex index) {
   TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index), "; this process has one lazuli device");
-}
-
-void finish() {
-  lazy::sync(lazy::SyncReason::Explicit);
-  lazy::backing().wait();
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -42,12 +38,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const Stream&) const override {
     return !lazy::backing().is_gpu() || gpu().queryStream(gpu().getStream(lazy::backing().device()));
   }
-  void synchronizeStream(const Stream&) const override { finish(); }
-  void synchronizeDevice(c10::DeviceIndex) const override { finish(); }
+  void synchronizeStream(const Stream&) const override { lazy::finish(); }
+  void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
   // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when it
   // is recorded, and the event is the time.
   void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag flag) const override {
     lazy::sync(lazy::SyncReason::Explicit);
+    lazy::Runner::get().wait();
     if (lazy::backing().is_gpu())
       return gpu().record(event, gpu().getStream(lazy::backing().device()), lazy::backing().device().index(), flag);
     if (!*event) *event = new Time;

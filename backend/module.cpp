@@ -7,15 +7,13 @@
 #include "lazy/memory.h"
 #include "lazy/metrics.h"
 #include "lazy/recording.h"
+#include "lazy/runner.h"
 #include "lazy/sync.h"
 
 namespace lazuli::backend {
 namespace {
 
-void synchronize(int64_t) {
-  lazy::sync(lazy::SyncReason::Explicit);
-  lazy::backing().wait();
-}
+void synchronize(int64_t) { lazy::finish(); }
 void step_end() {
   if (lazy::config().cut_at_step) lazy::sync(lazy::SyncReason::Step);
 }
@@ -79,6 +77,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
   m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
   m.def("_step_end() -> ()", step_end);
+  m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });

@@ -53,6 +53,8 @@ void* Backing::stream() const {
   return is_gpu() ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr;
 }
 
+c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
+
 void Backing::wait() const {
   if (!is_gpu()) return;
   guard().synchronizeStream(guard().getStream(device_));

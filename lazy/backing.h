@@ -1,7 +1,7 @@
 // The backing device: whose memory holds the values of `lazuli` and whose eager kernels serve what has no kernel of ours.
 // An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides otherwise.
 #pragma once
-#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 #include "jit/executable.h"
 
 namespace lazuli::lazy {
@@ -20,6 +20,7 @@ class Backing {
   jit::Device& code() const { return *code_; }
   // The native handle of torch's current stream there; null on the CPU.
   void* stream() const;
+  c10::Stream current_stream() const;  // GPU only
   // Until everything in that stream is done. Throws what raise_failures() throws.
   void wait() const;
   // After a wait of any kind: throws a torch error for an index out of range or a zero divisor that a kernel has met.

@@ -22,6 +22,9 @@ struct Python {
   int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
   void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
   const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
+  int (*holds_lock)() = find<int (*)()>("PyGILState_Check");
+  void* (*save)() = find<void* (*)()>("PyEval_SaveThread");
+  void (*restore)(void*) = find<void (*)(void*)>("PyEval_RestoreThread");
   void (*incref)(void*) = find<void (*)(void*)>("Py_IncRef");
   void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
 
@@ -125,6 +128,14 @@ uint32_t current_line() {
   }
   p.release(state);
   return result;
+}
+
+WithoutPython::WithoutPython() {
+  const Python& p = python();
+  if (p.usable() && p.holds_lock && p.save && p.restore && p.holds_lock()) state_ = p.save();
+}
+WithoutPython::~WithoutPython() {
+  if (state_) python().restore(state_);
 }
 
 std::string line_text(uint32_t line) {
