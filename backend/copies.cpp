@@ -3,6 +3,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/StreamGuard.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -23,11 +24,14 @@ bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.si
 lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   ir::DType dtype = lazy::to_ir(type);
   auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
+  c10::OptionalStreamGuard guard(lazy::backing().side_stream());  // not behind the previous step
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
   at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type).device(lazy::backing().device())).copy_(host);
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
-  return lazy::make_ready(std::move(buffer), std::move(value));
+  lazy::CellRef cell = lazy::make_ready(std::move(buffer), std::move(value));
+  cell->job = 0;  // the copy is done
+  return cell;
 }
 
 void copy_from_host(const Tensor& self, const Tensor& src) {
@@ -68,7 +72,9 @@ void copy_within(const Tensor& self, const Tensor& src) {
 }
 
 void copy_to_host(const Tensor& self, const Tensor& dst) {
-  const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+  const Tensor from = lazy::host_view(self, lazy::SyncReason::HostCopy);
+  c10::OptionalStreamGuard guard(lazy::stream_to_read(self));
+  const_cast<Tensor&>(dst).copy_(from);
   lazy::backing().raise_failures();
 }
 
@@ -103,7 +109,9 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 Scalar local_scalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
-  const Scalar number = at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+  const Tensor from = lazy::host_view(self, lazy::SyncReason::Read);
+  c10::OptionalStreamGuard guard(lazy::stream_to_read(self));
+  const Scalar number = at::_local_scalar_dense(from);
   lazy::backing().raise_failures();
   return number;
 }

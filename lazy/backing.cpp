@@ -55,6 +55,30 @@ void* Backing::stream() const {
 
 c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
 
+namespace {
+const c10::Stream& the_side_stream(c10::Device device) {
+  static const c10::Stream stream = guard().getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  return stream;
+}
+}  // namespace
+
+std::optional<c10::Stream> Backing::side_stream() const {
+  if (!is_gpu() || guard().getStream(device_) != guard().getDefaultStream(device_)) return {};
+  return the_side_stream(device_);
+}
+
+void* Backing::mark() const {
+  void* event = nullptr;
+  guard().record(&event, guard().getStream(device_), device_.index(), c10::EventFlag::PYTORCH_DEFAULT);
+  return event;
+}
+
+bool Backing::passed(void* event) const {
+  if (!guard().queryEvent(event)) return false;
+  guard().destroyEvent(event, device_.index());
+  return true;
+}
+
 void Backing::wait() const {
   if (!is_gpu()) return;
   guard().synchronizeStream(guard().getStream(device_));
@@ -79,6 +103,8 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
 
 jit::Buffer Backing::allocate(size_t bytes) const {
   auto data = std::make_shared<c10::DataPtr>(c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1)));
+  // Memory of the side stream is read by the default one too: it is not given again before that has passed.
+  if (guard().getStream(device_) == the_side_stream(device_)) guard().recordDataPtrOnStream(*data, guard().getDefaultStream(device_));
   void* p = data->get();
   return {p, bytes, std::shared_ptr<void>(std::move(data), p)};
 }

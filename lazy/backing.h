@@ -2,6 +2,7 @@
 // An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides otherwise.
 #pragma once
 #include <c10/core/Stream.h>
+#include <optional>
 #include "jit/executable.h"
 
 namespace lazuli::lazy {
@@ -20,7 +21,14 @@ class Backing {
   jit::Device& code() const { return *code_; }
   // The native handle of torch's current stream there; null on the CPU.
   void* stream() const;
-  c10::Stream current_stream() const;  // GPU only
+  // A stream beside the default one, on which what does not depend on the work waiting there can be done at once. None on
+  // the CPU, and while the user has chosen a stream.
+  std::optional<c10::Stream> side_stream() const;
+  // GPU only, as the next ones.
+  c10::Stream current_stream() const;
+  // An event behind the work in the current stream; `passed` frees it when it says yes.
+  void* mark() const;
+  bool passed(void* event) const;
   // Until everything in that stream is done. Throws what raise_failures() throws.
   void wait() const;
   // After a wait of any kind: throws a torch error for an index out of range or a zero divisor that a kernel has met.

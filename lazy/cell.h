@@ -24,6 +24,9 @@ struct Cell final : Pooled<Cell, 192> {
   std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
   uint32_t id = 0;
   uint64_t epoch = 0;  // 0 = in no trace
+  // The Runner's job that fills `buffer`; 0: it is filled; kUnknownJob: on a GPU, by other work in its stream.
+  static constexpr uint64_t kUnknownJob = UINT64_MAX;
+  uint64_t job = kUnknownJob;
   ir::Type type;
   jit::Buffer buffer;
   std::shared_ptr<std::string> failure;

@@ -18,12 +18,19 @@ struct Runner::Worker {
   struct Job {
     std::function<void()> run;
     c10::Stream stream;  // the backing device's, current when it was submitted
+    uint64_t number;
+  };
+  struct Mark {
+    uint64_t job;
+    void* event;  // behind the job's work
   };
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs;
   bool busy = false;
   std::exception_ptr failure;
+  uint64_t submitted = 0, completed = 0;
+  std::deque<Mark> marks;  // of jobs that the device may not be done with
 
   void loop() {
     std::unique_lock lock(mutex);
@@ -34,14 +41,17 @@ struct Runner::Worker {
       busy = true;
       lock.unlock();
       std::exception_ptr thrown;
+      void* event = nullptr;
       try {
         c10::StreamGuard guard(job.stream);
         job.run();
+        event = backing().mark();
       } catch (...) {
         thrown = std::current_exception();
       }
       job.run = nullptr;  // before anybody is told: it holds values
       lock.lock();
+      if (event) marks.push_back({job.number, event});
       busy = false;
       if (thrown && !failure) failure = thrown;
       changed.notify_all();
@@ -77,8 +87,25 @@ void Runner::submit(std::function<void()> job) {
   WithoutPython released;  // a job may need the interpreter
   std::unique_lock lock(worker_->mutex);
   worker_->changed.wait(lock, [&] { return worker_->jobs.size() < Worker::kWaiting; });
-  worker_->jobs.push_back({std::move(job), backing().current_stream()});
+  worker_->jobs.push_back({std::move(job), backing().current_stream(), ++worker_->submitted});
   worker_->changed.notify_all();
+}
+
+uint64_t Runner::next() {
+  if (!worker_) return 0;
+  std::lock_guard lock(worker_->mutex);
+  return worker_->submitted + 1;
+}
+
+uint64_t Runner::completed() {
+  if (!worker_) return 0;
+  std::lock_guard lock(worker_->mutex);
+  auto& marks = worker_->marks;
+  while (!marks.empty() && backing().passed(marks.front().event)) {
+    worker_->completed = marks.front().job;
+    marks.pop_front();
+  }
+  return worker_->completed;
 }
 
 void Runner::wait() {

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/StreamGuard.h>
 #include <chrono>
 #include <unordered_map>
 #include "ir/print.h"
@@ -132,7 +133,8 @@ void check_inputs(const Trace& trace) {
     if (const Cell* c = trace.cell(v); c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
 }
 
-void run(const KnownTrace& known, const Trace& trace) {
+// `may_donate`: dead inputs may be written over.
+void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   check_inputs(trace);
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
@@ -141,7 +143,7 @@ void run(const KnownTrace& known, const Trace& trace) {
     Cell* c = trace.cell(trace.inputs()[i]);
     inputs[i] = c->buffer;
     // Only the trace holds the cell, and only the cell and this list hold the buffer: nobody can read it afterwards.
-    donate[i] = c->references.load(std::memory_order_acquire) == 1 && c->buffer.owner.use_count() == 2;
+    donate[i] = may_donate && c->references.load(std::memory_order_acquire) == 1 && c->buffer.owner.use_count() == 2;
   }
   // Dead inputs give their buffers away, so that an executable may reuse or free them early.
   for (size_t i = 0; i < n; ++i)
@@ -177,6 +179,27 @@ void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
     fail(trace, live, e.what());
     TORCH_CHECK(false, e.what());
   }
+}
+
+bool is_filled(const Cell& c) {
+  if (c.job == 0) return true;
+  return c.job != Cell::kUnknownJob && c.job <= Runner::get().completed();
+}
+
+// A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
+// queue up behind the previous step: it runs on a stream of its own, from this thread, and is done when this returns.
+bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
+  const bool reads = reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
+  const auto side = reads ? backing().side_stream() : std::nullopt;
+  if (!side) return false;
+  for (ValueId v : trace.inputs())
+    if (!is_filled(*trace.cell(v))) return false;
+  c10::StreamGuard guard(*side);
+  // No donation: the work waiting in the other stream may still read an input that nobody else holds.
+  run(known, trace, /*may_donate=*/false);
+  backing().wait();
+  for (ValueId v : known.live) trace.cell(v)->job = 0;
+  return true;
 }
 
 // Traces that have run, for their memory.
@@ -239,11 +262,15 @@ void sync(SyncReason reason) {
       else if (!live.empty())
         ++metrics().traces_reused;
     });
-    if (!live.empty())
+    bool done = live.empty();
+    if (!done) or_fail(*trace, live, [&] { done = run_aside(reason, *known, *trace); });
+    if (!done) {
+      for (ValueId v : live) trace->cell(v)->job = Runner::get().next();
       Runner::get().submit([known, trace] {
         or_fail(*trace, known->live, [&] { run(*known, *trace); });
         SpareTraces::get().give(std::move(*trace));
       });
+    }
   } catch (...) {
     predict(nullptr);
     throw;
@@ -262,7 +289,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) sync(reason);
-  Runner::get().wait();
+  if (writable || !is_filled(*s.cell())) Runner::get().wait();
   Cell* c = s.cell();
   if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
   if (c->state == Cell::State::Uninitialized) {
@@ -286,6 +313,13 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
                                   at::TensorOptions().dtype(t.dtype()).device(backing().device()));
   set_view_bits(view, geometry_of(t));
   return view;
+}
+
+std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
+  std::lock_guard lock(recorder().mutex);
+  const Cell* c = storage_of(t).cell();
+  if (c->state != Cell::State::Ready || !is_filled(*c)) return {};
+  return backing().side_stream();
 }
 
 std::string pending_text() {

@@ -19,6 +19,10 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = 
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
 
+// Where to read a materialized tensor from the host: on a GPU, a stream that has nothing else to do first, if the tensor's
+// content is there already.
+std::optional<c10::Stream> stream_to_read(const at::Tensor& t);
+
 // The pending trace as textual IR, with the values that somebody can still read as its results.
 std::string pending_text();
 
