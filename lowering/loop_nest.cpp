@@ -31,7 +31,7 @@ const char* stride_name(VectorStride s) {
 
 void print_access(std::ostream& out, size_t i, const Access& a) {
   out << "  a" << i << ": " << ir::name(a.dtype) << " stride " << stride_name(a.stride) << (a.row ? " row" : "")
-      << (a.indexed ? " indexed" : "") << (a.store ? " store" : "") << "\n";
+      << (a.indexed ? " indexed" : "") << (a.across ? " across" : "") << (a.store ? " store" : "") << "\n";
 }
 
 void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
@@ -72,9 +72,10 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
 
 uint64_t LoopNest::hash() const {
   uint64_t h = pack({static_cast<unsigned>(schedule), rank, reduced, stages});
+  absorb(h, pack({tile}));
   absorb(h, params);
   for (const Access& a : accesses)
-    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed}));
+    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed, a.across}));
   for (const Inst& x : insts) {
     absorb(h, pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
                     static_cast<unsigned>(x.dtype), x.stage, x.row}));
@@ -88,7 +89,9 @@ std::string LoopNest::print() const {
   std::ostringstream out;
   out.precision(17);
   out << "nest " << (schedule == Schedule::Row ? "row" : "column") << " rank " << int(rank) << " reduced "
-      << int(reduced) << " params " << params << "\n";
+      << int(reduced) << " params " << params;
+  if (tiled()) out << " tile " << int(tile);
+  out << "\n";
   for (size_t i = 0; i < accesses.size(); ++i) print_access(out, i, accesses[i]);
   int stage = -1;
   for (size_t i = 0; i < insts.size(); ++i) {
@@ -103,7 +106,8 @@ int64_t units(const LoopNest& nest, const int64_t* args) {
   const uint32_t vector_dim = nest.vector_dim();
   int64_t n = 1;
   for (uint32_t d = 0; d + nest.reduced < nest.rank; ++d)
-    n *= nest.schedule == Schedule::Column && d == vector_dim ? (sizes[d] + args[0] - 1) / args[0] : sizes[d];
+    n *= nest.schedule == Schedule::Column && (d == vector_dim || d == nest.tile) ? (sizes[d] + args[0] - 1) / args[0]
+                                                                                  : sizes[d];
   return n;
 }
 

@@ -36,6 +36,7 @@ class LoopWriter {
     nest.rank = static_cast<uint8_t>(dims_.rank());
     nest.reduced = static_cast<uint8_t>(dims_.rank() - dims_.kept);
     out_.sizes = dims_.sizes;
+    nest.tile = choose_tile(dims_, accesses());
     nest.stages = static_cast<uint8_t>(deepest_ + 1);
     sections_.resize(2 * nest.stages);
     for (stage_ = 0; stage_ < nest.stages; ++stage_) write_stage();
@@ -70,6 +71,16 @@ class LoopWriter {
     auto& second = terms_.space().reduced() ? stored : loaded;
     first.insert(first.end(), second.begin(), second.end());
     return first;
+  }
+
+  // The forms of memory at positions that are known beforehand.
+  std::vector<const Form*> accesses() const {
+    std::vector<const Form*> forms;
+    for (const auto* s : stores_) forms.push_back(&terms_.form(s->form));
+    for (uint32_t t = 0; t < terms_.size(); ++t)
+      if (used_[t] && terms_[t].kind == Term::Load) forms.push_back(&terms_.form(terms_[t].form));
+    std::erase_if(forms, [](const Form* f) { return f->index != kNoTerm; });
+    return forms;
   }
 
   void write_stage() {
@@ -277,7 +288,9 @@ class LoopWriter {
     for (uint32_t d = 0; d < dims_.rank(); ++d) b.strides.push_back(dims_.sizes[d] == 1 && !row ? 1 : dims_.coef(f, d));
     const int64_t along = b.strides[out_.nest.vector_dim()];
     const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
-    out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});
+    const bool indexed = f.index != kNoTerm;
+    const bool across = out_.nest.tiled() && stride == VectorStride::Any && !indexed && b.strides[out_.nest.tile] == 1;
+    out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, indexed, across});
     out_.accesses.push_back(std::move(b));
     const auto id = static_cast<uint16_t>(out_.accesses.size() - 1);
     access_ids_.emplace(key, id);
