@@ -12,19 +12,17 @@ using at::Tensor;
 
 bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
 
-// b scaled by alpha, as an operand of its own; the product is fused.
-struct Scaled {
-  Scaled(const Tensor& b, const Scalar& alpha) {
-    if (is_one(alpha)) {
-      operand = {&b, {}};
-    } else {
-      product = elementwise(ir::Op::mul, {{&b, {}}, {nullptr, alpha}});
-      operand = {&product, {}};
-    }
-  }
-  Tensor product;
-  Operand operand;
-};
+// a plus (or minus) alpha times b, rounded once.
+template <ir::Op op>
+ir::Op sum_row(const Scalar& alpha) {
+  return is_one(alpha) ? op : ir::Op::add_scaled;
+}
+template <ir::Op op>
+Operands sum_operands(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  Operands operands{{&a, {}}, {&b, {}}};
+  if (!is_one(alpha)) operands.push_back({nullptr, op == ir::Op::sub ? -alpha : alpha});
+  return operands;
+}
 
 // torch rejects some types here (bool subtraction, floating alpha for integers): the fallback raises its error.
 bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
@@ -39,8 +37,7 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
     if (Tensor r = binary_fast(op, a, b, false); r.defined()) return r;
   }
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
-    Scaled scaled(b, alpha);
-    if (Tensor r = elementwise(op, {{&a, {}}, scaled.operand}); r.defined()) return r;
+    if (Tensor r = elementwise(sum_row<op>(alpha), sum_operands<op>(a, b, alpha)); r.defined()) return r;
   }
   return fall_back<Tensor>(name, "Tensor", a, b, alpha);
 }
@@ -48,8 +45,7 @@ template <ir::Op op>
 Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add_" : "aten::sub_";
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
-    Scaled scaled(b, alpha);
-    if (elementwise_into(a, op, {{&a, {}}, scaled.operand}, false)) return a;
+    if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }
   fall_back<Tensor>(name, "Tensor", a, b, alpha);
   return a;
@@ -58,8 +54,7 @@ template <ir::Op op>
 Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
-    Scaled scaled(b, alpha);
-    if (elementwise_into(out, op, {{&a, {}}, scaled.operand}, true)) return out;
+    if (elementwise_into(out, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), true)) return out;
   }
   fall_back<Tensor>(name, "out", a, b, alpha, out);
   return out;

@@ -5,6 +5,7 @@
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -12,14 +13,19 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-// The CPU's flash kernel: four dimensions, one floating type, no dropout, no gradient of the mask.
-bool flash(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
+// What the fused kernels have in common: four dimensions, one floating type, no dropout, no gradient of the mask.
+bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0)
       return false;
   bool sizes = q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
   if (has_mask && (mask->requires_grad() || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
+  if (lazy::backing().is_gpu()) {
+    // Rows of 16 bytes, and no float64.
+    const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
+    if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
+  }
   return sizes && dropout == 0.0;
 }
 
@@ -28,6 +34,10 @@ using Attention = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::S
 
 Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout, bool causal, bool,
                     optional<double> scale) {
+  if (lazy::backing().is_gpu()) {
+    auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, bias, causal, scale);
+    return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
+  }
   auto [out, lse] = fall_back_tuple<2>("aten::_scaled_dot_product_flash_attention_for_cpu", "", q, k, v, dropout, causal, bias, scale);
   return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
 }
@@ -38,6 +48,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, 
                                                               double dropout, bool causal, const Tensor&, const Tensor&,
                                                               optional<double> scale) {
   optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
+  if (lazy::backing().is_gpu()) {
+    auto [gq, gk, gv] = fall_back_tuple<3>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask, causal, scale);
+    return {gq, gk, gv, Tensor()};
+  }
   auto [gq, gk, gv] = fall_back_tuple<3>("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", gy, q, k, v, out, lse, dropout,
                                          causal, mask, scale);
   return {gq, gk, gv, Tensor()};
@@ -52,7 +66,7 @@ void register_attention(torch::Library& m) {
 
 int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal,
                          optional<double>, bool gqa) {
-  auto choice = flash(q, k, v, mask, dropout, causal) && !gqa ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
+  auto choice = fused(q, k, v, mask, dropout, causal) && !gqa ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
   return static_cast<int64_t>(choice);
 }
 

@@ -7,6 +7,7 @@
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
 #include <functional>
+#include "lazy/backing.h"
 #include "lazy/memory.h"
 #include "lazy/sync.h"
 
@@ -23,7 +24,7 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   ir::DType dtype = lazy::to_ir(type);
   auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
-  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type)).copy_(host);
+  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type).device(lazy::backing().device())).copy_(host);
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   return lazy::make_ready(std::move(buffer), std::move(value));
@@ -66,6 +67,11 @@ void copy_within(const Tensor& self, const Tensor& src) {
   lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(from);
 }
 
+void copy_to_host(const Tensor& self, const Tensor& dst) {
+  const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+  lazy::backing().raise_failures();
+}
+
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
   if (dst.numel() == 0) return dst;
   if (self.is_privateuseone() && dst.is_privateuseone())
@@ -73,7 +79,7 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
   else if (dst.is_privateuseone())
     copy_from_host(dst, self);
   else
-    const_cast<Tensor&>(dst).copy_(lazy::host_view(self, lazy::SyncReason::HostCopy));
+    copy_to_host(self, dst);
   return dst;
 }
 
@@ -97,7 +103,9 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 Scalar local_scalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
-  return at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+  const Scalar number = at::_local_scalar_dense(lazy::host_view(self, lazy::SyncReason::Read));
+  lazy::backing().raise_failures();
+  return number;
 }
 
 // A value of one number everywhere, fit for the tensor's shape.

@@ -1,5 +1,5 @@
-// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. The CPU is the backing
-// device and its work is done when a call returns, so streams are in order by nature.
+// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. There is one stream, the one
+// that is current on the backing device when a trace runs; on the CPU, work is done when a call returns.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -7,7 +7,9 @@
 #include <torch/library.h>
 #include "backend/generator.h"
 #include "backend/storage_surgery.h"
+#include "lazy/backing.h"
 #include "lazy/memory.h"
+#include "lazy/runner.h"
 #include "lazy/storage.h"
 #include "lazy/sync.h"
 
@@ -33,25 +35,40 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device, bool) const override { return Stream(Stream::DEFAULT, lazy::device()); }
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  bool queryStream(const Stream&) const override { return true; }
-  void synchronizeStream(const Stream&) const override { lazy::sync(lazy::SyncReason::Explicit); }
-  void synchronizeDevice(c10::DeviceIndex) const override { lazy::sync(lazy::SyncReason::Explicit); }
-  // An event is the time at which it was recorded; what came before it is computed by then.
-  void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag) const override {
-    lazy::sync(lazy::SyncReason::Explicit);
-    if (!*event) *event = new std::chrono::steady_clock::time_point;
-    *static_cast<std::chrono::steady_clock::time_point*>(*event) = std::chrono::steady_clock::now();
+  bool queryStream(const Stream&) const override {
+    return !lazy::backing().is_gpu() || gpu().queryStream(gpu().getStream(lazy::backing().device()));
   }
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
+  void synchronizeStream(const Stream&) const override { lazy::finish(); }
+  void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
+  // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when it
+  // is recorded, and the event is the time.
+  void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag flag) const override {
+    lazy::sync(lazy::SyncReason::Explicit);
+    lazy::Runner::get().wait();
+    if (lazy::backing().is_gpu())
+      return gpu().record(event, gpu().getStream(lazy::backing().device()), lazy::backing().device().index(), flag);
+    if (!*event) *event = new Time;
+    *static_cast<Time*>(*event) = std::chrono::steady_clock::now();
+  }
+  void block(void* event, const Stream&) const override {
+    if (lazy::backing().is_gpu()) gpu().block(event, gpu().getStream(lazy::backing().device()));
+  }
+  bool queryEvent(void* event) const override { return !lazy::backing().is_gpu() || gpu().queryEvent(event); }
+  void synchronizeEvent(void* event) const override {
+    if (lazy::backing().is_gpu()) gpu().synchronizeEvent(event);
+  }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<std::chrono::steady_clock::time_point*>(event);
+    if (lazy::backing().is_gpu()) return gpu().destroyEvent(event, lazy::backing().device().index());
+    delete static_cast<Time*>(event);
   }
   double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
-    using Time = std::chrono::steady_clock::time_point;
+    if (lazy::backing().is_gpu()) return gpu().elapsedTime(from, to, lazy::backing().device().index());
     return std::chrono::duration<double, std::milli>(*static_cast<Time*>(to) - *static_cast<Time*>(from)).count();
   }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  static const c10::impl::DeviceGuardImplInterface& gpu() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 

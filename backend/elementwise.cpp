@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include "backend/dispatch.h"
+#include "ir/body.h"
 
 namespace lazuli::backend {
 namespace {
@@ -12,25 +13,69 @@ struct Plan {
   ir::Dims shape;
 };
 
+// A number as an operand of this type; none where the type does not hold it.
+bool holds(c10::ScalarType type, const c10::Scalar& number) {
+  double x = number.toDouble();
+  switch (type) {
+    case c10::kByte: return x >= 0 && x <= 255;
+    case c10::kChar: return x >= -128 && x <= 127;
+    case c10::kShort: return x >= -32768 && x <= 32767;
+    case c10::kInt: return x >= -0x1p31 && x < 0x1p31;
+    case c10::kLong: return x >= -0x1p63 && x < 0x1p63;
+    default: return c10::isFloatingType(type);
+  }
+}
+
+bool is_zero(const Operand& o) {
+  if (!o.tensor) return o.number.equal(0);
+  return is_number(*o.tensor) && number_of(*o.tensor).equal(0);
+}
+
+bool agree(const Operands& operands, c10::ScalarType type) {
+  for (const Operand& o : operands)
+    if (o.tensor && !(o.tensor->is_cpu() && o.tensor->unsafeGetTensorImpl()->is_wrapped_number()) && o.tensor->scalar_type() != type) return false;
+  return true;
+}
+
+// False: eager has its own answer, or its own error.
 bool promote(ir::Op op, const Operands& operands, Plan& p) {
   const ir::OpInfo& row = ir::info(op);
   p.common = promoted_type(operands);
-  if (row.promote == ir::Promote::None)
+  if (row.promote == ir::Promote::First) {
+    if (!operands[0].tensor) return false;
+    p.common = operands[0].tensor->scalar_type();
     for (const Operand& o : operands)
-      if (o.tensor && o.tensor->is_privateuseone() && o.tensor->scalar_type() != p.common) return false;
+      if (o.tensor ? o.tensor != operands[0].tensor : !holds(p.common, o.number)) return false;
+  }
+  if (row.promote == ir::Promote::None && !(c10::isFloatingType(p.common) && agree(operands, p.common))) return false;
+  // Known here, so the error comes from the line that divides; of tensors, the kernel sees it.
+  if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) && is_zero(operands.back())) return false;
   if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true)) p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
   p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
   // On bool torch defines few of the rows that compute (the bit operations, whose types are checked by a rule of their
   // own, and add and mul); which of the others it refuses is eager's to say.
-  bool computes = row.result == ir::Result::Same && row.promote == ir::Promote::Common && !row.infer;
+  bool computes = row.result == ir::Result::Same && row.promote != ir::Promote::Floating && !row.infer;
   if (p.common == c10::kBool && computes && op != ir::Op::add && op != ir::Op::mul) return false;
   return ir::is_native(lazy::to_ir(p.common));
+}
+
+// A number as a tensor of this type would hold it.
+c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
+  const auto x = static_cast<float>(number.toDouble());
+  if (type == ir::DType::BF16) return static_cast<double>(static_cast<float>(c10::BFloat16(x)));
+  if (type == ir::DType::F16) return static_cast<double>(static_cast<float>(c10::Half(x)));
+  return number;
+}
+Operand typed(const Operand& o, ir::DType type) {
+  if (!ir::is_reduced_floating(type) || (o.tensor && !is_number(*o.tensor))) return o;
+  return {nullptr, rounded(o.tensor ? number_of(*o.tensor) : o.number, type)};
 }
 
 ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const Plan& p, const lazy::Order& order, ir::Attrs attrs) {
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
-  for (const Operand& o : operands) in.push_back(read(r, o, type, order));
+  const bool rounds = ir::info(op).rounds_numbers;
+  for (const Operand& o : operands) in.push_back(read(r, rounds ? typed(o, type) : o, type, order));
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 
@@ -103,6 +148,7 @@ at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool
     if (s.isComplex()) return {};
     lazy::Recording r;
     ir::Value v = r.value(a);
+    if (ir::info(op).rounds_numbers) s = rounded(s, dtype);
     return r.tensor(r.emit_typed(op, {v, r.number(s, dtype)}, ir::Type(r.type(v))), type);
   }
   if (!y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !y->is_contiguous() || x->dtype() != y->dtype() ||

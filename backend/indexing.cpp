@@ -144,9 +144,23 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   return out;
 }
 
+// Without dims the elements roll as one row.
+Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  if (!is_ours(self) || self.numel() == 0 || shifts.empty() || (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
+    return fall_back<Tensor>("aten::roll", "", self, shifts, dims);
+  if (dims.empty()) return rolled(self.reshape({-1}), shifts, {0}).view(self.sizes());
+  Tensor out = self;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t size = self.size(dims[i]), shift = (shifts[i] % size + size) % size;
+    if (shift) out = at::cat({out.narrow(dims[i], size - shift, shift), out.narrow(dims[i], 0, size - shift)}, dims[i]);
+  }
+  return out.is_same(self) ? self.clone() : out;
+}
+
 }  // namespace
 
 void register_indexing(torch::Library& m) {
+  m.impl("roll", rolled);
   m.impl("cat", cat);
   m.impl("constant_pad_nd", pad);
   m.impl("embedding", embedding);

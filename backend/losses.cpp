@@ -15,8 +15,7 @@ bool floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scal
 bool has(const optional<Tensor>& t) { return t && t->defined(); }
 ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
-// [N, C] log-probabilities and [N] classes. Classes out of range are eager's error, found when the value is read there;
-// here they contribute nothing, as no host check can see them without ending the trace.
+// [N, C] log-probabilities and [N] classes. A class out of range is an error of the kernel that meets it.
 bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
   return floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
          target.size(0) == x.size(0) && x.numel() > 0 &&

@@ -2,16 +2,18 @@
 #include <torch/library.h>
 #include <chrono>
 #include "backend/generator.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/memory.h"
 #include "lazy/metrics.h"
 #include "lazy/recording.h"
+#include "lazy/runner.h"
 #include "lazy/sync.h"
 
 namespace lazuli::backend {
 namespace {
 
-void synchronize(int64_t) { lazy::sync(lazy::SyncReason::Explicit); }
+void synchronize(int64_t) { lazy::finish(); }
 void step_end() {
   if (lazy::config().cut_at_step) lazy::sync(lazy::SyncReason::Step);
 }
@@ -67,6 +69,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_config_get() -> str", [] { return lazy::config_json(); });
   m.def("_config_set(str name, str json_value) -> ()", set_config);
   m.def("_synchronize(int device) -> ()", synchronize);
+  m.def("_backing() -> Device", [] { return lazy::backing().device(); });
   m.def("_device_count() -> int", [] { return int64_t{1}; });
   m.def("_current_device() -> int", [] { return int64_t{0}; });
   m.def("_set_device(int index) -> ()", set_device);
@@ -74,6 +77,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
   m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
   m.def("_step_end() -> ()", step_end);
+  m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });

@@ -17,23 +17,59 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# An arm is a way to run the same code: (the device its tensors live on, whether it is compiled).
-ARMS = {"eager": ("cpu", False), "compile": ("cpu", True), "lazuli": ("lazuli", False)}
+# An arm is a way to run the same code. All compute on the same machine: eager and compile on the device that --device
+# names, lazuli backed by it.
+ARMS = ("eager", "compile", "lazuli")
+DEVICES = ("cpu", "cuda")
+_device = "cpu"
+
+
+def on_gpu() -> bool:
+    return _device == "cuda"
 
 
 def device_of(arm: str) -> str:
-    return ARMS[arm][0]
+    return "lazuli" if arm == "lazuli" else _device
 
 
 def compiled(arm: str, function: Callable) -> Callable:
     """The function as the arm runs it."""
-    return torch.compile(function) if ARMS[arm][1] else function
+    return torch.compile(function) if arm == "compile" else function
 
 
 def synchronize(arm: str) -> None:
     """Waits until everything that the arm was asked for is computed."""
-    if device_of(arm) == "lazuli":
+    if arm == "lazuli":
         torch.lazuli.synchronize()
+    elif on_gpu():
+        torch.cuda.synchronize()
+
+
+def enqueue(arm: str) -> None:
+    """Sees that what the arm was asked for is computed at some time; on a CPU that is now."""
+    if arm == "lazuli":
+        torch.ops.lazuli._step_end()
+
+
+def time_asynchronous(
+    steps: dict[str, Callable[[], object]], rounds: int, repeats: int
+) -> dict[str, list[float]]:
+    """Seconds of a call in a loop that waits only at its end, by arm: what a GPU's user sees.
+
+    The arms take turns of `repeats` calls. Each turn gives one number, the mean of its calls.
+    """
+    seconds: dict[str, list[float]] = {arm: [] for arm in steps}
+    for number in range(rounds):
+        order = list(steps) if number % 2 == 0 else list(reversed(steps))
+        for arm in order:
+            steps[arm]()
+            synchronize(arm)
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                steps[arm]()
+            synchronize(arm)
+            seconds[arm].append((time.perf_counter() - begin) / repeats)
+    return seconds
 
 
 def time_interleaved(
@@ -61,7 +97,13 @@ def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def peak_memory() -> Iterator[dict[str, int]]:
-    """Measures by how many bytes the process's resident memory grew at its peak in the block."""
+    """Measures by how many bytes memory grew at its peak in the block: the GPU's, or the process's resident memory."""
+    if on_gpu():
+        torch.cuda.reset_peak_memory_stats()
+        result = {"before": torch.cuda.memory_allocated()}
+        yield result
+        result["peak"] = torch.cuda.max_memory_allocated() - result["before"]
+        return
     status = Path("/proc/self/status")
 
     def read(name: str) -> int:
@@ -95,10 +137,12 @@ def _revision() -> str:
 
 def facts() -> dict[str, object]:
     """The machine and the versions that a result was measured with."""
+    gpu = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if on_gpu() else {}
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy")}
     return {
         "machine": _cpu_facts()
+        | gpu
         | {
             "cores": os.cpu_count(),
             "memory_gib": round(memory / 2**30, 1),
@@ -121,6 +165,7 @@ def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="write results, machine and versions there")
     parser.add_argument("--threads", type=int, default=2, help="threads for every arm")
     parser.add_argument("--rounds", type=int, default=10, help="turns of each arm")
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="what all arms compute on")
     parser.add_argument(
         "--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="what to compare"
     )
@@ -132,10 +177,18 @@ def start(arguments: argparse.Namespace) -> None:
 
     Exits with a message if the lazuli device is asked for and not there.
     """
+    global _device
+    _device = arguments.device
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
+    if on_gpu() and not torch.cuda.is_available():
+        sys.exit("--device cuda, but torch finds no GPU here")
     if "lazuli" in arguments.arms and not hasattr(torch, "lazuli"):
         sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
+    if "lazuli" in arguments.arms and torch.ops.lazuli._backing().type != _device:
+        sys.exit(
+            f"device lazuli is backed by {torch.ops.lazuli._backing()}, not by {_device}: set LAZULI_BACKING"
+        )
 
 
 def print_table(rows: list[dict[str, object]]) -> None:

@@ -1,5 +1,5 @@
-# Finds what Lazuli is built from: LLVM (static), oneDNN and torch (from the Python environment),
-# GoogleTest. Each becomes a target or a list of flags; which sources may use it is said in
+# Finds what Lazuli is built from: LLVM (static), oneDNN, torch and CUDA's headers (from the Python
+# environment), GoogleTest. Each becomes a target or a list of flags; which sources may use it is said in
 # LazuliFolders.cmake and LazuliPlugin.cmake.
 
 # --- The Python environment, which only says where torch and oneDNN are -----------------------
@@ -53,6 +53,14 @@ set(LAZULI_DNNL_COMPILE_OPTIONS -isystem "${LAZULI_DNNL_INCLUDE}")
 cmake_path(GET LAZULI_DNNL_LIBRARY PARENT_PATH LAZULI_DNNL_FOLDER)
 add_library(lazuli_dnnl INTERFACE)
 target_link_libraries(lazuli_dnnl INTERFACE "${LAZULI_DNNL_LIBRARY}")
+
+# --- cuBLASLt: its headers only. The library is found when a GPU is first used ---------------------
+if(NOT LAZULI_CUDA_INCLUDE OR NOT LAZULI_CUDA_CRT_INCLUDE)
+  message(FATAL_ERROR "CUDA's headers were not found in the environment of ${LAZULI_PYTHON}: "
+    "cublasLt.h comes with torch's nvidia-cublas, crt/host_defines.h with its triton")
+endif()
+set(LAZULI_CUBLASLT_COMPILE_OPTIONS
+  -isystem "${LAZULI_CUDA_INCLUDE}" -isystem "${LAZULI_CUDA_CRT_INCLUDE}")
 
 # --- torch ---------------------------------------------------------------------------------------
 if(NOT LAZULI_CORE_ONLY)

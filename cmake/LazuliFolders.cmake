@@ -1,9 +1,10 @@
 # lazuli_folder_library(<folder> [DEPENDS <library>...]) makes lazuli_<folder> from the folder's
-# sources, and lets only the named files see LLVM and oneDNN. An empty folder is an empty library.
+# sources, and lets only the named files see LLVM, oneDNN and cuBLASLt. An empty folder is an empty library.
 
 set(LAZULI_LLVM_SOURCES
-  "/lowering/codegen[^/]*\\.cpp$" "/lowering/codegen/" "/lowering/targets/" "/jit/compiler")
+  "/lowering/codegen[^/]*\\.cpp$" "/lowering/codegen/" "/lowering/targets/" "/jit/compiler" "/jit/nvptx_compiler")
 set(LAZULI_DNNL_SOURCES "/lowering/libraries/onednn[^/]*\\.cpp$")
+set(LAZULI_CUBLASLT_SOURCES "/lowering/libraries/cublaslt\\.cpp$")
 
 function(lazuli_matches variable source)
   set(${variable} FALSE PARENT_SCOPE)
@@ -19,11 +20,15 @@ function(lazuli_private_includes)
   foreach(source IN LISTS ARGN)
     lazuli_matches(uses_llvm "${source}" ${LAZULI_LLVM_SOURCES})
     lazuli_matches(uses_dnnl "${source}" ${LAZULI_DNNL_SOURCES})
+    lazuli_matches(uses_cublaslt "${source}" ${LAZULI_CUBLASLT_SOURCES})
     if(uses_llvm)
       set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS ${LAZULI_LLVM_COMPILE_OPTIONS})
     endif()
     if(uses_dnnl)
       set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS ${LAZULI_DNNL_COMPILE_OPTIONS})
+    endif()
+    if(uses_cublaslt)
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS ${LAZULI_CUBLASLT_COMPILE_OPTIONS})
     endif()
   endforeach()
 endfunction()

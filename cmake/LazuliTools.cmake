@@ -1,4 +1,4 @@
-# The torch-free programs: lazuli-opt and the core tests. Each appears with its first source.
+# The torch-free programs: lazuli-opt, the core tests and those of the GPU's libraries.
 
 if(EXISTS "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
   add_executable(lazuli-opt "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
@@ -25,5 +25,24 @@ if(LAZULI_TESTS)
     add_executable(lazuli_core_tests ${_tests} "${CMAKE_BINARY_DIR}/test_root.cpp")
     target_link_libraries(lazuli_core_tests PRIVATE lazuli_core GTest::gtest GTest::gtest_main)
     set_target_properties(lazuli_core_tests PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
+
+    # Runs where there is a GPU, maybe on another machine: one file that needs little but the C library. It finds
+    # cuBLASLt as the plugin does; torch's is in nvidia/cu13/lib, which LAZULI_CUDA_LIBRARIES may name.
+    file(GLOB _matmul_tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/gpu/matmul/*.cpp")
+    add_executable(lazuli_cublaslt_tests ${_matmul_tests})
+    target_link_libraries(lazuli_cublaslt_tests PRIVATE lazuli_lowering lazuli_ir GTest::gtest)
+    target_link_options(lazuli_cublaslt_tests PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+
+  # Apart from the others, so that it can be carried to a machine with a GPU and nothing else: it has a stand-in for the
+  # libraries that plans call, and of shared libraries needs none beyond C's.
+  file(GLOB _gpu_tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/gpu/*.cpp")
+  if(_gpu_tests)
+    add_executable(lazuli_gpu_tests ${_gpu_tests})
+    target_link_libraries(lazuli_gpu_tests PRIVATE
+      lazuli_jit lazuli_lowering lazuli_ir lazuli_llvm GTest::gtest)
+    target_link_options(lazuli_gpu_tests PRIVATE -static-libstdc++ -static-libgcc)
+    set_property(SOURCE "${CMAKE_SOURCE_DIR}/tests/gpu/emulator.cpp" APPEND PROPERTY
+      COMPILE_OPTIONS ${LAZULI_LLVM_COMPILE_OPTIONS})
   endif()
 endif()

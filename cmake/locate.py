@@ -1,4 +1,4 @@
-"""Prints where torch and oneDNN are in this Python's environment, as NAME=value; items.
+"""Prints where torch, oneDNN and CUDA's headers are in this environment, as NAME=value; items.
 
 Nothing is imported from them: importing torch would cost seconds at every configure.
 """
@@ -38,6 +38,14 @@ def main() -> None:
         facts["DNNL_LIBRARY"] = str(library)
     if header:
         facts["DNNL_INCLUDE"] = str(header.parent)
+    cublas = locate_file("nvidia-cublas", "cublasLt.h")
+    if cublas:
+        facts["CUDA_INCLUDE"] = str(cublas.parent)
+    # What cublasLt.h includes of the compiler's headers is in none of torch's CUDA wheels, but in
+    # Triton's.
+    compiler = locate_file("triton", "cuda.h")
+    if compiler:
+        facts["CUDA_CRT_INCLUDE"] = str(compiler.parent)
     print(";".join(f"{name}={value}" for name, value in facts.items()))
 
 

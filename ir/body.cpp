@@ -78,6 +78,23 @@ Op row_of(Prim p) {
   return rows[static_cast<size_t>(p)];
 }
 
+bool can_fail(Op op) {
+  static const auto rows = [] {
+    std::array<bool, kOpCount> fails{};
+    for (size_t i = 0; i < kOpCount; ++i) {
+      const Body& body = kOps[i].body;
+      if (!body) continue;
+      ScalarGraph g;
+      Scalar args[kMaxOperands];
+      for (int k = 0; k < body.arity; ++k) args[k] = argument(g, static_cast<uint16_t>(k), DType::I64);
+      body.call(args);
+      for (const ScalarNode& n : g.nodes()) fails[i] |= can_fail(n.prim, n.dtype);
+    }
+    return fails;
+  }();
+  return rows[static_cast<size_t>(op)];
+}
+
 Op derivative_row(Op op) {
   static const auto rows = [] {
     std::array<Op, kOpCount> by_primal;

@@ -19,6 +19,9 @@ Program expand_body(Op op, std::span<const DType> operands, DType result);
 // The body of a derivative row that has none of its own.
 Scalar derived_body(Op op, const Scalar* operands);
 
+// Whether the row's formula, on integers, has a primitive that can fail (scalar.h).
+bool can_fail(Op op);
+
 // The row whose body is just this primitive on its operands, or kNoOp: how formulas become graphs.
 Op row_of(Prim p);
 // The row that is the derivative of `op`, or kNoOp.

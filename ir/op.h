@@ -42,8 +42,9 @@ enum class Result : uint8_t {
 };
 // How recording promotes operands before the row sees them (torch's categories).
 enum class Promote : uint8_t {
-  None,
+  None,      // tensors must agree, and be floating: what else there is, eager refuses
   Common,    // torch.result_type of the operands
+  First,     // the first operand's; the others are numbers, and take its type
   Floating,  // likewise, then integral types become the default floating type
 };
 // What the derivative reads; drives retention when the row becomes an autograd node.
@@ -117,12 +118,11 @@ struct OpInfo {
   std::array<std::string_view, 8> attrs{};  // names, in order
   Result result = Result::Same;
   Promote promote = Promote::None;
+  // Numbers beside tensors of narrow floating type are rounded to it, rather than to float32. Which, is torch's whim.
+  bool rounds_numbers = false;
   Saves saves = SavesInputs;
   Body body{};                     // Elementwise
   InferFn infer = nullptr;         // other kinds; Elementwise rows have the broadcasting rule
-  // Elementwise: where operand 1 is an integral constant n, operand 0 is tested before the kernel runs, and one outside
-  // [-n, n) is an error. So it is read from memory, and never evaluated beforehand.
-  bool checks = false;
   Combine combine = Combine::Sum;  // Reduction
   WindowFn window = nullptr;       // View
   VjpFn vjp = nullptr;             // null on Elementwise: derived from the body; on Composite: from the decomposition

@@ -22,6 +22,12 @@ struct PrimInfo {
   PrimResult result;
 };
 const PrimInfo& info(Prim p);
+// Division by zero and indices out of range are errors that only the numbers show: kernels find them as they run
+// (lowering/loop_nest.h), and where nobody looks for them the result is some number.
+constexpr bool can_fail(Prim p, DType operand) {
+  return is_integral(operand) && (p == Prim::div || p == Prim::floordiv || p == Prim::mod || p == Prim::fmod ||
+                                  p == Prim::check_index);
+}
 
 struct ScalarNode {
   Prim prim;
@@ -111,8 +117,9 @@ LAZULI_UNARY(round)
 #undef LAZULI_UNARY
 inline Scalar minimum(Scalar a, Scalar b) { return apply(Prim::minimum, a, b); }
 inline Scalar maximum(Scalar a, Scalar b) { return apply(Prim::maximum, a, b); }
-inline Scalar minimum(Scalar a, double b) { return minimum(a, like(a, b)); }
-inline Scalar maximum(Scalar a, double b) { return maximum(a, like(a, b)); }
+// The number goes first: of equals, as 0 and -0 are, the other operand is the result, and so is its NaN.
+inline Scalar minimum(Scalar a, double b) { return minimum(like(a, b), a); }
+inline Scalar maximum(Scalar a, double b) { return maximum(like(a, b), a); }
 inline Scalar pow(Scalar a, Scalar b) { return apply(Prim::pow, a, b); }
 inline Scalar atan2(Scalar a, Scalar b) { return apply(Prim::atan2, a, b); }
 inline Scalar fmod(Scalar a, Scalar b) { return apply(Prim::fmod, a, b); }

@@ -6,7 +6,6 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -16,27 +15,11 @@
 #include <mutex>
 
 #include "ir/error.h"
+#include "jit/compiler_options.h"
 #include "lowering/codegen.h"
 
 namespace lazuli::jit {
 namespace {
-
-// Options of the code generator that only exist on its command line.
-template <class T>
-void set_option(const char* name, T value) {
-  auto& options = llvm::cl::getRegisteredOptions();
-  auto found = options.find(name);
-  LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
-  static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
-}
-
-// Loop strength reduction takes more than half of the time of code generation and finds nothing: the emitter's loops
-// already step by pointers or by what x86 addresses for free. Instruction scheduling takes a tenth, and the processor
-// does it again.
-void leave_out_slow_passes() {
-  set_option("disable-lsr", true);
-  set_option("enable-misched", false);
-}
 
 void initialize_llvm() {
   static std::once_flag once;
@@ -59,11 +42,12 @@ struct Cpu {
 
 Cpu describe_cpu(const std::string& wanted) {
   llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
-  if (!wanted.empty() && wanted != "avx2" && wanted != "native")
-    throw InternalError("unknown processor '" + wanted + "' (native or avx2)");
+  if (!wanted.empty() && wanted != "avx2" && wanted != "native" && wanted != "no-libm")
+    throw InternalError("unknown processor '" + wanted + "' (native, avx2 or no-libm)");
   if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
     throw InternalError("this processor lacks AVX2, FMA or F16C");
   Cpu cpu;
+  cpu.target.c_library = wanted != "no-libm";
   cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
                      has.lookup("avx512vl");
   cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
@@ -150,7 +134,8 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.cpu = describe_cpu(cpu);
   s.triple = llvm::sys::getProcessTriple();
-  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features;
+  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features +
+                  (s.cpu.target.c_library ? "" : ";no-libm");
   std::string problem;
   s.target = llvm::TargetRegistry::lookupTarget(s.triple, problem);
   if (!s.target) throw InternalError(problem);

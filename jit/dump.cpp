@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include "ir/print.h"
 #include "jit/compiler.h"
+#include "jit/nvptx_compiler.h"
 
 extern char** environ;
 
@@ -91,6 +92,14 @@ void Dump::kernel(const std::string& name, const lowering::LoopNest& nest) {
   write(name + ".nest", nest.print());
   write(name + ".ll", Compiler::host().ir_text(nest, name));
   write(name + ".s", Compiler::host().assembly_text(nest, name));
+}
+
+void Dump::gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
+                      int capability) {
+  if (!wants("kernels")) return;
+  write(name + ".nest", variant.print() + "\n" + nest.print());
+  write(name + ".ll", gpu_ir_text(nest, variant, name));
+  write(name + ".ptx", compile_ptx(nest, variant, name, capability));
 }
 
 void Dump::picture(const ir::Graph& graph) {

@@ -4,6 +4,7 @@
 #include <string>
 #include "ir/graph.h"
 #include "jit/executable.h"
+#include "lowering/gpu.h"
 #include "lowering/plan.h"
 
 namespace lazuli::jit {
@@ -18,6 +19,7 @@ class Dump {
   void pass(std::string_view name, const ir::Graph& after);
   void plan(const ir::Graph& graph, const lowering::Plan& plan);
   void kernel(const std::string& name, const lowering::LoopNest& nest);
+  void gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant, int capability);
   void picture(const ir::Graph& graph);  // DOT always, SVG where Graphviz is installed
 
  private:

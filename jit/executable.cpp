@@ -1,11 +1,10 @@
 #include "jit/executable.h"
 #include <chrono>
-#include <omp.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
+#include "jit/device.h"
 #include "jit/dump.h"
 #include "jit/executor.h"
-#include "jit/kernel.h"
 #include "lowering/crop_pads.h"
 
 namespace lazuli::jit {
@@ -17,14 +16,16 @@ double elapsed_ms(std::chrono::steady_clock::time_point since) {
 
 class PlanExecutable final : public Executable {
  public:
-  PlanExecutable(ir::Graph graph, lowering::Plan plan, std::vector<lowering::KernelFn> functions, CompileStats stats)
-      : graph_(std::move(graph)), executor_(graph_, std::move(plan), std::move(functions)), stats_(stats) {}
+  PlanExecutable(ir::Graph graph, lowering::Plan plan, Device& device)
+      : graph_(std::move(graph)), executor_(graph_, std::move(plan), device) {}
 
+  void load(const CompileOptions& options, Dump& dump) { executor_.load(options, dump); }
   void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<Buffer> outputs) override {
     executor_.run(host, inputs, donate, scalars, outputs);
   }
   const CompileStats& stats() const override { return stats_; }
+  CompileStats& stats() { return stats_; }
   std::string plan_text() const override { return lowering::print(graph_, executor_.plan()); }
 
  private:
@@ -32,14 +33,6 @@ class PlanExecutable final : public Executable {
   Executor executor_;
   CompileStats stats_;
 };
-
-// "add_mul_sum": the ops that a kernel computes, for its name.
-std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
-  std::string text;
-  for (size_t i = 0; i < step.nodes.size() && i < 6; ++i)
-    text += (i ? "_" : "") + std::string(ir::name(graph.nodes[step.nodes[i]].op));
-  return text.empty() ? "copy" : text;
-}
 
 ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump) {
   ir::PassOptions passes;
@@ -55,7 +48,15 @@ ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump)
 
 }  // namespace
 
+std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
+  std::string text;
+  for (size_t i = 0; i < step.nodes.size() && i < 6; ++i)
+    text += (i ? "_" : "") + std::string(ir::name(graph.nodes[step.nodes[i]].op));
+  return text.empty() ? "copy" : text;
+}
+
 std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
+  Device& device = options.device ? *options.device : cpu_device();
   CompileStats stats;
   Dump dump(options);
   dump.trace(graph);
@@ -64,34 +65,19 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
   stats.passes_ms = elapsed_ms(start);
   dump.picture(graph);
   start = std::chrono::steady_clock::now();
-  lowering::Plan plan =
-      lowering::make_plan(graph, {options.fusion, options.threads > 0 ? options.threads : omp_get_max_threads()});
+  lowering::Plan plan = lowering::make_plan(graph, device.plan_options(options));
   stats.lowering_ms = elapsed_ms(start);
   dump.plan(graph, plan);
-  start = std::chrono::steady_clock::now();
-  std::vector<lowering::KernelFn> functions;
   for (const lowering::PlanStep& step : plan.steps) {
-    lowering::KernelFn function = nullptr;
-    switch (step.kind) {
-      case lowering::PlanStep::Kernel:
-        ++stats.kernels;
-        if (!options.interpret_kernels) {
-          const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));
-          function = kernel.function;
-          dump.kernel(kernel.name, step.loops.nest);
-        }
-        break;
-      case lowering::PlanStep::Library:
-        ++stats.library_calls;
-        break;
-      case lowering::PlanStep::External:
-        ++stats.external_calls;
-        break;
-    }
-    functions.push_back(function);
+    const bool kernel = step.kind == lowering::PlanStep::Kernel, library = step.kind == lowering::PlanStep::Library;
+    ++(kernel ? stats.kernels : library ? stats.library_calls : stats.external_calls);
   }
+  start = std::chrono::steady_clock::now();
+  auto made = std::make_unique<PlanExecutable>(std::move(graph), std::move(plan), device);
+  made->load(options, dump);
   stats.codegen_ms = elapsed_ms(start);
-  return std::make_unique<PlanExecutable>(std::move(graph), std::move(plan), std::move(functions), stats);
+  made->stats() = stats;
+  return made;
 }
 
 }  // namespace lazuli::jit

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 #include "ir/graph.h"
+#include "lowering/libraries/cublaslt.h"
 
 namespace lazuli::jit {
 
@@ -29,10 +30,15 @@ struct BufferView {
 // What an executable needs from its host.
 struct Host {
   virtual ~Host() = default;
-  virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws on exhaustion
+  virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws OutOfMemory on exhaustion
   // Runs recorded call `call`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
+  // Runs the backing device's own kernel for a node that no library of ours serves there; dense results likewise.
+  virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
+                                    std::span<const ir::Type> results) = 0;
+  // The stream in which asynchronous work goes; null where work is done when a call returns.
+  virtual void* stream() { return nullptr; }
 };
 
 // Where an error happened: rethrown with the op's name and Python line in the text.
@@ -43,6 +49,11 @@ struct ExecutionError : std::runtime_error {
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
+};
+
+// The host had no memory for a run.
+struct OutOfMemory : ExecutionError {
+  using ExecutionError::ExecutionError;
 };
 
 class Executable {
@@ -57,9 +68,13 @@ class Executable {
   virtual std::string plan_text() const = 0;
 };
 
+class Device;
+
 struct CompileOptions {
+  Device* device = nullptr;  // null: the CPU
   bool fusion = true;
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
+  lowering::GpuMatmulSettings matmul;
   int threads = 0;                 // 0: as many as OpenMP would use
   std::string dump_folder;         // empty: no dump
   std::string dump_stages;

@@ -1,36 +1,12 @@
 #include "jit/executor.h"
 #include <algorithm>
-#include <cstring>
-#include <omp.h>
 #include "ir/error.h"
-#include "jit/arena_pool.h"
 
 namespace lazuli::jit {
 
 using lowering::Block;
 using lowering::BlockView;
 using lowering::PlanStep;
-
-namespace {
-
-// Element instructions that are worth another thread; below, waking it costs more than it saves.
-constexpr double kGrain = 64 * 1024;
-
-double work_of(const lowering::Loops& loops) {
-  double points = 1;
-  for (int64_t n : loops.sizes) points *= static_cast<double>(n);
-  return points * static_cast<double>(loops.nest.insts.size());
-}
-
-void run_units(const lowering::LoopNest& nest, lowering::KernelFn function, const int64_t* args, int64_t begin,
-               int64_t end) {
-  if (function)
-    function(args, begin, end);
-  else
-    lowering::interpret(nest, args, begin, end);
-}
-
-}  // namespace
 
 std::string where(const ir::Graph& graph, uint32_t node) {
   const ir::Node& n = graph.nodes[node];
@@ -39,63 +15,25 @@ std::string where(const ir::Graph& graph, uint32_t node) {
   return text;
 }
 
-Executor::Executor(const ir::Graph& graph, lowering::Plan plan, std::vector<lowering::KernelFn> functions)
-    : plan_(std::move(plan)), launches_(plan_.steps.size()), memory_(plan_.blocks.size()) {
-  for (uint32_t s = 0; s < plan_.steps.size(); ++s) prepare(graph, s, functions[s]);
+Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
+    : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), memory_(plan_.blocks.size()) {
+  for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+    steps_[s].where = where(graph, plan_.steps[s].node);
+    steps_[s].operands.resize(plan_.steps[s].operands.size());
+    steps_[s].results.resize(plan_.steps[s].results.size());
+  }
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     if (block.first > block.last) continue;
-    if (block.kind == Block::Output) launches_[block.first].born.push_back(b);
+    if (block.kind == Block::Output) steps_[block.first].born.push_back(b);
     const bool output = std::find(plan_.outputs.begin(), plan_.outputs.end(), b) != plan_.outputs.end();
-    if (block.kind == Block::External && !output) launches_[block.last].dead.push_back(b);
+    if (block.kind == Block::External && !output) steps_[block.last].dead.push_back(b);
   }
 }
 
-void Executor::prepare(const ir::Graph& graph, uint32_t s, lowering::KernelFn function) {
-  const PlanStep& step = plan_.steps[s];
-  Launch& launch = launches_[s];
-  launch.where = where(graph, step.node);
-  for (const lowering::IndexCheck& c : step.loops.checks) launch.indexing.push_back(where(graph, c.by.node));
-  if (step.kind == PlanStep::Kernel) return prepare_kernel(s, function);
-  launch.operands.resize(step.operands.size());
-  launch.results.resize(step.results.size());
-}
-
-void Executor::prepare_kernel(uint32_t s, lowering::KernelFn function) {
-  const PlanStep& step = plan_.steps[s];
-  const lowering::Loops& loops = step.loops;
-  const lowering::KernelArgsLayout at(loops.nest);
-  Launch& launch = launches_[s];
-  launch.function = function;
-  launch.stride = at.total;
-  launch.args.resize(at.total * step.chunks);
-  launch.first_units = {0};
-  for (int64_t c = 0; c < step.chunks; ++c) {
-    int64_t* args = launch.args.data() + at.total * c;
-    const auto base = static_cast<uint32_t>(at.total * c);
-    args[0] = loops.block;
-    std::copy(loops.sizes.begin(), loops.sizes.end(), args + at.sizes);
-    const int64_t chunk = loops.sizes[step.chunk_dim];
-    if (step.chunks > 1) args[at.sizes + step.chunk_dim] = std::min(chunk, step.chunk_total - c * chunk);
-    for (size_t a = 0; a < loops.accesses.size(); ++a) {
-      const lowering::BoundAccess& access = loops.accesses[a];
-      const int64_t item = ir::item_size(loops.nest.accesses[a].dtype);
-      const int64_t moved = access.partial ? step.kept_points : chunk * access.strides[step.chunk_dim];
-      const int64_t offset = access.offset + (step.chunks > 1 ? c * moved : 0);
-      launch.addresses.push_back({static_cast<uint32_t>(base + at.pointers + a), step.blocks[a], offset * item});
-      std::copy(access.strides.begin(), access.strides.end(), args + at.strides + a * loops.nest.rank);
-      args[at.index_strides + a] = access.index_stride;
-    }
-    for (size_t p = 0; p < loops.params.size(); ++p) {
-      const auto arg = static_cast<uint32_t>(base + at.params + p);
-      if (loops.params[p].scalar >= 0)
-        launch.numbers.push_back({arg, static_cast<uint32_t>(loops.params[p].scalar)});
-      else
-        launch.args[arg] = loops.params[p].bits;
-    }
-    launch.first_units.push_back(launch.first_units.back() + lowering::units(loops.nest, args));
-  }
-  launch.work = work_of(loops) * static_cast<double>(step.chunks);
+void Executor::load(const CompileOptions& options, Dump& dump) {
+  auto kernels = device_.load(graph_, plan_, options, dump);
+  for (size_t s = 0; s < steps_.size(); ++s) steps_[s].kernel = std::move(kernels[s]);
 }
 
 void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
@@ -105,18 +43,22 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     Executor& e;
     ~Release() { e.release(); }
   } release_at_end{*this};
-  Arena arena(static_cast<size_t>(plan_.arena_bytes));
+  stream_ = host.stream();
+  device_.start(stream_);
+  const Buffer arena = make_arena(host);
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
     if (plan_.blocks[b].kind == Block::Arena)
-      memory_[b].data = static_cast<char*>(arena.data()) + plan_.blocks[b].offset;
+      memory_[b].data = static_cast<char*>(arena.data) + plan_.blocks[b].offset;
   place_inputs(host, inputs, donate);
-  for (uint32_t s = 0; s < launches_.size(); ++s) {
+  for (uint32_t s = 0; s < steps_.size(); ++s) {
     try {
       run_step(host, s, scalars);
+    } catch (const OutOfMemory& e) {
+      throw OutOfMemory(steps_[s].where + ": " + e.what());
     } catch (const ExecutionError&) {
       throw;
     } catch (const std::exception& e) {
-      throw ExecutionError(launches_[s].where + ": " + e.what());
+      throw ExecutionError(steps_[s].where + ": " + e.what());
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -124,6 +66,16 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     if (!made.owner && !made.data && plan_.blocks[plan_.outputs[i]].kind == Block::Output)
       made = host.allocate(static_cast<size_t>(plan_.blocks[plan_.outputs[i]].bytes));  // nothing ever wrote it
     outputs[i] = made;
+  }
+}
+
+Buffer Executor::make_arena(Host& host) {
+  try {
+    return device_.arena(host, static_cast<size_t>(plan_.arena_bytes));
+  } catch (const OutOfMemory& e) {
+    // No single op is to blame.
+    throw OutOfMemory("temporaries of " + std::to_string(steps_.size()) + " steps up to " +
+                      (steps_.empty() ? "" : steps_.back().where) + ": " + e.what());
   }
 }
 
@@ -139,115 +91,41 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
     memory_[b] = inputs[block.index];
     if (!block.donated || (block.index < donate.size() && donate[block.index])) continue;
     memory_[b] = host.allocate(static_cast<size_t>(block.bytes));
-    if (block.bytes) std::memcpy(memory_[b].data, inputs[block.index].data, static_cast<size_t>(block.bytes));
+    if (block.bytes) device_.copy(memory_[b].data, inputs[block.index].data, static_cast<size_t>(block.bytes), stream_);
   }
 }
 
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
-  for (uint32_t b : launches_[s].born) memory_[b] = host.allocate(static_cast<size_t>(plan_.blocks[b].bytes));
+  for (uint32_t b : steps_[s].born) memory_[b] = host.allocate(static_cast<size_t>(plan_.blocks[b].bytes));
   switch (plan_.steps[s].kind) {
     case PlanStep::Kernel:
-      run_kernel(s, scalars);
+      steps_[s].kernel->run(memory_, scalars, stream_);
       break;
     case PlanStep::Library:
       run_library(s);
       break;
     case PlanStep::External:
-      run_external(host, s);
+    case PlanStep::Eager:
+      run_on_host(host, s);
       break;
   }
-  for (uint32_t b : launches_[s].dead) memory_[b] = {};
-}
-
-void Executor::run_kernel(uint32_t s, std::span<const int64_t> scalars) {
-  Launch& launch = launches_[s];
-  const lowering::LoopNest& nest = plan_.steps[s].loops.nest;
-  for (const Address& a : launch.addresses) launch.args[a.arg] = reinterpret_cast<int64_t>(address(a.block) + a.offset);
-  for (const Number& n : launch.numbers) launch.args[n.arg] = scalars[n.scalar];
-  check_indices(s);
-  const int64_t units = launch.first_units.back();
-  // Units [begin, end) of all chunks, in order.
-  auto run_range = [&](int64_t begin, int64_t end) {
-    for (size_t c = 0; c + 1 < launch.first_units.size(); ++c) {
-      const int64_t first = std::max(begin, launch.first_units[c]), last = std::min(end, launch.first_units[c + 1]);
-      if (first < last)
-        run_units(nest, launch.function, launch.args.data() + c * launch.stride, first - launch.first_units[c],
-                  last - launch.first_units[c]);
-    }
-  };
-  const int64_t wanted = std::min<int64_t>(units, static_cast<int64_t>(launch.work / kGrain));
-  const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
-  if (threads <= 1) return run_range(0, units);
-#pragma omp parallel num_threads(threads)
-  {
-    const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-    run_range(units * i / n, units * (i + 1) / n);
-  }
-}
-
-namespace {
-
-// The first element of a strided window that is not in [first, size), or null.
-template <class T>
-const T* find_outside(const char* data, const lowering::Loops& loops, const ir::Dims& strides, size_t d,
-                      const lowering::IndexCheck& c) {
-  const T* at = reinterpret_cast<const T*>(data);
-  if (d == strides.size()) return *at < c.first || *at >= c.size ? at : nullptr;
-  const int64_t n = strides[d] == 0 ? std::min<int64_t>(loops.sizes[d], 1) : loops.sizes[d];
-  if (d + 1 < strides.size()) {
-    for (int64_t k = 0; k < n; ++k)
-      if (const T* bad = find_outside<T>(data + k * strides[d] * sizeof(T), loops, strides, d + 1, c)) return bad;
-    return nullptr;
-  }
-  bool ok = true;
-  for (int64_t k = 0; k < n; ++k) ok &= at[k * strides[d]] >= c.first && at[k * strides[d]] < c.size;
-  for (int64_t k = 0; !ok; ++k)
-    if (at[k * strides[d]] < c.first || at[k * strides[d]] >= c.size) return at + k * strides[d];
-  return nullptr;
-}
-
-template <class T>
-void check_index(const char* data, const lowering::Loops& loops, const lowering::IndexCheck& c) {
-  const T* bad = find_outside<T>(data, loops, loops.accesses[c.access].strides, 0, c);
-  if (!bad) return;
-  // torch's words: those of embedding, and of indexing.
-  throw std::out_of_range(c.first == 0 ? "index out of range in self"
-                                       : "index " + std::to_string(*bad) +
-                                             " is out of bounds for dimension with size " + std::to_string(c.size));
-}
-
-}  // namespace
-
-void Executor::check_indices(uint32_t s) const {
-  const lowering::Loops& loops = plan_.steps[s].loops;
-  for (size_t i = 0; i < loops.checks.size(); ++i) {
-    const lowering::IndexCheck& c = loops.checks[i];
-    const ir::DType type = loops.nest.accesses[c.access].dtype;
-    const char* data =
-        address(plan_.steps[s].blocks[c.access]) + loops.accesses[c.access].offset * ir::item_size(type);
-    try {
-      if (type == ir::DType::I64) check_index<int64_t>(data, loops, c);
-      if (type == ir::DType::I32) check_index<int32_t>(data, loops, c);
-    } catch (const std::out_of_range& e) {
-      throw ExecutionError(launches_[s].indexing[i] + ": " + e.what());
-    }
-  }
+  for (uint32_t b : steps_[s].dead) memory_[b] = {};
 }
 
 void Executor::run_library(uint32_t s) {
-  PlanStep& step = plan_.steps[s];
-  Launch& launch = launches_[s];
+  const PlanStep& step = plan_.steps[s];
+  Step& mine = steps_[s];
   for (size_t i = 0; i < step.operands.size(); ++i) {
     const BlockView& v = step.operands[i];
-    launch.operands[i] = v.block == lowering::kNoBlock ? nullptr : address(v.block) + v.byte_offset;
+    mine.operands[i] = v.block == lowering::kNoBlock ? nullptr : address(v.block) + v.byte_offset;
   }
   for (size_t i = 0; i < step.results.size(); ++i)
-    launch.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
-  step.call->run(launch.operands.data(), launch.results.data(),
-                 step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch));
+    mine.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
+  device_.call(*step.call, mine.operands.data(), mine.results.data(),
+               step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch), stream_);
 }
 
-void Executor::run_external(Host& host, uint32_t s) {
+void Executor::run_on_host(Host& host, uint32_t s) {
   const PlanStep& step = plan_.steps[s];
   std::vector<BufferView> views;
   for (const BlockView& v : step.operands) {
@@ -260,8 +138,9 @@ void Executor::run_external(Host& host, uint32_t s) {
   }
   std::vector<ir::Type> types;
   for (const BlockView& v : step.results) types.push_back(v.type);
-  std::vector<Buffer> made = host.external(step.external_call, views, types);
-  LAZULI_CHECK(made.size() == types.size(), "an external call gave another number of results than recorded");
+  std::vector<Buffer> made = step.kind == PlanStep::External ? host.external(step.external_call, views, types)
+                                                             : host.eager(graph_.nodes[step.node], views, types);
+  LAZULI_CHECK(made.size() == types.size(), "the host gave another number of results than recorded");
   for (size_t i = 0; i < made.size(); ++i) memory_[step.results[i].block] = std::move(made[i]);
 }
 

@@ -67,5 +67,6 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& labe
 }
 
 KernelStats kernel_stats() { return {cache().compiled, cache().reused}; }
+void count_kernel(bool reused) { ++(reused ? cache().reused : cache().compiled); }
 
 }  // namespace lazuli::jit

@@ -19,6 +19,8 @@ struct KernelStats {
 // Returns the kernel for `nest`, compiling it on first use; `label` becomes part of its name. Thread-safe; kernels
 // live for the whole process. Throws InternalError if LLVM refuses.
 const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label);
+// Of all devices.
 KernelStats kernel_stats();
+void count_kernel(bool reused);
 
 }  // namespace lazuli::jit

@@ -16,11 +16,12 @@ struct Cell final : Pooled<Cell, 192> {
   enum class State : uint8_t {
     Uninitialized,  // storage from empty(): no content yet
     Pending,        // to be computed by the trace `epoch`, as its value `id`
-    Ready,          // `buffer` holds it, dense row-major; `epoch`/`id` say which input of the current trace it is, if any
+    Ready,          // `buffer` holds it, dense row-major, once the Runner is done; `epoch`/`id` say which input of the
+                    // current trace it is, if any
     Failed,         // its computation failed; `failure` says why
   };
   std::atomic<uint32_t> references{1};
-  State state = State::Uninitialized;
+  std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
   uint32_t id = 0;
   uint64_t epoch = 0;  // 0 = in no trace
   ir::Type type;

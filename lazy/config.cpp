@@ -43,7 +43,7 @@ int64_t parse_int(const char* name, const std::string& v) {
     n = std::stoll(v, &used);
   } catch (const std::exception&) {
   }
-  if (used == 0 || used != v.size() || n <= 0) reject(name, v, "a positive integer");
+  if (used == 0 || used != v.size() || n < 0) reject(name, v, "an integer that is not negative");
   return n;
 }
 

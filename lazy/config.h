@@ -13,7 +13,7 @@ struct Config {
   bool source_lines = true;       // remember the Python line of each op
   bool cut_at_step = true;        // end the trace with each optimizer step
   int64_t max_pending_ops = 20'000;
-  int64_t max_pending_bytes = int64_t{2} << 30;  // of values recorded and not computed yet
+  int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
 };
 
 Config& config();

@@ -1,16 +1,17 @@
 #include "lazy/external.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <chrono>
 #include "ir/error.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/external_signature.h"
 #include "lazy/memory.h"
+#include "lazy/plain_dispatch.h"
 #include "lazy/recording.h"
 #include "lazy/source.h"
 #include "lazy/sync.h"
@@ -20,17 +21,6 @@ namespace lazuli::lazy {
 namespace {
 
 using torch::jit::Stack;
-
-// The backing device's kernels run below autograd, autocast and functorch, whatever the recording thread was under.
-struct PlainDispatch {
-  c10::impl::ExcludeDispatchKeyGuard guard{
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-      c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchVmapMode,
-                           c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
-                           c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::Functionalize,
-                           c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
-                           c10::DispatchKey::PythonDispatcher})};
-};
 
 // ---- Remembered calls
 
@@ -69,7 +59,7 @@ Call& call_at(int64_t id) {
 // ---- Analysis
 
 at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
-  auto key = device.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  auto key = device.is_meta() ? c10::DispatchKey::Meta : device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
                                                     c10::scalarTypeToTypeMeta(g.type));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
@@ -103,16 +93,17 @@ class Analysis {
     int64_t bytes = 0;
     for (int64_t b : signature_.storage_bytes) bytes += b;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
-    return only_views || bytes > kRehearsed || learn(c10::Device(c10::kCPU));
+    return only_views || bytes > kRehearsed || learn(backing().device());
   }
 
  private:
   bool learn(c10::Device device) {
+    device_ = device;
     bases_.clear(), slots_.clear();
     call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
     for (int64_t bytes : signature_.storage_bytes)
       bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
-                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte)));
+                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
     for (const Slot& s : signature_.slots) slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
     Stack stack = signature_.rebuild(slots_, device);
     try {
@@ -149,6 +140,7 @@ class Analysis {
   bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
     Result r{Result::Absent, in_list, index};
     if (t.defined()) {
+      if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
       r.geometry = geometry_of(t);
       auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
       auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
@@ -183,6 +175,7 @@ class Analysis {
 
   Call& call_;
   const Signature& signature_;
+  c10::Device device_{c10::kMeta};
   std::vector<at::Tensor> bases_, slots_;
 };
 
@@ -266,7 +259,7 @@ double now_us() {
 at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
   auto* data = static_cast<char*>(buffer.data) + g.offset * static_cast<int64_t>(c10::elementSize(g.type));
   at::Tensor t = at::from_blob(data, to_ref(g.sizes), to_ref(g.strides), [owner = buffer.owner](void*) {},
-                               at::TensorOptions().dtype(g.type).device(at::kCPU));
+                               at::TensorOptions().dtype(g.type).device(backing().device()));
   set_view_bits(t, g);
   return t;
 }
@@ -275,11 +268,11 @@ at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
 // could not follow.
 c10::Storage resizable(const jit::Buffer& buffer) {
   auto* owner = new std::shared_ptr<void>(buffer.owner);
-  at::DataPtr data(buffer.data, owner, [](void* o) { delete static_cast<std::shared_ptr<void>*>(o); }, at::kCPU);
-  return c10::Storage(c10::Storage::use_byte_size_t(), buffer.bytes, std::move(data), c10::GetAllocator(c10::kCPU), true);
+  at::DataPtr data(buffer.data, owner, [](void* o) { delete static_cast<std::shared_ptr<void>*>(o); }, backing().device());
+  return c10::Storage(c10::Storage::use_byte_size_t(), buffer.bytes, std::move(data), c10::GetAllocator(backing().device().type()), true);
 }
 at::Tensor window(const c10::Storage& storage, const Geometry& g) {
-  at::Tensor t = at::empty({0}, at::TensorOptions().dtype(g.type).device(at::kCPU));
+  at::Tensor t = at::empty({0}, at::TensorOptions().dtype(g.type).device(backing().device()));
   t.set_(storage, g.offset, to_ref(g.sizes), to_ref(g.strides));
   set_view_bits(t, g);
   return t;
@@ -330,7 +323,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
   std::string where = line_text(current_line());
   double start = now_us();
-  Stack results = call.signature.rebuild(host, c10::Device(c10::kCPU));
+  Stack results = call.signature.rebuild(host, backing().device());
   {
     Workers workers;
     PlainDispatch guard;
@@ -408,7 +401,7 @@ jit::Buffer dense(const jit::BufferView& v) {
   for (size_t d = v.type.shape.size(); d-- > 0; expected *= v.type.shape[d])
     row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
   if (row_major) return v.buffer;
-  auto type = at::TensorOptions().dtype(to_torch(v.type.dtype)).device(at::kCPU);
+  auto type = at::TensorOptions().dtype(to_torch(v.type.dtype)).device(backing().device());
   auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
   at::Tensor from = at::from_blob(first, to_ref(v.type.shape), to_ref(v.strides), type);
   jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
@@ -428,7 +421,7 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     // Not the buffer's own size: memory inside an arena does not know it.
     const auto bytes = static_cast<size_t>(inputs[m].type.bytes());
     jit::Buffer copy = allocate_buffer(bytes);
-    if (bytes) std::memcpy(copy.data, storages[m].data, bytes);
+    backing().copy(copy.data, storages[m].data, bytes);
     written[m] = resizable(copy);
     out.push_back(std::move(copy));
   }
@@ -440,14 +433,14 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
       const uint32_t from = s.geometry.storage;
       host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
     }
-    stack = call.signature.rebuild(host, c10::Device(c10::kCPU));
+    stack = call.signature.rebuild(host, backing().device());
     call.signature.op.callBoxed(stack);
   } catch (const c10::Error& e) {
     throw std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace());
   }
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];
-    if (memory.data() != out[i].data) std::memcpy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
+    if (memory.data() != out[i].data) backing().copy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
   }
   std::vector<at::Tensor> returned;
   for (c10::IValue& v : stack) {

@@ -1,11 +1,13 @@
 #include "lazy/memory.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 #include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
+#include "lazy/backing.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -96,15 +98,27 @@ Allocator& allocator() {
   return *a;
 }
 
+c10::DeviceAllocator& gpu_allocator() { return *c10::getDeviceAllocator(c10::kCUDA); }
+
+MemoryStats gpu_stats() {
+  const auto s = gpu_allocator().getDeviceStats(backing().device().index());
+  const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return {s.allocated_bytes[all].current, s.allocated_bytes[all].peak, s.reserved_bytes[all].current,
+          s.allocation[all].allocated};
+}
+
 }  // namespace
 
 jit::Buffer allocate_buffer(size_t bytes) {
+  if (backing().is_gpu()) return backing().allocate(bytes);
   size_t size = size_class(bytes);
   void* p = allocator().take(size);
   return {p, bytes, std::shared_ptr<void>(p, [size](void* q) { allocator().give(q, size); })};
 }
-MemoryStats memory_stats() { return allocator().stats(); }
-void reset_peak_memory() { allocator().reset_peak(); }
-void release_cached_memory() { allocator().release(); }
+MemoryStats memory_stats() { return backing().is_gpu() ? gpu_stats() : allocator().stats(); }
+void reset_peak_memory() {
+  backing().is_gpu() ? gpu_allocator().resetPeakStats(backing().device().index()) : allocator().reset_peak();
+}
+void release_cached_memory() { backing().is_gpu() ? gpu_allocator().emptyCache() : allocator().release(); }
 
 }  // namespace lazuli::lazy

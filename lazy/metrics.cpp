@@ -46,6 +46,10 @@ void Metrics::note(Event e, double us) {
   ++total.count;
   total.time_us += us;
 }
+void Metrics::ran(double us) {
+  std::lock_guard lock(mutex_);
+  run_ms += us / 1000;
+}
 void Metrics::external(const std::string& op, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
   ++external_calls_[op];

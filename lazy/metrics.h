@@ -26,6 +26,7 @@ class Metrics {
  public:
   int64_t ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
   double compile_ms = 0, run_ms = 0;
+  void ran(double us);
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);
   void compile(const std::string& what, const std::string& where, double us);

@@ -1,9 +1,12 @@
 // Fixed-size blocks for the objects that recording one op makes. A block may be freed on another thread than the one
-// that took it (backward runs on autograd's), so the lists are per thread and blocks simply change hands.
+// that took it (backward records on autograd's threads, traces end on others), so each thread's list is short and trades
+// whole batches with one depot: what one thread keeps freeing, another finds there.
 #pragma once
 #include <cstddef>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <vector>
 
 namespace lazuli::lazy {
 
@@ -11,39 +14,75 @@ template <size_t Size>
 class Pool {
  public:
   static void* take() {
-    Block*& head = free_list();
-    if (!head) [[unlikely]]
-      refill(head);
-    Block* block = head;
-    head = block->next;
+    List& list = mine();
+    if (!list.head) [[unlikely]]
+      refill(list);
+    Block* block = list.head;
+    list.head = block->next;
+    --list.count;
     return block;
   }
   static void give(void* p) {
-    Block*& head = free_list();
+    List& list = mine();
     auto* block = static_cast<Block*>(p);
-    block->next = head;
-    head = block;
+    block->next = list.head;
+    list.head = block;
+    if (++list.count >= 2 * kBatch) [[unlikely]]
+      hand_over(list);
   }
 
  private:
   struct Block {
     Block* next;
   };
+  struct List {
+    Block* head;
+    size_t count;
+  };
+  struct Depot {
+    std::mutex mutex;
+    std::vector<Block*> batches;  // of kBatch blocks each
+  };
   static constexpr size_t kBatch = 256;
   // Trivial type: no destructor at thread exit, which costs more than the blocks of a dead thread are worth.
-  static Block*& free_list() {
-    static thread_local Block* head [[gnu::tls_model("initial-exec")]] = nullptr;
-    return head;
+  static List& mine() {
+    static thread_local List list [[gnu::tls_model("initial-exec")]] = {nullptr, 0};
+    return list;
   }
-  static void refill(Block*& head) {
+  static Depot& depot() {
+    static auto* d = new Depot;  // outlives every thread
+    return *d;
+  }
+  static void refill(List& list) {
     static_assert(Size % 64 == 0);
+    list.count = kBatch;
+    {
+      Depot& d = depot();
+      std::lock_guard lock(d.mutex);
+      if (!d.batches.empty()) {
+        list.head = d.batches.back();
+        d.batches.pop_back();
+        return;
+      }
+    }
     auto* memory = static_cast<char*>(std::aligned_alloc(64, Size * kBatch));
     if (!memory) throw std::bad_alloc();
     for (size_t i = kBatch; i-- > 0;) {
       auto* block = reinterpret_cast<Block*>(memory + i * Size);
-      block->next = head;
-      head = block;
+      block->next = list.head;
+      list.head = block;
     }
+  }
+  static void hand_over(List& list) {
+    Block* batch = list.head;
+    Block* last = batch;
+    for (size_t i = 1; i < kBatch; ++i) last = last->next;
+    list.head = last->next;
+    last->next = nullptr;
+    list.count -= kBatch;
+    Depot& d = depot();
+    std::lock_guard lock(d.mutex);
+    d.batches.push_back(batch);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "lazy/recording.h"
 
+#include <c10/util/SmallVector.h>
 #include <numeric>
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -36,15 +37,15 @@ Recording::~Recording() {
 
 ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) {
   const ir::OpInfo& row = ir::info(op);
-  std::vector<ir::Type> inferred;
+  c10::SmallVector<ir::Type, 2> inferred;
   if (types.empty()) {
-    std::vector<const ir::Type*> in;
+    c10::SmallVector<const ir::Type*, 8> in;
     for (ir::Value v : inputs) in.push_back(v ? &type(v) : nullptr);
     inferred.resize(row.results);
-    ir::infer(op, in, attrs, inferred);
-    types = inferred;
+    ir::infer(op, {in.data(), in.size()}, attrs, {inferred.data(), inferred.size()});
+    types = {inferred.data(), inferred.size()};
   }
-  std::vector<ValueId> ids;
+  c10::SmallVector<ValueId, 8> ids;
   for (ir::Value v : inputs) ids.push_back(id(v));
   ir::Dims flat(attrs.flat());
   // Leaves are typed by the graph, so their type is part of what identifies the trace.
@@ -52,7 +53,7 @@ ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attr
     flat.push_back(static_cast<int64_t>(types[0].dtype));
     flat.append(types[0].shape);
   }
-  ValueId first = trace_.append(op, ids, flat, static_cast<uint16_t>(types.size()));
+  ValueId first = trace_.append(op, {ids.data(), ids.size()}, flat, static_cast<uint16_t>(types.size()));
   for (size_t i = 0; i < types.size(); ++i) CellRef(trace_.define(first + i, types[i]));
   return {first, 0};
 }

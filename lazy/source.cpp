@@ -22,6 +22,9 @@ struct Python {
   int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
   void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
   const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
+  int (*holds_lock)() = find<int (*)()>("PyGILState_Check");
+  void* (*save)() = find<void* (*)()>("PyEval_SaveThread");
+  void (*restore)(void*) = find<void (*)(void*)>("PyEval_RestoreThread");
   void (*incref)(void*) = find<void (*)(void*)>("Py_IncRef");
   void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
 
@@ -65,17 +68,47 @@ uint32_t intern(std::string text) {
   return it->second;
 }
 
-std::string file_of(void* frame) {
+// What is known of a code object; under the interpreter's lock. The map keeps them alive, so that an address means one.
+struct Code {
+  bool library = false;
+  std::string file;
+  std::unordered_map<int, uint32_t> lines;  // interned, by line number
+};
+Code* known_code(void* object) {
+  constexpr size_t kMost = 20'000;  // code made at run time without end is not remembered without end
+  static auto* codes = new std::unordered_map<void*, Code>;
   const Python& p = python();
-  std::string out;
-  if (void* code = p.code(frame)) {
-    if (void* name = p.attribute(code, "co_filename")) {
-      if (const char* s = p.utf8(name)) out = s;
-      p.decref(name);
-    }
-    p.decref(code);
+  auto it = codes->find(object);
+  if (it != codes->end()) return &it->second;
+  if (codes->size() >= kMost) {
+    for (auto& [known, code] : *codes) p.decref(known);
+    codes->clear();
   }
-  return out;
+  Code code;
+  if (void* name = p.attribute(object, "co_filename")) {
+    if (const char* s = p.utf8(name)) code.file = s;
+    p.decref(name);
+  }
+  code.library = is_library(code.file);
+  p.incref(object);
+  return &codes->emplace(object, std::move(code)).first->second;
+}
+
+// 0 for a frame of a library.
+uint32_t line_of(void* frame) {
+  const Python& p = python();
+  void* object = p.code(frame);
+  if (!object) return 0;
+  Code* code = known_code(object);
+  uint32_t result = 0;
+  if (!code->library) {
+    const int number = p.line(frame);
+    auto [it, fresh] = code->lines.try_emplace(number, 0);
+    if (fresh) it->second = intern(code->file + ":" + std::to_string(number));
+    result = it->second;
+  }
+  p.decref(object);
+  return result;
 }
 
 }  // namespace
@@ -88,18 +121,21 @@ uint32_t current_line() {
   void* frame = p.frame();
   if (frame) p.incref(frame);
   while (frame) {
-    std::string file = file_of(frame);
-    if (!is_library(file)) {
-      result = intern(file + ":" + std::to_string(p.line(frame)));
-      p.decref(frame);
-      break;
-    }
-    void* outer = p.back(frame);
+    result = line_of(frame);
+    void* outer = result ? nullptr : p.back(frame);
     p.decref(frame);
     frame = outer;
   }
   p.release(state);
   return result;
+}
+
+WithoutPython::WithoutPython() {
+  const Python& p = python();
+  if (p.usable() && p.holds_lock && p.save && p.restore && p.holds_lock()) state_ = p.save();
+}
+WithoutPython::~WithoutPython() {
+  if (state_) python().restore(state_);
 }
 
 std::string line_text(uint32_t line) {

@@ -9,6 +9,17 @@ namespace lazuli::lazy {
 // Interned number of the innermost user line (frames inside torch are skipped) of this thread; 0 = unknown. Takes the
 // interpreter lock: call with no lock of ours held.
 uint32_t current_line();
+// While it lives, this thread does not hold the interpreter lock, if it held it before.
+class WithoutPython {
+ public:
+  WithoutPython();
+  ~WithoutPython();
+  WithoutPython(const WithoutPython&) = delete;
+
+ private:
+  void* state_ = nullptr;
+};
+
 // "script.py:12"; empty for 0.
 std::string line_text(uint32_t line);
 

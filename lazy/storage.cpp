@@ -1,6 +1,7 @@
 #include "lazy/storage.h"
 
 #include <ATen/EmptyTensor.h>
+#include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/memory.h"
 
@@ -17,7 +18,9 @@ class DeviceAllocator final : public c10::Allocator {
     return {buffer->data, buffer, [](void* p) { delete static_cast<jit::Buffer*>(p); }, device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
-  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    backing().copy(to, from, bytes);
+  }
 };
 
 }  // namespace

@@ -1,17 +1,21 @@
 #include "lazy/sync.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <chrono>
 #include <unordered_map>
 #include "ir/print.h"
 #include "jit/kernel.h"
 #include "ir/error.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/eager_rows.h"
 #include "lazy/external.h"
 #include "lazy/external_signature.h"
 #include "lazy/freeze.h"
 #include "lazy/memory.h"
 #include "lazy/recording.h"
+#include "lazy/runner.h"
 #include "lazy/source.h"
 #include "lazy/workers.h"
 
@@ -28,13 +32,18 @@ struct TorchHost final : jit::Host {
     try {
       return allocate_buffer(bytes);
     } catch (const c10::Error& e) {
-      throw std::runtime_error(e.what_without_backtrace());  // the executor adds op and line
+      throw jit::OutOfMemory(e.what_without_backtrace());  // the executor adds op and line
     }
   }
   std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
     return run_external(call, inputs, results);
   }
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const ir::Type> results) override {
+    return run_eager_row(node, inputs, results);
+  }
+  void* stream() override { return backing().stream(); }
 };
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
@@ -64,8 +73,25 @@ Cache& cache() {
   return *c;
 }
 
+// What torch's settings say about products; part of a trace's identity.
+lowering::GpuMatmulSettings matmul_settings() {
+  lowering::GpuMatmulSettings s;
+  if (!backing().is_gpu()) return s;
+  const at::Context& torch = at::globalContext();
+  const auto allowed = at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
+  s.tf32 = torch.allowTF32CuBLAS();
+  s.bf16_reduced_precision_reduction = torch.allowBF16ReductionCuBLAS() == allowed;
+  s.f16_reduced_precision_reduction = torch.allowFP16ReductionCuBLAS() == allowed;
+  return s;
+}
+uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
+  return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
+}
+
 jit::CompileOptions compile_options(uint64_t key) {
   jit::CompileOptions o;
+  o.device = &backing().code();
+  o.matmul = matmul_settings();
   o.fusion = config().fusion;
   const std::string& debug = config().debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -100,8 +126,14 @@ KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live)
   return k;
 }
 
-void run(KnownTrace& known, const Trace& trace) {
-  if (known.live.empty()) return;
+// A value that an earlier trace failed to compute fails whatever is computed from it, with the same words.
+void check_inputs(const Trace& trace) {
+  for (ValueId v : trace.inputs())
+    if (const Cell* c = trace.cell(v); c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
+}
+
+void run(const KnownTrace& known, const Trace& trace) {
+  check_inputs(trace);
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
   auto donate = std::make_unique<bool[]>(n);
@@ -118,23 +150,61 @@ void run(KnownTrace& known, const Trace& trace) {
   Workers workers;
   double start = now_us();
   known.executable->run(host, inputs, {donate.get(), n}, trace.scalars(), outputs);
-  metrics().run_ms += (now_us() - start) / 1000;
-  for (size_t i = 0; i < known.live.size(); ++i) {
-    Cell* c = trace.cell(known.live[i]);
-    c->buffer = std::move(outputs[i]);
-    c->state = Cell::State::Ready;
-    c->epoch = 0;
-  }
+  metrics().ran(now_us() - start);
+  for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
 }
 
 void fail(const Trace& trace, const std::vector<ValueId>& live, const std::string& why) {
   auto failure = std::make_shared<std::string>(why);
   for (ValueId v : live) {
-    trace.cell(v)->state = Cell::State::Failed;
     trace.cell(v)->failure = failure;
-    trace.cell(v)->epoch = 0;
+    trace.cell(v)->state = Cell::State::Failed;
   }
 }
+
+// Calls `what`, and if it throws fails the values and throws a torch error.
+template <class F>
+void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
+  try {
+    what();
+  } catch (const c10::Error& e) {
+    fail(trace, live, e.what_without_backtrace());
+    throw;
+  } catch (const jit::OutOfMemory& e) {
+    fail(trace, live, e.what());
+    TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+  } catch (const std::exception& e) {
+    fail(trace, live, e.what());
+    TORCH_CHECK(false, e.what());
+  }
+}
+
+// Traces that have run, for their memory.
+class SpareTraces {
+ public:
+  static SpareTraces& get() {
+    static auto* s = new SpareTraces;
+    return *s;
+  }
+  Trace take(uint64_t epoch) {
+    std::lock_guard lock(mutex_);
+    if (spare_.empty()) return Trace(epoch);
+    Trace t = std::move(spare_.back());
+    spare_.pop_back();
+    t.restart(epoch);
+    return t;
+  }
+  void give(Trace t) {
+    t.restart(0);  // lets go of the values
+    std::lock_guard lock(mutex_);
+    if (spare_.size() < kMost) spare_.push_back(std::move(t));
+  }
+
+ private:
+  static constexpr size_t kMost = 4;
+  std::mutex mutex_;
+  std::vector<Trace> spare_;
+};
 
 void predict(KnownTrace* done) {
   Cache& c = cache();
@@ -150,36 +220,49 @@ void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
-  Trace trace = std::move(r.trace);
-  r.trace = Trace(r.next_epoch++);
-  std::vector<ValueId> live = trace.live();
+  auto trace = std::make_shared<Trace>(std::move(r.trace));
+  r.trace = SpareTraces::get().take(r.next_epoch++);
+  std::vector<ValueId> live = trace->live();
   double start = now_us();
-  uint64_t key = trace.hash();
+  uint64_t key = mix(trace->hash(), bits_of(matmul_settings()));
   for (ValueId v : live) key = mix(key, v);
-  KnownTrace* known = cache().find(key, trace, live);
+  KnownTrace* known = cache().find(key, *trace, live);
+  // From here on somebody else computes them.
+  for (ValueId v : live) {
+    trace->cell(v)->state = Cell::State::Ready;
+    trace->cell(v)->epoch = 0;
+  }
   try {
-    if (!known)
-      known = compile(key, trace, live);
-    else if (!live.empty())
-      ++metrics().traces_reused;
-    run(*known, trace);
-  } catch (const c10::Error& e) {
-    fail(trace, live, e.what_without_backtrace());
+    or_fail(*trace, live, [&] {
+      if (!known)
+        known = compile(key, *trace, live);
+      else if (!live.empty())
+        ++metrics().traces_reused;
+    });
+    if (!live.empty())
+      Runner::get().submit([known, trace] {
+        or_fail(*trace, known->live, [&] { run(*known, *trace); });
+        SpareTraces::get().give(std::move(*trace));
+      });
+  } catch (...) {
     predict(nullptr);
     throw;
-  } catch (const std::exception& e) {
-    fail(trace, live, e.what());
-    predict(nullptr);
-    TORCH_CHECK(false, e.what());
   }
   predict(known);
   metrics().sync(reason, config().source_lines ? line_text(current_line()) : "", now_us() - start);
+}
+
+void finish() {
+  sync(SyncReason::Explicit);
+  Runner::get().wait();
+  backing().wait();
 }
 
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) sync(reason);
+  Runner::get().wait();
   Cell* c = s.cell();
   if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
   if (c->state == Cell::State::Uninitialized) {
@@ -189,7 +272,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
   if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
     jit::Buffer copy = allocate_buffer(c->buffer.bytes);
-    std::memcpy(copy.data, c->buffer.data, c->buffer.bytes);
+    backing().copy(copy.data, c->buffer.data, c->buffer.bytes);
     s.rebind(make_ready(std::move(copy), c->type));
     c = s.cell();
   }
@@ -200,7 +283,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
   jit::Buffer b = materialize(t, reason, writable);
   auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
   at::Tensor view = at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
-                                  at::TensorOptions().dtype(t.dtype()).device(at::kCPU));
+                                  at::TensorOptions().dtype(t.dtype()).device(backing().device()));
   set_view_bits(view, geometry_of(t));
   return view;
 }
@@ -220,7 +303,8 @@ std::string pending_text() {
 void cut_if_due() {
   Recorder& r = recorder();
   const Config& c = config();
-  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= c.max_pending_bytes)
+  const int64_t bytes = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
+  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= bytes)
     sync(SyncReason::Bound);
 }
 

@@ -7,8 +7,12 @@
 namespace lazuli::lazy {
 
 // Computes every value that somebody can still read. Throws a torch error that names op and Python line when a step
-// fails; then every value of the trace is failed, and later traces are not affected.
+// fails; then every value of the trace is failed, and later traces are not affected. On a GPU it only hands the trace to
+// the Runner, and such an error comes from who next waits for it.
 void sync(SyncReason reason);
+
+// Computes likewise, and waits until the backing device is done.
+void finish();
 
 // The tensor's storage as host memory, computed if need be. `writable`: nobody else shares the buffer afterwards.
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);

@@ -2,6 +2,20 @@
 
 namespace lazuli::lazy {
 
+void Trace::restart(uint64_t epoch) {
+  epoch_ = epoch;
+  hash_ = kSeed;
+  pending_bytes_ = 0;
+  entries_.clear();
+  operands_.clear();
+  attrs_.clear();
+  cells_.clear();
+  scalars_.clear();
+  inputs_.clear();
+  lines.clear();
+  prefix_hashes.clear();
+}
+
 ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
   Entry e{op, results, static_cast<uint32_t>(operands_.size()), static_cast<uint32_t>(operands.size()),
           static_cast<uint32_t>(attrs_.size()), static_cast<uint32_t>(attrs.size()),

@@ -43,6 +43,9 @@ class Trace {
   // A 0-dim (or, with shape, filled) constant that is part of the code.
   ValueId constant(double value, ir::DType dtype);
 
+  // Forgets everything but the capacity of its lists, and begins as `epoch`.
+  void restart(uint64_t epoch);
+
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   uint64_t epoch() const { return epoch_; }
@@ -70,7 +73,8 @@ class Trace {
   ValueId enter(Cell* cell);
 
   uint64_t epoch_;
-  uint64_t hash_ = 0x4c617a756c69;
+  static constexpr uint64_t kSeed = 0x4c617a756c69;
+  uint64_t hash_ = kSeed;
   int64_t pending_bytes_ = 0;
   std::vector<Entry> entries_;
   std::vector<ValueId> operands_;

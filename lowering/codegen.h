@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "lowering/loop_nest.h"
+#include "lowering/gpu.h"
 
 namespace llvm {
 class Module;
@@ -15,10 +15,14 @@ namespace lazuli::lowering {
 struct CpuTarget {
   unsigned vector_bits = 256;
   bool masks = false;  // AVX-512: any load, store and arithmetic may be masked per lane
+  bool c_library = true;  // kernels may call it; without, float64 functions are our own, as they are on GPUs
 };
 
 // Adds `symbol`, a KernelFn, to the module, whose target triple, data layout and function attributes (`attributes`
 // of "target-cpu" and "target-features") are the caller's affair.
 void emit_cpu_kernel(llvm::Module& module, const LoopNest& nest, const std::string& symbol, const CpuTarget& target);
+
+// Adds `symbol`, a kernel for NVPTX that takes what GpuArgsLayout says. Every launch whose variant this is may run it.
+void emit_gpu_kernel(llvm::Module& module, const LoopNest& nest, const std::string& symbol, const GpuVariant& variant);
 
 }  // namespace lazuli::lowering

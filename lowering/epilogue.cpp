@@ -1,7 +1,6 @@
 #include "lowering/epilogue.h"
 #include <algorithm>
 #include <bit>
-#include "lowering/library_calls.h"
 #include "lowering/storage_choice.h"
 
 namespace lazuli::lowering {
@@ -34,8 +33,8 @@ constexpr size_t kMaxOps = 4;
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph)
-      : graph_(graph), values_(graph), uses_(values_.count()), reader_(values_.count()) {
+  Finder(const ir::Graph& graph, const Libraries& libraries)
+      : graph_(graph), libraries_(libraries), values_(graph), uses_(values_.count()), reader_(values_.count()) {
     for (uint32_t n = 0; n < graph.nodes.size(); ++n)
       for (Value x : graph.nodes[n].inputs)
         if (x) {
@@ -88,10 +87,19 @@ class Finder {
         auto operand = window_of(contraction, other, graph_.type(at).shape);
         if (!operand) return false;
         op.operand = {graph_.type(other).dtype, graph_.type({contraction, 0}).shape, operand->window.strides};
-        e.operands.push_back(std::move(*operand));
+        return append(e, contraction, std::move(op), std::move(operand));
       }
     }
+    return append(e, contraction, std::move(op), {});
+  }
+
+  bool append(Epilogue& e, uint32_t contraction, PostOp op, std::optional<StridedOperand> operand) {
     e.ops.push_back(std::move(op));
+    if (!libraries_.takes(graph_.nodes[contraction], e.ops)) {
+      e.ops.pop_back();
+      return false;
+    }
+    if (operand) e.operands.push_back(std::move(*operand));
     return true;
   }
 
@@ -122,16 +130,18 @@ class Finder {
   }
 
   const ir::Graph& graph_;
+  const Libraries& libraries_;
   ValueTable values_;
   std::vector<uint32_t> uses_, reader_;
 };
 
 }  // namespace
 
-Epilogues::Epilogues(const ir::Graph& graph) : by_node_(graph.nodes.size()), absorbed_(graph.nodes.size()) {
-  Finder finder(graph);
+Epilogues::Epilogues(const ir::Graph& graph, const Libraries& libraries)
+    : by_node_(graph.nodes.size()), absorbed_(graph.nodes.size()) {
+  Finder finder(graph, libraries);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!takes_post_ops(graph.nodes[n].op) || absorbed_[n]) continue;
+    if (!libraries.takes(graph.nodes[n], {}) || absorbed_[n]) continue;
     by_node_[n] = finder.find(n);
     if (by_node_[n])
       for (uint32_t a : by_node_[n]->nodes) absorbed_[a] = true;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 #include "lowering/fusion.h"
-#include "lowering/libraries/library.h"
+#include "lowering/library_calls.h"
 
 namespace lazuli::lowering {
 
@@ -15,11 +15,11 @@ struct Epilogue {
   ir::Value result;                      // its end, which takes the call's memory
 };
 
-// By node; only contractions whose calls take post-ops have any.
+// By node; only contractions whose calls take post-ops have any, and no more than they take.
 class Epilogues {
  public:
   Epilogues() = default;
-  explicit Epilogues(const ir::Graph& graph);
+  Epilogues(const ir::Graph& graph, const Libraries& libraries);
   const Epilogue* of(uint32_t contraction) const { return by_node_.empty() ? nullptr : by_node_[contraction].get(); }
   bool absorbed(uint32_t node) const { return !absorbed_.empty() && absorbed_[node]; }
 

@@ -28,7 +28,7 @@ struct Form {
   uint32_t index = kNoTerm;  // a term (terms.h) whose run-time value, times index_coef, is added
   int64_t index_coef = 0;
   int64_t index_size = 0;  // the index is below this
-  ir::Value indexing;      // the row that indexes
+  ir::Value index_by{};    // or else this application fails
   friend bool operator==(const Form&, const Form&) = default;
 };
 

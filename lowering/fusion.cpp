@@ -23,7 +23,7 @@ class Fuser {
       : graph_(graph),
         options_(options),
         out_{ValueTable(graph), {}, {}, make_epilogues(graph, options)},
-        storage_(graph, out_.values, *out_.epilogues, options.enabled) {}
+        storage_(graph, out_.values, *out_.epilogues, *options.libraries, options.enabled) {}
 
   Fusion run() {
     do {
@@ -55,7 +55,7 @@ class Fuser {
   };
 
   static std::shared_ptr<const Epilogues> make_epilogues(const ir::Graph& graph, const FusionOptions& options) {
-    return options.enabled ? std::make_shared<Epilogues>(graph) : std::make_shared<Epilogues>();
+    return options.enabled ? std::make_shared<Epilogues>(graph, *options.libraries) : std::make_shared<Epilogues>();
   }
 
   ValueTable& values() { return out_.values; }

@@ -8,6 +8,7 @@
 #pragma once
 #include <memory>
 #include <vector>
+#include "lowering/library_calls.h"
 #include "lowering/terms.h"
 #include "lowering/value_table.h"
 
@@ -15,6 +16,7 @@ namespace lazuli::lowering {
 
 struct FusionOptions {
   bool enabled = true;  // off: one kernel per node
+  const Libraries* libraries = &cpu_libraries();
   int threads = 1;      // below this many kept points a kernel should not walk its data more than once
 };
 

@@ -92,13 +92,4 @@ const IndexRule* index_rule(ir::Op op) {
   return nullptr;
 }
 
-std::optional<int64_t> tested_size(const Graph& graph, Value v) {
-  const ir::Node& node = graph[v];
-  if (!ir::info(node.op).checks || !ir::is_integral(graph.type(v).dtype)) return {};
-  Value size = node.inputs[1];
-  while (graph[size].op == ir::Op::broadcast || graph[size].op == ir::Op::reshape) size = graph[size].inputs[0];
-  if (graph[size].op != ir::Op::constant) return {};
-  return graph[size].attrs.number(0);
-}
-
 }  // namespace lazuli::lowering

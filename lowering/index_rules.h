@@ -1,7 +1,6 @@
 // The few Index rows that are loads at a run-time index or stores into windows of their result, as data for fusion.
 // Rows without a rule here are library calls.
 #pragma once
-#include <optional>
 #include <vector>
 #include "lowering/terms.h"
 
@@ -21,8 +20,5 @@ struct IndexRule {
 };
 
 const IndexRule* index_rule(ir::Op op);
-
-// The size that operand 0 of this application is tested against before its kernel runs, if it is (OpInfo::checks).
-std::optional<int64_t> tested_size(const ir::Graph& graph, ir::Value v);
 
 }  // namespace lazuli::lowering

@@ -111,6 +111,9 @@ class Interpreter {
       case Code::Position:
         values_[i] = {0, index_[x.slot]};
         break;
+      case Code::Check:
+        if (values_[x.args[0]].i) *reinterpret_cast<int64_t*>(args_[layout_.status]) = x.slot + 1;
+        break;
       case Code::Reduce:
         throw InternalError("a reduction outside the element loop");
     }

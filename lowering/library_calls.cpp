@@ -100,18 +100,25 @@ const Entry* entry(ir::Op op) {
   return nullptr;
 }
 
+class CpuLibraries final : public Libraries {
+ public:
+  bool takes(const ir::Node& node, std::span<const PostOp>) const override {
+    const Entry* e = entry(node.op);
+    return e && e->post_ops;
+  }
+  Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
+            std::span<const PostOp> post_ops) const override {
+    const Entry* e = entry(node.op);
+    LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
+    return e->make({node, operands, results, post_ops});
+  }
+};
+
 }  // namespace
 
-bool takes_post_ops(ir::Op op) {
-  const Entry* e = entry(op);
-  return e && e->post_ops;
-}
-
-Call make_library_call(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
-                       std::span<const PostOp> post_ops) {
-  const Entry* e = entry(node.op);
-  LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
-  return e->make({node, operands, results, post_ops});
+const Libraries& cpu_libraries() {
+  static const CpuLibraries libraries;
+  return libraries;
 }
 
 }  // namespace lazuli::lowering

@@ -1,4 +1,4 @@
-// Which factory serves which row, and how a node's attributes become its arguments.
+// Which calls serve a target's contractions, windows and scatters, and how a node's attributes become their arguments.
 #pragma once
 #include <memory>
 #include <span>
@@ -7,11 +7,20 @@
 
 namespace lazuli::lowering {
 
-bool takes_post_ops(ir::Op op);
+class Libraries {
+ public:
+  virtual ~Libraries() = default;
+  // Whether the call for `node`, a contraction, can do these post-ops on its result, in this order.
+  virtual bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const = 0;
+  // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
+  virtual bool reads(const ir::Node&, const Layout&) const { return true; }
+  // Prepares the call for `node`. Operands are laid out as the planner found them, results dense. Null when no library
+  // serves it here, and the host's eager kernel has to.
+  virtual std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
+                                            std::span<const Layout> results, std::span<const PostOp> post_ops) const = 0;
+};
 
-// Prepares the call for `node`. Operands are laid out as the planner found them, results dense. Throws InternalError
-// for a row that no library serves.
-std::unique_ptr<LibraryCall> make_library_call(const ir::Node& node, std::span<const Layout> operands,
-                                               std::span<const Layout> results, std::span<const PostOp> post_ops);
+// oneDNN and our own routines. They serve every row that needs a call.
+const Libraries& cpu_libraries();
 
 }  // namespace lazuli::lowering

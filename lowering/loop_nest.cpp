@@ -64,6 +64,10 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
       out << reduce_name(x.reduce);
       args(1);
       break;
+    case Code::Check:
+      out << "check " << x.slot;
+      args(1);
+      break;
   }
   out << "\n";
 }
@@ -73,7 +77,7 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
 uint64_t LoopNest::hash() const {
   uint64_t h = pack({static_cast<unsigned>(schedule), rank, reduced, stages});
   absorb(h, pack({tile}));
-  absorb(h, params);
+  absorb(h, uint64_t{checks} << 16 | params);
   for (const Access& a : accesses)
     absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed, a.across}));
   for (const Inst& x : insts) {
@@ -91,6 +95,7 @@ std::string LoopNest::print() const {
   out << "nest " << (schedule == Schedule::Row ? "row" : "column") << " rank " << int(rank) << " reduced "
       << int(reduced) << " params " << params;
   if (tiled()) out << " tile " << int(tile);
+  if (checks) out << " checks " << checks;
   out << "\n";
   for (size_t i = 0; i < accesses.size(); ++i) print_access(out, i, accesses[i]);
   int stage = -1;
@@ -99,6 +104,24 @@ std::string LoopNest::print() const {
     print_inst(out, *this, i);
   }
   return out.str();
+}
+
+int operand_count(const LoopNest& nest, const Inst& x) {
+  switch (x.code) {
+    case Code::Prim:
+      return ir::info(x.prim).arity;
+    case Code::Load:
+      return nest.accesses[x.slot].indexed ? 1 : 0;
+    case Code::Store:
+      return nest.accesses[x.slot].indexed ? 2 : 1;
+    case Code::Reduce:
+    case Code::Check:
+      return 1;
+    case Code::Param:
+    case Code::Position:
+      return 0;
+  }
+  return 0;
 }
 
 int64_t units(const LoopNest& nest, const int64_t* args) {

@@ -56,6 +56,7 @@ enum class Code : uint8_t {
   Position,   // I64: the iteration index along dimension `slot`
   Reduce,     // accumulates args[0] over the stage's loop with `reduce`; dtype is the accumulator's; for Arg* the
               // result is the I64 position along the flattened reduced dimensions
+  Check,      // where args[0] (Bool) holds, check number `slot` has failed: see LoopNest::checks
 };
 
 struct Inst {
@@ -85,6 +86,10 @@ struct LoopNest {
   uint8_t stages = 1;
   uint8_t tile = kNoTile;            // a kept dimension before the vector dimension
   uint16_t params = 0;               // run-time numbers
+  // Errors that only the numbers show (a zero divisor, an index out of range). A kernel cannot raise them: it goes on
+  // with some number, and writes 1 + the number of a check that failed (of several, any) to a status word of 64 bits in
+  // its own memory. Whoever launched it looks there when it is done. Kernels without checks have no status word.
+  uint16_t checks = 0;
   std::vector<Access> accesses;
   std::vector<Inst> insts;           // by stage; within a stage row instructions first, each after its arguments
   friend bool operator==(const LoopNest&, const LoopNest&) = default;
@@ -101,16 +106,19 @@ struct LoopNest {
 //   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off. The tile
 //   dimension, if there is one, goes by such blocks too, in its place among the kept dimensions.
 // `args`, all int64: [block] [sizes: rank] [pointers: accesses] [strides: accesses x rank, in elements]
-// [index strides: one per access, in elements] [params].
+// [index strides: one per access, in elements] [params] [address of the status word, if there are checks].
 using KernelFn = void (*)(const int64_t* args, int64_t begin, int64_t end);
 
 struct KernelArgsLayout {
   explicit KernelArgsLayout(const LoopNest& n)
       : sizes(1), pointers(sizes + n.rank), strides(pointers + n.accesses.size()),
         index_strides(strides + n.accesses.size() * n.rank), params(index_strides + n.accesses.size()),
-        total(params + n.params) {}
-  size_t sizes, pointers, strides, index_strides, params, total;
+        status(params + n.params), total(status + (n.checks ? 1 : 0)) {}
+  size_t sizes, pointers, strides, index_strides, params, status, total;
 };
+
+// How many earlier instructions `x` reads: the first of its args.
+int operand_count(const LoopNest& nest, const Inst& x);
 
 // The readable reference: executes a nest on host memory, one element at a time, exactly as the comment above says.
 // Tests compare every target with it.

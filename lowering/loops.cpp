@@ -36,12 +36,12 @@ class LoopWriter {
     nest.rank = static_cast<uint8_t>(dims_.rank());
     nest.reduced = static_cast<uint8_t>(dims_.rank() - dims_.kept);
     out_.sizes = dims_.sizes;
-    nest.tile = choose_tile(dims_, accesses());
     nest.stages = static_cast<uint8_t>(deepest_ + 1);
     sections_.resize(2 * nest.stages);
     for (stage_ = 0; stage_ < nest.stages; ++stage_) write_stage();
     number_instructions();
     nest.params = static_cast<uint16_t>(out_.params.size());
+    nest.checks = static_cast<uint16_t>(out_.checks.size());
     return std::move(out_);
   }
 
@@ -73,16 +73,6 @@ class LoopWriter {
     return first;
   }
 
-  // The forms of memory at positions that are known beforehand.
-  std::vector<const Form*> accesses() const {
-    std::vector<const Form*> forms;
-    for (const auto* s : stores_) forms.push_back(&terms_.form(s->form));
-    for (uint32_t t = 0; t < terms_.size(); ++t)
-      if (used_[t] && terms_[t].kind == Term::Load) forms.push_back(&terms_.form(terms_[t].form));
-    std::erase_if(forms, [](const Form* f) { return f->index != kNoTerm; });
-    return forms;
-  }
-
   void write_stage() {
     for (uint32_t t : reduces_)
       if (terms_[t].depth == stage_ + 1) write_reduce(t);
@@ -96,7 +86,7 @@ class LoopWriter {
   void write_reduce(uint32_t t) {
     const Term& r = terms_[t];
     Inst i{.code = Code::Reduce, .reduce = ir::info(graph_[r.value].op).combine};
-    uint16_t x = term(r.children[0]);
+    uint16_t x = rounded(r.children[0]);
     if (is_argument_reduction(i.reduce)) {
       i.dtype = DType::I64;
     } else {
@@ -158,32 +148,41 @@ class LoopWriter {
 
   uint16_t write_load(const Term& x) {
     Inst i{.code = Code::Load, .dtype = ir::compute_type(x.dtype)};
-    if (!x.children.empty()) i.args[0] = index(x);
+    if (!x.children.empty()) {
+      i.args[0] = index(x);
+      if (terms_.form(x.form).index_size == 0) return literal(0, i.dtype, x.row);  // every index fails, none is read
+    }
     i.slot = access(x.value, x.form, x.row, false);
     return add(i, x.row);
   }
 
-  // Loaded indices are checked before the kernel runs; computed ones are kept inside, so that whatever they are, the
-  // kernel reads nothing foreign.
-  uint16_t index(const Term& load) {
-    const Term& t = terms_[load.children[0]];
-    const Form& f = terms_.form(load.form);
-    uint16_t i = convert(term(load.children[0]), DType::I64, t.row);
-    if (t.kind == Term::Load && t.children.empty()) {
-      check({access(t.value, t.form, t.row, false), 0, f.index_size, f.indexing});
-      return i;
-    }
-    if (t.kind == Term::Apply && tested_size(graph_, t.value) == f.index_size) return i;
-    i = prim(Prim::maximum, DType::I64, t.row, {i, known(0, t.row)});
-    return prim(Prim::minimum, DType::I64, t.row, {i, known(f.index_size - 1, t.row)});
+  // The index that moves a term's form.
+  uint16_t index(const Term& x) {
+    const Form& f = terms_.form(x.form);
+    const bool row = terms_[f.index].row;
+    const uint16_t i = convert(term(f.index), DType::I64, row);
+    return checked_index(i, known(f.index_size, row), f.index_by, row);
   }
 
-  void check(const IndexCheck& wanted) {
-    const auto same = [&](const IndexCheck& c) {
-      return c.access == wanted.access && c.first == wanted.first && c.size == wanted.size;
-    };
-    if (std::none_of(out_.checks.begin(), out_.checks.end(), same)) out_.checks.push_back(wanted);
+  // Inside [0, size), also where the check fails: what is computed from it fails no further check and reads nothing
+  // foreign.
+  uint16_t checked_index(uint16_t i, uint16_t size, ir::Value by, bool row) {
+    const DType t = all_[i].dtype;
+    const uint16_t zero = literal(0, t, row);
+    const uint16_t low = prim(Prim::lt, DType::Bool, row, {i, zero});
+    const uint16_t high = prim(Prim::le, DType::Bool, row, {size, i});
+    check({Check::Index, by}, prim(Prim::bit_or, DType::Bool, row, {low, high}), row);
+    const uint16_t last = prim(Prim::sub, t, row, {size, literal(1, t, row)});
+    return prim(Prim::maximum, t, row, {prim(Prim::minimum, t, row, {i, last}), zero});
   }
+
+  void check(const Check& what, uint16_t failed, bool row) {
+    const auto known = std::find(out_.checks.begin(), out_.checks.end(), what);
+    const auto number = static_cast<uint16_t>(known - out_.checks.begin());
+    if (known == out_.checks.end()) out_.checks.push_back(what);
+    add({.code = Code::Check, .dtype = DType::Bool, .slot = number, .args = {failed}}, row);
+  }
+
 
   uint16_t write_number(const Term& x) {
     const ir::Node& node = graph_[x.value];
@@ -201,9 +200,11 @@ class LoopWriter {
   uint16_t write_nothing(const Term& x) {
     const Reduce r = ir::info(graph_[x.value].op).combine;
     const bool one = r == Reduce::Prod || r == Reduce::All;
-    return add(
-        {.code = Code::Prim, .prim = Prim::literal, .dtype = ir::compute_type(x.dtype), .value = one ? 1.0 : 0.0},
-        x.row);
+    return literal(one ? 1.0 : 0.0, ir::compute_type(x.dtype), x.row);
+  }
+
+  uint16_t literal(double value, DType t, bool row) {
+    return add({.code = Code::Prim, .prim = Prim::literal, .dtype = t, .value = value}, row);
   }
 
   uint16_t known(int64_t number, bool row) {
@@ -231,8 +232,8 @@ class LoopWriter {
     }
     if (f.index != kNoTerm) {
       const bool row = terms_[f.index].row;
-      const uint16_t index = convert(term(f.index), DType::I64, row);
-      plus(f.index_coef == 1 ? index : prim(Prim::mul, DType::I64, row, {index, known(f.index_coef, row)}), row);
+      const uint16_t i = index(x);
+      plus(f.index_coef == 1 ? i : prim(Prim::mul, DType::I64, row, {i, known(f.index_coef, row)}), row);
     }
     if (f.offset != 0 || !sum) {
       const bool row = sum ? sum_row : reduces;
@@ -242,28 +243,67 @@ class LoopWriter {
   }
 
   uint16_t write_apply(const Term& x) {
-    const ir::Node& node = graph_[x.value];
-    if (auto size = tested_size(graph_, x.value)) {
-      const Term& t = terms_[x.children[0]];
-      term(x.children[0]);
-      check({access(t.value, t.form, t.row, false), -*size, *size, x.value});
-    }
-    std::vector<DType> types;
-    for (ir::Value v : node.inputs) types.push_back(graph_.type(v).dtype);
-    const ScalarProgram& p = scalar_program(node.op, types, x.dtype);
+    const ScalarProgram& p = program_of(x);
     std::vector<uint16_t> at(p.graph.size());
     for (size_t n = 0; n < p.graph.size(); ++n) {
       const ir::ScalarNode& s = p.graph[static_cast<uint16_t>(n)];
       if (s.prim == Prim::argument) {
         const uint32_t child = x.children[s.index];
-        at[n] = convert(term(child), s.dtype, terms_[child].row);
+        at[n] = convert(rounded(child), s.dtype, terms_[child].row);
         continue;
       }
       Inst i{.code = Code::Prim, .prim = s.prim, .dtype = s.dtype, .value = s.value};
       for (int a = 0; a < ir::info(s.prim).arity; ++a) i.args[a] = at[s.args[a]];
+      if (s.prim == Prim::check_index) {
+        at[n] = checked_index(at[s.args[0]], at[s.args[1]], x.value, x.row);
+        continue;
+      }
+      if (ir::can_fail(s.prim, s.dtype)) check_divisor(i.args[1], x);
       at[n] = add(i, x.row);
     }
     return at[p.result];
+  }
+
+  void check_divisor(uint16_t divisor, const Term& x) {
+    const DType t = all_[divisor].dtype;
+    check({Check::ZeroDivisor, x.value}, prim(Prim::eq, DType::Bool, x.row, {divisor, literal(0, t, x.row)}), x.row);
+  }
+
+  // What other instructions read of a term: a result of narrow type as if it had been stored, as eager stores it. A
+  // store rounds by itself.
+  uint16_t rounded(uint32_t t) {
+    const Term& x = terms_[t];
+    const uint16_t exact = term(t);
+    if (!ir::is_reduced_floating(x.dtype) || is_narrow_already(x)) return exact;
+    const Prim round = x.dtype != DType::BF16  ? Prim::round_f16
+                       : reads_only_its_type(x) ? Prim::round_bf16_result
+                                             : Prim::round_bf16;
+    const uint64_t key = uint64_t(t) << 8 | (x.row ? 0xFF : stage_);
+    auto [it, fresh] = rounded_.try_emplace(key, uint16_t{0});
+    if (fresh) it->second = prim(round, DType::F32, x.row, {exact});
+    return it->second;
+  }
+
+  // Memory is; what an eager kernel takes as a number beside its tensors counts in full.
+  bool is_narrow_already(const Term& x) const {
+    if (x.kind == Term::Load || x.kind == Term::Number) return true;
+    const auto in_full = [&](uint32_t c) { return terms_[c].kind == Term::Number; };
+    return x.kind == Term::Apply && reads_only_its_type(x) && program_of(x).keeps_narrow &&
+           std::none_of(x.children.begin(), x.children.end(), in_full);
+  }
+
+  // Among the floating types.
+  bool reads_only_its_type(const Term& x) const {
+    return std::all_of(x.children.begin(), x.children.end(), [&](uint32_t c) {
+      return !ir::is_floating(terms_[c].dtype) || terms_[c].dtype == x.dtype;
+    });
+  }
+
+  const ScalarProgram& program_of(const Term& x) const {
+    const ir::Node& node = graph_[x.value];
+    std::vector<DType> types;
+    for (ir::Value v : node.inputs) types.push_back(graph_.type(v).dtype);
+    return scalar_program(node.op, types, x.dtype);
   }
 
   uint16_t prim(Prim p, DType t, bool row, std::initializer_list<uint16_t> args) {
@@ -288,9 +328,7 @@ class LoopWriter {
     for (uint32_t d = 0; d < dims_.rank(); ++d) b.strides.push_back(dims_.sizes[d] == 1 && !row ? 1 : dims_.coef(f, d));
     const int64_t along = b.strides[out_.nest.vector_dim()];
     const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
-    const bool indexed = f.index != kNoTerm;
-    const bool across = out_.nest.tiled() && stride == VectorStride::Any && !indexed && b.strides[out_.nest.tile] == 1;
-    out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, indexed, across});
+    out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});
     out_.accesses.push_back(std::move(b));
     const auto id = static_cast<uint16_t>(out_.accesses.size() - 1);
     access_ids_.emplace(key, id);
@@ -336,22 +374,9 @@ class LoopWriter {
     for (const auto& section : sections_)
       for (uint16_t i : section) {
         Inst inst = all_[i];
-        for (int a = 0; a < arguments(inst); ++a) inst.args[a] = to[inst.args[a]];
+        for (int a = 0; a < operand_count(out_.nest, inst); ++a) inst.args[a] = to[inst.args[a]];
         out_.nest.insts.push_back(inst);
       }
-  }
-  int arguments(const Inst& i) const {
-    switch (i.code) {
-      case Code::Prim:
-        return ir::info(i.prim).arity;
-      case Code::Load:
-        return out_.nest.accesses[i.slot].indexed ? 1 : 0;
-      case Code::Store:
-      case Code::Reduce:
-        return 1;
-      default:
-        return 0;
-    }
   }
 
   const ir::Graph& graph_;
@@ -366,7 +391,7 @@ class LoopWriter {
   std::vector<Inst> all_;
   std::vector<std::vector<uint16_t>> sections_;  // row, then element instructions of each stage
   std::unordered_multimap<uint64_t, uint16_t> shared_;
-  std::unordered_map<uint64_t, uint16_t> written_;
+  std::unordered_map<uint64_t, uint16_t> written_, rounded_;
   std::unordered_map<uint32_t, uint16_t> reduce_insts_;
   std::map<ir::Value, uint16_t> numbers_;
   std::unordered_map<int64_t, uint16_t> known_;

@@ -24,11 +24,11 @@ struct BoundParam {
   int64_t bits = 0;
 };
 
-// The indices that access `access` loads are in [first, size), or the kernel reads what is not there.
-struct IndexCheck {
-  uint32_t access;
-  int64_t first, size;
-  ir::Value by;  // the row that indexes, for the message
+// What a check of the nest is about, for the message.
+struct Check {
+  enum Kind : uint8_t { ZeroDivisor, Index } kind;
+  ir::Value by;  // the application that divides or indexes
+  friend bool operator==(const Check&, const Check&) = default;
 };
 
 struct Loops {
@@ -37,7 +37,7 @@ struct Loops {
   int64_t block = 1;
   std::vector<BoundAccess> accesses;
   std::vector<BoundParam> params;
-  std::vector<IndexCheck> checks;
+  std::vector<Check> checks;  // by number
 };
 
 // `needed[i]`: store i of the group is wanted by somebody outside.

@@ -4,9 +4,9 @@
 #include "lowering/epilogue.h"
 #include "lowering/fusion.h"
 #include "lowering/in_place.h"
-#include "lowering/library_calls.h"
 #include "lowering/schedules/launch.h"
 #include "lowering/schedules/split.h"
+#include "lowering/schedules/tile.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -16,7 +16,7 @@ using ir::Value;
 class Planner {
  public:
   Planner(const ir::Graph& graph, const PlanOptions& options)
-      : graph_(graph), options_(options), fusion_(fuse(graph, {options.fusion, options.threads})) {}
+      : graph_(graph), options_(options), fusion_(fuse(graph, {options.fusion, options.libraries, options.threads})) {}
 
   Plan run() {
     for (FusionStep& step : fusion_.steps) step.group >= 0 ? add_kernel(step.group) : add_call(step.node);
@@ -39,6 +39,7 @@ class Planner {
     std::sort(step.nodes.begin(), step.nodes.end());
     step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
     step.node = g.terms->stores().back().root.target.node;
+    if (options_.tiles) choose_tile(step.loops);
     choose_launch(step.loops, options_.threads);
     auto split = split_reduction(step.loops, options_.threads);
     if (!split) {
@@ -94,7 +95,9 @@ class Planner {
           step.operands.push_back(
               {home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0], x.window.strides});
       }
-      step.call = make_library_call(node, operands, results, post_ops);
+      step.call = options_.libraries->make(node, operands, results, post_ops);
+      if (!step.call) step.kind = PlanStep::Eager;
+      LAZULI_CHECK(step.call || !epilogue, "an eager kernel takes no epilogue");
     }
     plan_.steps.push_back(std::move(step));
   }
@@ -117,7 +120,7 @@ class Planner {
         if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
           place(step.loops.accesses[a].value, s, output_of, in_place);
       for (const BlockView& r : step.results)
-        if (step.kind == PlanStep::External)
+        if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
           block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
         else
           place_fresh(r.block, r.type.bytes(), output_of[r.block]);

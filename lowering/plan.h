@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 #include "ir/graph.h"
-#include "lowering/libraries/library.h"
+#include "lowering/library_calls.h"
 #include "lowering/loops.h"
 #include "lowering/memory.h"
 
@@ -13,7 +13,9 @@ namespace lazuli::lowering {
 
 struct PlanOptions {
   bool fusion = true;
-  int threads = 1;
+  int threads = 1;  // that a kernel should keep busy
+  bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
+  const Libraries* libraries = &cpu_libraries();
 };
 
 // A strided window on a block.
@@ -25,7 +27,12 @@ struct BlockView {
 };
 
 struct PlanStep {
-  enum Kind : uint8_t { Kernel, Library, External } kind = Kernel;
+  enum Kind : uint8_t {
+    Kernel,
+    Library,
+    External,  // a recorded external call
+    Eager,     // a row that no library serves: the host's kernel for it
+  } kind = Kernel;
   uint32_t node = 0;            // for messages: the op and line that it serves
   std::vector<uint32_t> nodes;  // all that a kernel computes, for reading
 
@@ -37,7 +44,7 @@ struct PlanStep {
   uint32_t chunk_dim = 0;
   uint32_t partials = kNoBlock;  // of a split reduction's two kernels
 
-  // Library and external: operands and results, then (library) scratch.
+  // The others: operands and results, then (library) scratch.
   std::unique_ptr<LibraryCall> call;
   int64_t external_call = 0;
   std::vector<BlockView> operands, results;

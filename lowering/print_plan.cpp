@@ -60,7 +60,7 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
   std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
-    const char* kinds[] = {"kernel", "library", "external"};
+    const char* kinds[] = {"kernel", "library", "external", "eager"};
     out += "step " + std::to_string(s) + ": " + kinds[step.kind];
     if (step.call) out += " " + step.call->describe();
     out += "\n";

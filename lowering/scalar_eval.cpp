@@ -158,6 +158,14 @@ Number evaluate_floating(Prim prim, DType t, const Number* x) {
       return number(std::trunc(a));
     case Prim::round:
       return number(std::nearbyint(a));
+    case Prim::round_bf16:
+    case Prim::round_bf16_result:
+    case Prim::round_f16: {
+      char memory[2];
+      const DType narrow = prim == Prim::round_f16 ? DType::F16 : DType::BF16;
+      store_number(memory, narrow, x[0]);
+      return load_number(memory, narrow);
+    }
     case Prim::eq:
       return truth(a == b);
     case Prim::ne:

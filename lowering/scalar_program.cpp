@@ -1,4 +1,5 @@
 #include "lowering/scalar_program.h"
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,10 +18,57 @@ int cost(ir::Prim p) {
   return 1;
 }
 
+// Few enough bits for every floating type.
+bool is_short(double x) {
+  int exponent;
+  const double bits = std::frexp(x, &exponent) * 256;
+  return x == 0 || std::isnan(x) || std::isinf(x) || (bits == std::trunc(bits) && std::abs(exponent) < 14);
+}
+
+bool keeps_narrow(const ScalarProgram& p) {
+  using ir::Prim;
+  std::vector<bool> narrow(p.graph.size());
+  for (size_t n = 0; n < p.graph.size(); ++n) {
+    const ir::ScalarNode& s = p.graph[static_cast<uint16_t>(n)];
+    if (!ir::is_floating(s.dtype)) continue;
+    switch (s.prim) {
+      case Prim::argument:
+        narrow[n] = s.dtype == ir::DType::F32;
+        break;
+      case Prim::literal:
+        narrow[n] = is_short(s.value);
+        break;
+      case Prim::convert:
+        narrow[n] = p.graph[s.args[0]].dtype == ir::DType::Bool;
+        break;
+      case Prim::neg:
+      case Prim::abs:
+      case Prim::floor:
+      case Prim::ceil:
+      case Prim::trunc:
+      case Prim::round:
+        narrow[n] = narrow[s.args[0]];
+        break;
+      case Prim::minimum:
+      case Prim::maximum:
+      case Prim::fmod:
+        narrow[n] = narrow[s.args[0]] && narrow[s.args[1]];
+        break;
+      case Prim::select:
+        narrow[n] = narrow[s.args[1]] && narrow[s.args[2]];
+        break;
+      default:
+        break;
+    }
+  }
+  return narrow[p.result];
+}
+
 std::unique_ptr<ScalarProgram> record(ir::Op op, std::span<const ir::DType> operands, ir::DType result) {
   auto program = std::make_unique<ScalarProgram>();
   static_cast<ir::Program&>(*program) = ir::expand_body(op, operands, result);
   for (const ir::ScalarNode& n : program->graph.nodes()) program->cost += cost(n.prim);
+  program->keeps_narrow = keeps_narrow(*program);
   return program;
 }
 

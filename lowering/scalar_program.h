@@ -7,6 +7,8 @@ namespace lazuli::lowering {
 
 struct ScalarProgram : ir::Program {
   int cost = 0;  // in additions
+  // The result is a bfloat16 (a float16) wherever all floating arguments are: rounding it to that type does nothing.
+  bool keeps_narrow = false;
   bool expensive() const { return cost >= 8; }
 };
 

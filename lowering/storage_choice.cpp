@@ -70,8 +70,9 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
   return StridedOperand{v, {at.coefs, at.offset}};
 }
 
-StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, bool inline_nodes)
-    : graph_(graph), values_(values) {
+StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues,
+                             const Libraries& libraries, bool inline_nodes)
+    : graph_(graph), values_(values), libraries_(libraries) {
   count_uses();
   costs_.resize(values.count());
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
@@ -90,7 +91,6 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
                (rule && rule->place)) {
       values_.store({n, 0});
     } else {
-      if (tested_size(graph, {n, 0})) require_strided(node.inputs[0]);
       choose({n, 0}, inline_nodes);
     }
   }
@@ -130,14 +130,15 @@ void StorageChoice::require(Value v) {
 
 void StorageChoice::require_operands(const ir::Node& node) {
   for (Value x : node.inputs)
-    if (x) require_strided(x);
+    if (x) require_strided(node, x);
 }
 
-void StorageChoice::require_strided(Value v) {
+void StorageChoice::require_strided(const ir::Node& reader, Value v) {
   for (;;) {
     Value obstacle;
     if (auto operand = strided_operand(graph_, values_, v, obstacle)) {
-      require(operand->base);
+      const ir::Type& type = graph_.type(v);
+      require(libraries_.reads(reader, {type.dtype, type.shape, operand->window.strides}) ? operand->base : v);
       return;
     }
     require(obstacle);

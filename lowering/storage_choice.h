@@ -6,6 +6,7 @@
 namespace lazuli::lowering {
 
 class Epilogues;
+class Libraries;
 
 // Does view `v` hold the bytes of its operand in the same order?
 bool shares_bytes(const ir::Graph& graph, ir::Value v);
@@ -15,7 +16,8 @@ bool is_call(ir::Op op);
 
 class StorageChoice {
  public:
-  StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, bool inline_nodes);
+  StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, const Libraries& libraries,
+                bool inline_nodes);
   // Gives v memory, or lets it share its operand's when it is the same bytes under another type.
   void require(ir::Value v);
 
@@ -28,12 +30,13 @@ class StorageChoice {
   };
   void count_uses();
   void require_operands(const ir::Node& node);
-  void require_strided(ir::Value v);
+  void require_strided(const ir::Node& reader, ir::Value v);
   void choose(ir::Value v, bool inline_nodes);
   Cost cost(ir::Value v) const;
 
   const ir::Graph& graph_;
   ValueTable& values_;
+  const Libraries& libraries_;
   std::vector<uint8_t> live_;     // by node
   std::vector<uint16_t> uses_;    // by value, views counted as their readers
   std::vector<uint8_t> widened_;  // by value: some reader repeats it

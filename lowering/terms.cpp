@@ -242,27 +242,12 @@ uint32_t Terms::elementwise(Value v, FormId at) {
   for (Value x : node.inputs) {
     const Dims& from = graph_.type(x).shape;
     auto inside = from == shape ? at : move(v, at, shape, broadcast_window(from, shape));
-    const bool is_tested = t.children.empty() && tested_size(graph_, v);
-    const uint32_t child = !inside ? kNoTerm : is_tested ? tested(x, *inside) : eval(x, *inside);
+    const uint32_t child = inside ? eval(x, *inside) : kNoTerm;
     if (child == kNoTerm) return kNoTerm;
     t.children.push_back(child);
     t.depth = std::max(t.depth, terms_[child].depth);
   }
   return push(std::move(t));
-}
-
-// An index that is tested before the kernel runs: its memory, whatever it is, and none that the kernel itself fills.
-uint32_t Terms::tested(Value v, FormId at) {
-  while (ir::is_view(graph_[v].op) && (!values_.stored(v) || is_reshape_of_stored(v))) {
-    const ir::Node& node = graph_[v];
-    const ir::Type& operand = graph_.type(node.inputs[0]);
-    auto inside = move(v, at, graph_.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph_.type(v)));
-    if (!inside) return kNoTerm;
-    at = *inside;
-    v = node.inputs[0];
-  }
-  LAZULI_CHECK(values_.stored(v), "an index that is to be tested has no memory");
-  return load(v, at);
 }
 
 uint32_t Terms::reduce(Value v, FormId at) {
@@ -295,7 +280,7 @@ uint32_t Terms::indexed(Value v, FormId at) {
   f.index = index;
   f.index_coef = read.index_stride;
   f.index_size = read.index_size;
-  f.indexing = v;
+  f.index_by = v;
   return eval(node.inputs[0], intern(std::move(f)));
 }
 

@@ -80,7 +80,6 @@ class Terms {
   uint32_t define(ir::Value v, FormId at);
   uint32_t view(ir::Value v, FormId at);
   uint32_t elementwise(ir::Value v, FormId at);
-  uint32_t tested(ir::Value v, FormId at);
   uint32_t reduce(ir::Value v, FormId at);
   uint32_t indexed(ir::Value v, FormId at);
   uint32_t load(ir::Value v, FormId at);

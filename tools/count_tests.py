@@ -16,13 +16,15 @@ def status(path: Path) -> int:
     return int(path.read_text()) if path.exists() else 0
 
 
-def count_core(reports: Path) -> tuple[int, int]:
-    report, failed = reports / "core.json", status(reports / "core.status")
+def count_googletest(reports: Path, name: str) -> tuple[int, int]:
+    report, failed = reports / f"{name}.json", status(reports / f"{name}.status")
     if not report.exists():
         return 0, int(failed != 0)
     totals = json.loads(report.read_text())
     failures = totals["failures"] + totals.get("errors", 0)
-    return totals["tests"] - failures - totals.get("disabled", 0), failures
+    cases = [case for suite in totals["testsuites"] for case in suite["testsuite"]]
+    skipped = sum(case.get("result") in ("SKIPPED", "SUPPRESSED") for case in cases)
+    return totals["tests"] - failures - skipped, failures
 
 
 def count_python(reports: Path) -> tuple[int, int]:
@@ -42,7 +44,8 @@ def main() -> int:
     reports = Path(sys.argv[1])
     includes_failed = int(status(reports / "includes.status") != 0)
     counts = [
-        count_core(reports),
+        count_googletest(reports, "core"),
+        count_googletest(reports, "gpu"),
         (1 - includes_failed, includes_failed),
         count_python(reports),
     ]

@@ -1,7 +1,8 @@
 """Measures fused computations at several sizes: eager, torch.compile and lazuli.
 
 GB/s counts the bytes that a perfect kernel has to move: every operand read once, every result
-written once. A result is waited for in every call.
+written once. On a CPU a result is waited for in every call; on a GPU calls are enqueued and waited for together, and a
+device-to-device copy of the same bytes is measured beside them.
 """
 
 from collections.abc import Callable
@@ -102,9 +103,12 @@ CASES = {
     "permute heads": permute_heads,
     "column sum": column_sum,
 }
-SIZES = [(64, 256), (512, 768), (2048, 1024), (8192, 2048)]
+SIZES = {
+    "cpu": [(64, 256), (512, 768), (2048, 1024), (8192, 2048)],
+    "cuda": [(2048, 1024), (16384, 1024), (65536, 1024)],  # the last two have 64 MiB and more
+}
 # Of 8x12x128x64, BERT's attention on a batch of eight, besides.
-OTHER_SIZES = {"permute heads": [(1024, 768)]}
+OTHER_SIZES = {("permute heads", "cpu"): [(1024, 768)]}
 
 
 def step_of(arm: str, case: Case) -> Callable[[], object]:
@@ -115,7 +119,10 @@ def step_of(arm: str, case: Case) -> Callable[[], object]:
     @torch.no_grad()
     def step():
         result = function(*operands)
-        harness.synchronize(arm)
+        if harness.on_gpu():
+            harness.enqueue(arm)
+        else:
+            harness.synchronize(arm)
         return result
 
     return step
@@ -147,14 +154,26 @@ def compare(name: str, rows: int, columns: int, arms: list[str], rounds: int) ->
     for step in steps.values():
         step()
         step()
-    repeats = max(3, min(50, 50_000_000 // case.bytes_moved))
-    median = harness.medians(harness.time_interleaved(steps, rounds, repeats))
+    repeats = max(3, min(50, 50_000_000 // case.bytes_moved)) if not harness.on_gpu() else 50
+    clock = harness.time_asynchronous if harness.on_gpu() else harness.time_interleaved
+    median = harness.medians(clock(steps, rounds, repeats))
     row: dict[str, object] = {"kernel": name, "size": f"{rows}x{columns}"}
     row |= {f"{arm} us": seconds * 1e6 for arm, seconds in median.items()}
     row |= {f"{arm} GB/s": case.bytes_moved / seconds / 1e9 for arm, seconds in median.items()}
     if "lazuli" in median:
         row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in arms if arm != "lazuli"}
+    if harness.on_gpu():
+        row["copy GB/s"] = copy_bandwidth(case.bytes_moved // 2)
+        row["of copy"] = row["lazuli GB/s"] / row["copy GB/s"] if "lazuli" in median else None
     return row | {"difference": difference}
+
+
+def copy_bandwidth(size: int) -> float:
+    """GB/s of copying `size` bytes on the GPU, counted as read and written."""
+    source = torch.empty(size, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    seconds = harness.time_asynchronous({"eager": lambda: target.copy_(source)}, 5, 50)["eager"]
+    return 2 * size / min(seconds) / 1e9
 
 
 def main() -> None:
@@ -166,7 +185,8 @@ def main() -> None:
     harness.start(arguments)
     rows = []
     for name in arguments.kernels:
-        for size in SIZES + OTHER_SIZES.get(name, []):
+        others = OTHER_SIZES.get((name, arguments.device), [])
+        for size in SIZES[arguments.device] + others:
             print(f"[kernels] {name} {size[0]}x{size[1]} ...", flush=True)
             rows.append(compare(name, *size, arguments.arms, arguments.rounds))
     print()

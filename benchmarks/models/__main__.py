@@ -1,7 +1,8 @@
 """Measures whole models, training (AdamW) and inferring: eager, torch.compile and lazuli.
 
-Steady steps are medians over interleaved rounds in one process. First step and peak memory are
-those of a new process with empty caches; memory is counted from when the model was made.
+Steady steps are medians over interleaved rounds in one process. On a CPU every step's loss is read; on a GPU a turn of
+steps is waited for at its end, and runs under bfloat16 autocast unless --float32. First step and peak memory are those of
+a new process with empty caches; memory is counted from when the model was made.
 """
 
 import json
@@ -21,10 +22,14 @@ def compare(name: str, mode: str, arguments) -> dict[str, object]:
     cold = {}
     if not arguments.no_cold:
         for arm in arguments.arms:
-            cold[arm] = steps.measure_cold_elsewhere(name, mode, arm, arguments.threads)
-    runs = {arm: steps.make_step(name, mode, arm) for arm in arguments.arms}
-    losses = {arm: [run() for _ in range(WARM_UP)] for arm, run in runs.items()}
-    seconds = harness.time_interleaved(runs, arguments.rounds, arguments.steps)
+            cold[arm] = steps.measure_cold_elsewhere(name, mode, arm, arguments)
+    runs = {arm: steps.make_step(name, mode, arm, arguments.float32) for arm in arguments.arms}
+    losses = {arm: [run().item() for _ in range(WARM_UP)] for arm, run in runs.items()}
+    if harness.on_gpu():
+        seconds = harness.time_asynchronous(runs, arguments.rounds, arguments.steps)
+    else:
+        read = {arm: (lambda run=run: run().item()) for arm, run in runs.items()}
+        seconds = harness.time_interleaved(read, arguments.rounds, arguments.steps)
     median = harness.medians(seconds)
 
     row |= {f"{arm} ms": value * 1e3 for arm, value in median.items()}
@@ -46,20 +51,28 @@ def largest_difference(losses: dict[str, list[float]]) -> float:
 
 def main() -> None:
     parser = harness.argument_parser("models", __doc__)
-    models, modes = list(zoo.MODELS), list(steps.MODES)
-    parser.add_argument("--models", nargs="+", choices=models, default=models, help="which")
+    modes = list(steps.MODES)
+    models = [name for names in zoo.DEFAULT.values() for name in names]
+    parser.add_argument(
+        "--models", nargs="+", choices=models, help="which; the device's own by default"
+    )
     parser.add_argument("--modes", nargs="+", choices=modes, default=modes, help="which")
-    parser.add_argument("--steps", type=int, default=3, help="steps in each turn")
+    parser.add_argument(
+        "--steps", type=int, help="steps in each turn (default: 3 on a CPU, 20 on a GPU)"
+    )
+    parser.add_argument("--float32", action="store_true", help="no autocast on a GPU")
     parser.add_argument("--no-cold", action="store_true", help="no first steps and peak memory")
     parser.add_argument(
         "--cold", nargs=3, metavar=("MODEL", "MODE", "ARM"), help="measure only this, print JSON"
     )
     arguments = parser.parse_args()
+    arguments.models = arguments.models or zoo.DEFAULT[arguments.device]
+    arguments.steps = arguments.steps or (20 if arguments.device == "cuda" else 3)
     if arguments.cold:
         arguments.arms = [arguments.cold[2]]
     harness.start(arguments)
     if arguments.cold:
-        print(json.dumps(steps.measure_cold(*arguments.cold)))
+        print(json.dumps(steps.measure_cold(*arguments.cold, arguments.float32)))
         return
 
     rows = []

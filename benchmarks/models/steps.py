@@ -17,8 +17,11 @@ MODES = ("infer", "train")
 MEASURED_STEPS = 5
 
 
-def make_step(name: str, mode: str, arm: str) -> Callable[[], float]:
-    """A function that does one step and returns its loss; the same numbers on every arm."""
+def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Callable[[], torch.Tensor]:
+    """A function that does one step and returns its loss; the same numbers on every arm.
+
+    On a GPU it runs under bfloat16 autocast, unless `float32`.
+    """
     torch.manual_seed(0)
     model, make_batch = zoo.MODELS[name]()
     device = harness.device_of(arm)
@@ -26,23 +29,30 @@ def make_step(name: str, mode: str, arm: str) -> Callable[[], float]:
     model = model.to(device).train(mode == "train")
     without_dropout(model)
     run = harness.compiled(arm, model)
+    narrow = harness.on_gpu() and not float32
+
+    def forward() -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=narrow):
+            return zoo.loss_of(run(**batch))
 
     if mode == "infer":
 
         @torch.no_grad()
-        def infer() -> float:
-            return zoo.loss_of(run(**batch)).item()
+        def infer() -> torch.Tensor:
+            loss = forward()
+            harness.enqueue(arm)
+            return loss
 
         return infer
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def train() -> float:
+    def train() -> torch.Tensor:
         optimizer.zero_grad()
-        loss = zoo.loss_of(run(**batch))
+        loss = forward()
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss
 
     return train
 
@@ -56,28 +66,30 @@ def without_dropout(model: torch.nn.Module) -> None:
             module.dropout_prob = 0.0
 
 
-def measure_cold(name: str, mode: str, arm: str) -> dict[str, float]:
+def measure_cold(name: str, mode: str, arm: str, float32: bool) -> dict[str, float]:
     """The first step's seconds and the memory a few steps take, in this process."""
-    step = make_step(name, mode, arm)
+    step = make_step(name, mode, arm, float32)
     with harness.peak_memory() as memory:
         begin = time.perf_counter()
-        step()
+        step().item()
         first = time.perf_counter() - begin
         for _ in range(MEASURED_STEPS - 1):
-            step()
+            step().item()
     return {"first_step_s": first, "peak_memory_mb": memory["peak"] / 2**20}
 
 
-def measure_cold_elsewhere(name: str, mode: str, arm: str, threads: int) -> dict[str, float]:
+def measure_cold_elsewhere(name: str, mode: str, arm: str, arguments) -> dict[str, float]:
     """`measure_cold` in a new process, with every cache on disk empty.
 
     Raises RuntimeError with the process's output if it fails.
     """
     command = [sys.executable, "-m", "benchmarks.models", "--cold", name, mode, arm]
+    options = ["--threads", str(arguments.threads), "--device", arguments.device]
+    options += ["--float32"] if arguments.float32 else []
     with tempfile.TemporaryDirectory() as folder:
         caches = {"LAZULI_CACHE_DIR": f"{folder}/l", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/i"}
         done = subprocess.run(
-            [*command, "--threads", str(threads)],
+            [*command, *options],
             cwd=harness.ROOT,
             env=os.environ | caches,
             capture_output=True,

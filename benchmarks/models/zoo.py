@@ -1,4 +1,5 @@
-"""The models that are measured: small ones, with weights from a seed (the demo's from its package).
+"""The models that are measured: small ones for a CPU, common sizes for a GPU, with weights from a seed (the demo's from
+its package).
 
 Each builder returns the module and a function that makes a batch for it: keyword arguments of the
 module. `loss_of` says how its output becomes a number.
@@ -67,12 +68,7 @@ def gpt2() -> tuple[nn.Module, Callable[[], Batch]]:
 
     config = GPT2Config(vocab_size=VOCABULARY, n_positions=128, n_embd=256, n_layer=4, n_head=4)
     config.use_cache = False
-
-    def batch() -> Batch:
-        tokens = torch.randint(VOCABULARY, (8, 128))
-        return {"input_ids": tokens, "labels": tokens.clone()}
-
-    return GPT2LMHeadModel(config), batch
+    return GPT2LMHeadModel(config), lambda: _language(8, 128)
 
 
 def resnet18() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -111,6 +107,90 @@ def _images(batch: int, size: int) -> Batch:
     }
 
 
+def encoder_d128() -> tuple[nn.Module, Callable[[], Batch]]:
+    """Six layers so small that a step is all overhead."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=512,
+        num_labels=CLASSES,
+    )
+    return BertForSequenceClassification(config), lambda: _tokens(
+        4, 64, torch.randint(CLASSES, (4,))
+    )
+
+
+def bert_base() -> tuple[nn.Module, Callable[[], Batch]]:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    model = BertForSequenceClassification(BertConfig(num_labels=CLASSES))
+    return model, lambda: _tokens(16, 128, torch.randint(CLASSES, (16,)))
+
+
+def gpt2_small() -> tuple[nn.Module, Callable[[], Batch]]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config()
+    config.use_cache = False
+    return GPT2LMHeadModel(config), lambda: _language(8, 512)
+
+
+def llama() -> tuple[nn.Module, Callable[[], Batch]]:
+    """16 layers of 1,024."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000,
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=16,
+        num_attention_heads=16,
+    )
+    config.use_cache = False
+    return LlamaForCausalLM(config), lambda: _language(4, 1024)
+
+
+def resnet50() -> tuple[nn.Module, Callable[[], Batch]]:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    return ResNetForImageClassification(ResNetConfig(num_labels=CLASSES)), lambda: _images(64, 224)
+
+
+def vit_base() -> tuple[nn.Module, Callable[[], Batch]]:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return ViTForImageClassification(ViTConfig(num_labels=CLASSES)), lambda: _images(64, 224)
+
+
+def swin_tiny() -> tuple[nn.Module, Callable[[], Batch]]:
+    from transformers import SwinConfig, SwinForImageClassification
+
+    config = SwinConfig(num_labels=CLASSES, drop_path_rate=0.0)
+    return SwinForImageClassification(config), lambda: _images(64, 224)
+
+
+def _language(batch: int, length: int) -> Batch:
+    tokens = torch.randint(VOCABULARY, (batch, length))
+    return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+# By the device that they are meant for.
+DEFAULT = {
+    "cpu": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit"],
+    "cuda": [
+        "encoder-d128",
+        "bert-base",
+        "gpt2-small",
+        "llama",
+        "resnet50",
+        "vit-base",
+        "swin-tiny",
+    ],
+}
 MODELS = {
     "demo-encoder": demo_encoder,
     "demo-cnn": demo_cnn,
@@ -118,6 +198,13 @@ MODELS = {
     "gpt2": gpt2,
     "resnet18": resnet18,
     "vit": vit,
+    "encoder-d128": encoder_d128,
+    "bert-base": bert_base,
+    "gpt2-small": gpt2_small,
+    "llama": llama,
+    "resnet50": resnet50,
+    "vit-base": vit_base,
+    "swin-tiny": swin_tiny,
 }
 
 

@@ -44,9 +44,9 @@ T arithmetic(Prim p, T a, T b, T c) {
     case Prim::atan2:
       return std::atan2(a, b);
     case Prim::minimum:
-      return a != a || b != b ? a + b : std::min(a, b);
+      return a != a || a < b ? a : b;
     case Prim::maximum:
-      return a != a || b != b ? a + b : std::max(a, b);
+      return a != a || a > b ? a : b;
     case Prim::fma:
       return std::fma(a, b, c);
     case Prim::neg:
@@ -167,6 +167,8 @@ T arithmetic(Prim p, T a, T b, T c) {
       return std::min(a, b);
     case Prim::maximum:
       return std::max(a, b);
+    case Prim::check_index:
+      return a;
     case Prim::bit_and:
       return static_cast<T>(a & b);
     case Prim::bit_or:

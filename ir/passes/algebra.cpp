@@ -1,4 +1,4 @@
-// Identities of arithmetic that hold exactly: the result's bits are those of the original, up to the sign of zero.
+// Identities of arithmetic that hold exactly: the result's bits are those of the original.
 #include <cmath>
 #include "ir/passes/simplify.h"
 
@@ -10,11 +10,17 @@ Value operand(const Candidate& c, size_t i) {
   return c.type(i).dtype == c.result().dtype ? c.b().broadcast(c.in[i], c.result().shape) : Value{};
 }
 
-Value add_zero(const Candidate& c) {
-  if (c.is_constant(1, 0)) return operand(c, 0);
-  return c.is_constant(0, 0) ? operand(c, 1) : Value{};
+// A zero that leaves every number as it is: 0 makes -0 a 0 when added, and so does -0 when subtracted.
+bool is_neutral(const Candidate& c, size_t i, bool negative) {
+  double zero;
+  return constant_value(c.r.to(), c.in[i], zero) && zero == 0 &&
+         (!is_floating(c.type(i).dtype) || std::signbit(zero) == negative);
 }
-Value subtract_zero(const Candidate& c) { return c.is_constant(1, 0) ? operand(c, 0) : Value{}; }
+Value add_zero(const Candidate& c) {
+  if (is_neutral(c, 1, true)) return operand(c, 0);
+  return is_neutral(c, 0, true) ? operand(c, 1) : Value{};
+}
+Value subtract_zero(const Candidate& c) { return is_neutral(c, 1, false) ? operand(c, 0) : Value{}; }
 
 Value multiply_by_one(const Candidate& c) {
   for (size_t i : {0, 1}) {

@@ -1,6 +1,7 @@
 // Values that depend on constants alone are computed here, by the interpreter. Only single elements: a large constant
 // would cost memory that computing it again does not.
 #include <cmath>
+#include "ir/body.h"
 #include "ir/interpret.h"
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
@@ -12,7 +13,8 @@ Tensor tensor_of(const Type& type, double number) { return Tensor(Type{type.dtyp
 
 // An elementwise node of 0-dim result whose operands are all constants.
 Value fold(Rewriter& r, const Node& n) {
-  if (!is_elementwise(n.op) || info(n.op).checks || n.types[0].rank() != 0 || !is_native(n.types[0].dtype)) return {};
+  if (!is_elementwise(n.op) || n.types[0].rank() != 0 || !is_native(n.types[0].dtype)) return {};
+  if (is_integral(n.types[0].dtype) && can_fail(n.op)) return {};  // an error is the kernel's to report
   std::vector<Tensor> tensors;
   for (Value v : r.operands(n)) {
     double number;

@@ -46,9 +46,11 @@ void decompose_nll_loss(Builder& b, const Application& a, std::span<Value> resul
   Value zero = b.constant(0, b.dtype(x));
   Value iota = b.reshape(b.emit(Op::iota, std::span<const Value>(), Attrs{{classes}}), class_shape);
   Value target64 = b.convert(target, DType::I64);
-  Value chosen = b.emit(Op::eq, {iota, b.reshape(target64, target_shape)});
   Value ignored = b.constant(static_cast<double>(a.attrs.number(1)), DType::I64);
   Value counts = b.emit(Op::ne, {target64, ignored});
+  Value named = b.emit(Op::where, {counts, target64, b.constant(0, DType::I64)});
+  named = b.emit(Op::check_index, {named, b.constant(static_cast<double>(classes), DType::I64)});
+  Value chosen = b.emit(Op::eq, {iota, b.reshape(named, target_shape)});
   Value picked = b.sum(b.emit(Op::where, {chosen, x, zero}), Dims{dim}, false);
   Value weight = b.full(kept, 1, b.dtype(x));
   if (a.inputs[2]) {

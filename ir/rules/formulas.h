@@ -15,6 +15,13 @@ inline Scalar sign_of(Scalar x) {
 }
 inline Scalar sigmoid_of(Scalar x) { return 1.0 / (1.0 + exp(-x)); }
 
+// log10(2) in two parts: the first is a float32, whose distance from the whole would be felt in the last place. Both
+// are positive, so that infinities do not cancel.
+inline Scalar log10_of(Scalar x) {
+  Scalar y = log2(x);
+  return fma(y, like(x, 1.5481333492939342e-08), y * 0.3010299801826477);
+}
+
 // `magnitude` (not negative) with x's sign, that of -0 included: 1 / -0 is -inf.
 inline Scalar with_sign_of(Scalar magnitude, Scalar x) {
   return select((x < 0.0) | (reciprocal(x) < 0.0), -magnitude, magnitude);

@@ -58,6 +58,13 @@ void infer_bits(std::span<const Type* const> in, const Attrs&, std::span<Type> o
   }
 }
 
+void infer_check_index(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
+  out[0] = *in[0];
+  if (!is_integral(in[0]->dtype) || in[1]->dtype != in[0]->dtype)
+    type_error("an index and its bound are integers of one type");
+  broadcast_into(out[0].shape, in[1]->shape);
+}
+
 void infer_reduction(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   out[0].dtype = in[0]->dtype;
   out[0].shape = reduced_shape(*in[0], attrs.list(0), attrs.number(1));

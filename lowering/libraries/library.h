@@ -29,6 +29,8 @@ class LibraryCall {
   // operands: the inputs in the order of the factory's arguments, then one per PostOp that has an operand.
   // scratch: scratch_bytes() bytes, 64-byte aligned. Threads of the backing pool may be used.
   virtual void run(const void* const* operands, void* const* results, void* scratch) = 0;
+  // A GPU's calls: the stream of the runs that follow. Such a run only enqueues, and the device's context is current.
+  virtual void on_stream(void* /*stream*/) {}
   virtual size_t scratch_bytes() const { return 0; }
   virtual std::string describe() const = 0;
 };

@@ -1,6 +1,7 @@
 // Chooses who computes a matrix product, and in which layouts.
 #include <stdexcept>
 #include "lowering/libraries/gemm.h"
+#include "lowering/libraries/matmul_operands.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/row_product.h"
@@ -12,16 +13,6 @@ namespace lazuli::lowering {
 namespace {
 
 using ir::DType;
-
-void check_operands(const Layout& a, const Layout& b, const Layout& out) {
-  const size_t rank = out.shape.size();
-  bool fits = rank >= 2 && a.shape.size() == rank && b.shape.size() == rank &&
-              a.shape[rank - 1] == b.shape[rank - 2] && a.shape[rank - 2] == out.shape[rank - 2] &&
-              b.shape[rank - 1] == out.shape[rank - 1];
-  for (size_t d = 0; fits && d + 2 < rank; ++d) fits = a.shape[d] == out.shape[d] && b.shape[d] == out.shape[d];
-  if (!fits) throw TypeError("matmul: the operands' shapes do not fit");
-  if (a.dtype != b.dtype) throw TypeError("matmul: the operands' element types differ");
-}
 
 // One of the two matrix dimensions is contiguous, and the other does not fold back onto it.
 bool plain_matrix(const Layout& l) {
@@ -178,7 +169,7 @@ std::unique_ptr<LibraryCall> any_product(const Product& p) {
 
 std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
                                          std::span<const PostOp> post_ops) {
-  check_operands(a, b, out);
+  check_matmul_operands(a, b, out);
   Product p = canonical(a, b, out, post_ops);
   const size_t rank = p.out.shape.size();
   // A column-major result is the row-major result of the transposed product, whose operands change places. So is a
@@ -194,7 +185,7 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
 }
 
 PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {
-  check_operands(a, b, out);
+  check_matmul_operands(a, b, out);
   if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
   const Product p = canonical(a, b, out, post_ops);
   for (const Layout* l : {&p.a, &p.b, &p.out})

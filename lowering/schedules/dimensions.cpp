@@ -65,23 +65,4 @@ Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>&
   return out;
 }
 
-uint8_t choose_tile(const Dimensions& dims, const std::vector<const Form*>& accesses) {
-  constexpr int64_t kShortest = 4;
-  if (dims.schedule != Schedule::Column || dims.rank() != dims.kept) return kNoTile;
-  const uint32_t vector_dim = dims.rank() - 1;
-  uint8_t best = kNoTile;
-  int64_t most = 0;
-  for (uint32_t d = 0; d < vector_dim; ++d) {
-    if (dims.sizes[d] < kShortest) continue;
-    const int64_t dense = std::count_if(accesses.begin(), accesses.end(), [&](const Form* f) {
-      return dims.coef(*f, d) == 1 && dims.coef(*f, vector_dim) != 0 && dims.coef(*f, vector_dim) != 1;
-    });
-    if (dense > most) {
-      most = dense;
-      best = static_cast<uint8_t>(d);
-    }
-  }
-  return best;
-}
-
 }  // namespace lazuli::lowering

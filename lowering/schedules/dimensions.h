@@ -21,8 +21,4 @@ struct Dimensions {
 // `walks`: the forms of all accesses and positions that move along elements, the most important first.
 Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order);
 
-// The dimension along which most of the accesses that are not dense along the vector dimension are so instead: that
-// of a transposition. kNoTile where there is none, or too short to be worth turning anything round.
-uint8_t choose_tile(const Dimensions& dims, const std::vector<const Form*>& accesses);
-
 }  // namespace lazuli::lowering

@@ -34,21 +34,6 @@ bool uses_position(const LoopNest& nest, uint32_t dim) {
                      [&](const Inst& i) { return i.code == Code::Position && i.slot == dim; });
 }
 
-int arguments(const Inst& i, const LoopNest& nest) {
-  switch (i.code) {
-    case Code::Prim:
-      return ir::info(i.prim).arity;
-    case Code::Load:
-      return nest.accesses[i.slot].indexed;
-    case Code::Store:
-      return 1 + nest.accesses[i.slot].indexed;
-    case Code::Reduce:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 class Splitter {
  public:
   Splitter(const Loops& loops, SplitReduction& out) : from_(loops), out_(out) {
@@ -101,6 +86,8 @@ class Splitter {
     c.nest.stages = 2;
     c.params = from_.params;
     c.nest.params = from_.nest.params;
+    c.checks = from_.checks;
+    c.nest.checks = from_.nest.checks;
     const int64_t points = kept_numel(from_);
     for (uint16_t r : reduces_) {
       BoundAccess at = partial_access(r);
@@ -123,7 +110,7 @@ class Splitter {
   uint16_t move(uint16_t i) {
     if (auto it = to_.find(i); it != to_.end()) return it->second;
     Inst inst = from_.nest.insts[i];
-    for (int a = 0; a < arguments(inst, from_.nest); ++a) inst.args[a] = move(inst.args[a]);
+    for (int a = 0; a < operand_count(from_.nest, inst); ++a) inst.args[a] = move(inst.args[a]);
     if (inst.code == Code::Load || inst.code == Code::Store) inst.slot = move_access(inst.slot);
     inst.stage = 1;
     inst.row = true;
@@ -176,7 +163,6 @@ class Splitter {
       }
       i.slot = static_cast<uint16_t>(to[i.slot]);
     }
-    for (IndexCheck& c : kept.checks) c.access = static_cast<uint32_t>(to[c.access]);
     l = std::move(kept);
   }
 
@@ -199,7 +185,7 @@ std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   const LoopNest& nest = loops.nest;
   if (threads <= 1 || nest.reduced == 0 || points(loops) < kWorthwhile || parallel_units(loops) >= 2 * threads)
     return {};
-  if (!walks_once(nest) || !loops.checks.empty()) return {};
+  if (!walks_once(nest)) return {};
   // The longest reduced dimension; along lanes a chunk stays a whole number of vectors.
   uint32_t dim = nest.rank - nest.reduced;
   for (uint32_t d = dim; d < nest.rank; ++d)

@@ -30,14 +30,20 @@ Vec widen(Vec x, DType memory) {
   }
 }
 
-// By integers rather than by AVX512-BF16, whose conversion flushes subnormal numbers to zero.
-static Vec narrow_bf16(Vec x) {
+// The bits of the nearest bfloat16 in the upper half; the lower half is garbage. By integers rather than by AVX512-BF16,
+// whose conversion flushes subnormal numbers to zero.
+static Vec rounded_number(Vec x) {
+  if (x.ir->machine.nvptx) return bf16_pair_instruction(number(x, 0), x);
   Vec u = bits_of(x);
   Vec odd = lshr(u, 16) & integer(u, 1);
-  Vec rounded = u + odd + integer(u, 0x7FFF);
-  Vec quiet = u | integer(u, 0x400000);  // the upper half may hold none of a NaN's payload
-  return resize(lshr(select(is_nan(x), quiet, rounded), 16), 16, false);
+  return u + (odd + integer(u, 0x7FFF));
 }
+static Vec rounded_bf16(Vec x) {
+  if (x.ir->machine.nvptx) return rounded_number(x);
+  Vec quiet = bits_of(x) | integer(bits_of(x), 0x400000);  // the upper half may hold none of a NaN's payload
+  return select(is_nan(x), quiet, rounded_number(x));
+}
+static Vec upper_half(Vec u) { return from_bits(u & integer(u, ~int64_t{0xFFFF})); }
 
 Vec narrow(Vec x, DType memory) {
   llvm::IRBuilder<>& b = x.b();
@@ -45,7 +51,7 @@ Vec narrow(Vec x, DType memory) {
     case DType::Bool:
       return resize(x, 8, false);
     case DType::BF16:
-      return narrow_bf16(x);
+      return resize(lshr(rounded_bf16(x), 16), 16, false);
     case DType::F16: {
       Vec half = x.with(b.CreateFPTrunc(x.v, x.ir->of(b.getHalfTy())));
       return x.with(b.CreateBitCast(half.v, x.ir->of(b.getInt16Ty())));
@@ -54,5 +60,10 @@ Vec narrow(Vec x, DType memory) {
       return x;
   }
 }
+
+Vec round_to(Vec x, DType memory) {
+  return memory == DType::BF16 ? upper_half(rounded_bf16(x)) : widen(narrow(x, memory), memory);
+}
+Vec round_bf16_result(Vec x) { return upper_half(rounded_number(x)); }
 
 }  // namespace lazuli::lowering

@@ -4,6 +4,7 @@
 
 #include "ir/error.h"
 #include "lowering/targets/math/math.h"
+#include "lowering/targets/memory_types.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -96,6 +97,12 @@ Vec emit_floating(Prim prim, DType type, std::span<const Vec> x) {
       return trunc(a);
     case Prim::round:
       return round_even(a);
+    case Prim::round_bf16:
+      return round_to(a, DType::BF16);
+    case Prim::round_bf16_result:
+      return round_bf16_result(a);
+    case Prim::round_f16:
+      return round_to(a, DType::F16);
     case Prim::eq:
       return eq(a, b);
     case Prim::ne:

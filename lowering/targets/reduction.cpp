@@ -39,6 +39,9 @@ Vec combine(Reduce reduce, DType type, Vec a, Vec b) {
   constexpr ir::Prim prims[] = {ir::Prim::add,     ir::Prim::mul,    ir::Prim::maximum,
                                 ir::Prim::minimum, ir::Prim::bit_or, ir::Prim::bit_and};
   const Vec pair[2] = {a, b};
+  // Which of two equal zeros is kept depends on the order of a reduction anyway.
+  if (a.ir->machine.nvptx && type == DType::F32 && reduce == Reduce::Max) return max_instruction(a, b);
+  if (a.ir->machine.nvptx && type == DType::F32 && reduce == Reduce::Min) return min_instruction(a, b);
   return emit_primitive(prims[static_cast<int>(reduce)], type, type, pair);
 }
 

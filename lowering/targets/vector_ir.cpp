@@ -2,6 +2,7 @@
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "ir/error.h"
 
@@ -80,6 +81,12 @@ Vec fma(Vec a, Vec b, Vec c) {
 }
 Vec abs(Vec a) { return unary(intrinsic::fabs, a); }
 Vec copysign(Vec magnitude, Vec sign) {
+  if (magnitude.ir->machine.nvptx) {
+    // One logical instruction; as an intrinsic it becomes six.
+    Vec m = bits_of(magnitude), s = bits_of(sign);
+    const int64_t sign_bit = int64_t{-1} << (m.bits() - 1);
+    return from_bits((m & integer(m, ~sign_bit)) | (s & integer(s, sign_bit)));
+  }
   return magnitude.with(magnitude.b().CreateBinaryIntrinsic(intrinsic::copysign, magnitude.v, sign.v));
 }
 Vec sqrt(Vec a) { return unary(intrinsic::sqrt, a); }
@@ -89,7 +96,10 @@ Vec trunc(Vec a) { return unary(intrinsic::trunc, a); }
 Vec round_even(Vec a) { return unary(intrinsic::roundeven, a); }
 Vec min_or_second(Vec a, Vec b) { return select(lt(a, b), a, b); }
 Vec max_or_second(Vec a, Vec b) { return select(gt(a, b), a, b); }
-Vec clamp(Vec x, double low, double high) { return min_or_second(number(x, high), max_or_second(number(x, low), x)); }
+Vec clamp(Vec x, double low, double high) {
+  if (x.ir->machine.nvptx && !x.f64()) return min_instruction(max_instruction(x, number(x, low)), number(x, high));
+  return min_or_second(number(x, high), max_or_second(number(x, low), x));
+}
 
 Vec bits_of(Vec a) { return a.with(a.b().CreateBitCast(a.v, a.ir->of(a.b().getIntNTy(a.bits())))); }
 Vec from_bits(Vec a) {
@@ -103,6 +113,16 @@ Vec to_floating(Vec a, llvm::Type* element, bool is_signed) {
   llvm::Type* t = a.ir->of(element);
   return a.with(is_signed ? a.b().CreateSIToFP(a.v, t) : a.b().CreateUIToFP(a.v, t));
 }
+Vec exp2_instruction(Vec a) {
+  return a.with(a.b().CreateIntrinsic(intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.v}));
+}
+static Vec pair(ID id, Vec low, Vec high) {
+  return low.with(low.b().CreateBitCast(low.b().CreateIntrinsic(id, {}, {high.v, low.v}), low.b().getInt32Ty()));
+}
+Vec bf16_pair_instruction(Vec low, Vec high) { return pair(intrinsic::nvvm_ff2bf16x2_rn, low, high); }
+Vec f16_pair_instruction(Vec low, Vec high) { return pair(intrinsic::nvvm_ff2f16x2_rn, low, high); }
+Vec min_instruction(Vec a, Vec b) { return a.with(a.b().CreateBinaryIntrinsic(intrinsic::minimum, a.v, b.v)); }
+Vec max_instruction(Vec a, Vec b) { return a.with(a.b().CreateBinaryIntrinsic(intrinsic::maximum, a.v, b.v)); }
 Vec to_f64(Vec a) { return a.with(a.b().CreateFPExt(a.v, a.ir->of(a.b().getDoubleTy()))); }
 Vec to_f32(Vec a) { return a.with(a.b().CreateFPTrunc(a.v, a.ir->of(a.b().getFloatTy()))); }
 

@@ -11,9 +11,16 @@
 
 namespace lazuli::lowering {
 
+// What differs between machines for the code that is written over VectorIR.
+struct Machine {
+  bool c_library = true;  // code may call it
+  bool nvptx = false;     // an NVIDIA GPU: 2^x is an instruction, and so are minima that keep NaN
+};
+
 class VectorIR {
  public:
-  VectorIR(llvm::IRBuilder<>& builder, unsigned lane_count) : b(builder), lanes(lane_count) {}
+  VectorIR(llvm::IRBuilder<>& builder, unsigned lane_count, Machine what = {})
+      : b(builder), lanes(lane_count), machine(what) {}
 
   llvm::Type* of(llvm::Type* element) const {
     return lanes == 1 ? element : llvm::FixedVectorType::get(element, lanes);
@@ -25,6 +32,7 @@ class VectorIR {
 
   llvm::IRBuilder<>& b;
   const unsigned lanes;
+  const Machine machine;
 };
 
 // A per-lane value with operators. Floating or integer meaning follows the value's own type.
@@ -107,6 +115,14 @@ Vec from_bits(Vec a);                              // i32 to float, i64 to doubl
 Vec resize(Vec a, unsigned bits, bool is_signed);  // integer to integer
 Vec to_integer(Vec a, unsigned bits);              // truncates; out of range gives whatever the target gives
 Vec to_floating(Vec a, llvm::Type* element, bool is_signed = true);
+// Of float32 on NVIDIA GPUs: within 2 units in the last place, subnormal numbers flushed.
+Vec exp2_instruction(Vec a);
+// Of float32 on NVIDIA GPUs: NaN if either is NaN; of zeros the negative one is the smaller.
+Vec min_instruction(Vec a, Vec b);
+Vec max_instruction(Vec a, Vec b);
+// Two float32 rounded to reduced floating types, in the halves of an integer.
+Vec bf16_pair_instruction(Vec low, Vec high);
+Vec f16_pair_instruction(Vec low, Vec high);
 Vec to_f64(Vec a);
 Vec to_f32(Vec a);
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import pytest
 import torch
 from differential import assert_same
@@ -76,9 +77,30 @@ def test_binary(name, dtype):
     def compute(device):
         x = edges(device, dtype)
         signs = x[1:] if name == "copysign" else x  # a NaN's sign means nothing
-        return getattr(torch, name)(x[:, None], signs[None, :])
+        result = getattr(torch, name)(x[:, None], signs[None, :])
+        if name in ("fmod", "remainder"):
+            # Eager's vectorized ones give NaN where a quotient overflows.
+            quotients = x.cpu()[:, None].float() / x.cpu()[None, :].float()
+            result = torch.where(quotients.isinf().to(device), 0, result)
+        return result
 
     assert_same(compute, **TOLERANCE[dtype])
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["fmod", "remainder"])
+def test_remainders_are_exact(name, dtype):
+    """Of quotients of any size, with C's fmod as the judge."""
+    x = torch.cat([edges("cpu", dtype), torch.logspace(-30, 30, 67, dtype=torch.float64).to(dtype)])
+    a, b = (t.flatten() for t in torch.meshgrid(x, x, indexing="ij"))
+    actual = getattr(torch, name)(a.to("lazuli"), b.to("lazuli")).cpu()
+    with numpy.errstate(invalid="ignore"):
+        exact = numpy.fmod(a.double().numpy(), b.double().numpy())
+    if name == "remainder":
+        differ = (exact != 0) & ((exact < 0) != (b.double().numpy() < 0))
+        exact = numpy.where(differ, exact + b.double().numpy(), exact)
+    expected = torch.from_numpy(exact).to(dtype)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
 @DTYPES
@@ -161,6 +183,11 @@ def test_signs_of_zeros():
         zeros = [x.neg(), x * -1, x + x, x - x, x.abs(), x.floor(), x.sin(), x.tanh(),
                  x.sqrt(), x.round(), x.expm1(), x.log1p(),
                  x.copysign(-x), x % 2, x.fmod(-2.0), x.trunc(), x.erf(),
+                 x.relu(), torch.relu(x * 1), torch.nn.functional.relu6(x), x.clamp(0, 1),
+                 x.clamp(min=0), x.clamp(max=0), torch.nn.functional.hardtanh(x, 0, 0),
+                 x * 0, x * -0.0,
+                 x + 0.0, x - 0.0, 0 - x, torch.zeros_like(x) + x, x - torch.zeros_like(x),
+                 x.ceil(), (x - 0.3).ceil(), (x - 0.3).round(), (x - 0.3).trunc(),
                  x.sum(), x.bfloat16().float()]  # fmt: skip
         return [1 / z for z in zeros]
 

@@ -69,7 +69,7 @@ TEST(ExecutableCalls, ExternalCallSeesAStridedViewAndItsResultIsUsed) {
   auto y = m.emit(Op::external, std::vector<ir::Value>{m.transpose(x)}, ir::Attrs{{42}}, types);
   m.graph.outputs = {m.add(y, 1.0)};
   TestHost host;
-  host.eager = [](int64_t call, std::span<const jit::BufferView> in) {
+  host.kernels = [](int64_t call, std::span<const jit::BufferView> in) {
     EXPECT_EQ(call, 42);
     EXPECT_EQ(in[0].strides, (ir::Dims{1, 4}));
     Floats out;
@@ -96,7 +96,7 @@ TEST(ExecutableCalls, AnErrorNamesOpAndLineAndLeavesTheExecutableUsable) {
   m.graph.outputs = {m.add(y, 1.0)};
   TestHost host;
   bool fail = true;
-  host.eager = [&](int64_t, std::span<const jit::BufferView>) {
+  host.kernels = [&](int64_t, std::span<const jit::BufferView>) {
     if (fail) throw std::runtime_error("no such luck");
     return std::vector<Floats>{{1, 2, 3, 4}};
   };

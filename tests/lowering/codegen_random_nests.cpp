@@ -12,7 +12,8 @@ class RandomNests : public ::testing::TestWithParam<const char*> {};
 void compare(const char* cpu, bool tiled, uint64_t seeds) {
   jit::Compiler compiler(cpu);
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    testing::RandomNest random(seed, tiled);
+    using testing::RandomNest;
+    RandomNest random = tiled ? RandomNest(seed, RandomNest::Tiled()) : RandomNest(seed);
     const lowering::LoopNest& nest = random.nest();
     const std::string symbol = "random" + std::to_string(seed);
     const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, symbol));

@@ -31,6 +31,7 @@ inline Layout layout(ir::DType dtype, ir::Dims shape, std::vector<size_t> order 
 
 class Tensor {
  public:
+  static constexpr size_t kGuard = 256;  // bytes on either side
   explicit Tensor(Layout l) : layout(std::move(l)), memory_(extent_bytes(layout) + 2 * kGuard + 64, kGuardByte) {
     const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + kGuard;
     start_ = (address + 63) / 64 * 64 - reinterpret_cast<uintptr_t>(memory_.data());
@@ -81,7 +82,6 @@ class Tensor {
   Layout layout;
 
  private:
-  static constexpr size_t kGuard = 256;
   static constexpr uint8_t kGuardByte = 0xa5;
   std::vector<uint8_t> memory_;
   size_t start_;

@@ -1,6 +1,7 @@
 // Elementary functions of float64 against long double, on random numbers and on the edges.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
 #include <limits>
 #include <random>
@@ -52,9 +53,58 @@ TEST_P(UnaryF64, IsWithinFiveUnitsInTheLastPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Functions, UnaryF64, ::testing::Combine(::testing::Values("", "avx2"), ::testing::ValuesIn(kCases)),
+struct Binary {
+  Prim prim;
+  long double (*exact)(long double, long double);
+};
+const Binary kBinary[] = {{Prim::pow, std::pow}, {Prim::atan2, std::atan2}, {Prim::fmod, std::fmod}};
+
+TEST(BinaryF64, WithoutACLibraryIsWithinFiveUnitsInTheLastPlace) {
+  jit::Compiler compiler("no-libm");
+  const double special[] = {0.0, 5e-324, 1e-310, 0.5, 1, 1.5, 2, 3, 7, 1e15, 1e300, 1e308, INFINITY, NAN};
+  std::vector<double> x, y;
+  for (double a : special)
+    for (double b : special)
+      for (int signs = 0; signs < 4; ++signs) {
+        x.push_back(signs & 1 ? -a : a);
+        y.push_back(signs & 2 ? -b : b);
+      }
+  std::mt19937_64 rng(3);
+  std::uniform_real_distribution<double> wide(-700, 700), narrow(-2, 2);
+  for (int i = 0; i < 30000; ++i) {
+    x.push_back(i % 3 == 0 ? std::exp(wide(rng)) : i % 3 == 1 ? narrow(rng) : std::bit_cast<double>(rng()));
+    y.push_back(i % 2 ? wide(rng) : i % 3 ? narrow(rng) : std::bit_cast<double>(rng()));
+  }
+  for (const Binary& b : kBinary) {
+    const testing::PrimKernel kernel(compiler, b.prim, DType::F64);
+    std::vector<double> z(x.size());
+    kernel(static_cast<int64_t>(x.size()), {x.data(), y.data()}, z.data());
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_LE(ulps(z[i], b.exact(x[i], y[i])), b.prim == Prim::fmod ? 0.0 : 5.0)
+          << ir::info(b.prim).name << "(" << std::hexfloat << x[i] << ", " << y[i] << ") = " << z[i] << " for "
+          << static_cast<double>(b.exact(x[i], y[i]));
+  }
+}
+
+TEST(TrigF64, WithoutACLibraryReducesHugeArguments) {
+  jit::Compiler compiler("no-libm");
+  std::vector<double> x;
+  std::mt19937_64 rng(5);
+  for (int i = 0; i < 30000; ++i) x.push_back(std::ldexp(1 + std::ldexp(static_cast<double>(rng() >> 12), -52), static_cast<int>(rng() % 1023)));
+  for (int k = 1; k < 3000; ++k) x.push_back(k * 1.57079632679489661923);
+  for (auto [prim, exact] : {std::pair<Prim, double (*)(double)>{Prim::sin, std::sin}, {Prim::cos, std::cos}, {Prim::tan, std::tan}}) {
+    const testing::PrimKernel kernel(compiler, prim, DType::F64);
+    std::vector<double> y(x.size());
+    kernel(static_cast<int64_t>(x.size()), {x.data()}, y.data());
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_LE(ulps(y[i], exact(x[i])), 5.0) << ir::info(prim).name << "(" << std::hexfloat << x[i] << ") = " << y[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, UnaryF64, ::testing::Combine(::testing::Values("", "avx2", "no-libm"), ::testing::ValuesIn(kCases)),
                          [](const auto& p) {
-                           return std::string(*std::get<0>(p.param) ? "avx2_" : "native_") +
+                           const std::string cpu = std::get<0>(p.param);
+                           return std::string(cpu.empty() ? "native_" : cpu == "avx2" ? "avx2_" : "own_") +
                                   ir::info(std::get<1>(p.param).prim).name;
                          });
 

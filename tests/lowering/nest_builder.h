@@ -45,6 +45,9 @@ class NestBuilder {
     const uint16_t slot = access(memory, stride, row_, true);
     add({.code = lowering::Code::Store, .dtype = nest_.insts[x].dtype, .slot = slot, .args = {x}});
   }
+  void check(Value failed) {
+    add({.code = lowering::Code::Check, .dtype = DType::Bool, .slot = nest_.checks++, .args = {failed}});
+  }
   Value literal(double value, DType t = DType::F32) {
     return add({.code = lowering::Code::Prim, .prim = ir::Prim::literal, .dtype = t, .value = value});
   }

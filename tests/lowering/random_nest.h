@@ -10,7 +10,15 @@ namespace lazuli::testing {
 
 class RandomNest {
  public:
-  explicit RandomNest(uint64_t seed, bool tiled = false) : rng_(seed) { generate(tiled); }
+  // What a number out of range converts to is each target's own affair.
+  static constexpr bool kConversionsInRange = true;
+
+  explicit RandomNest(uint64_t seed, bool conversions_in_range = false)
+      : in_range_(conversions_in_range), rng_(seed) {
+    generate(false);
+  }
+  struct Tiled {};
+  RandomNest(uint64_t seed, Tiled) : in_range_(false), rng_(seed) { generate(true); }
   const lowering::LoopNest& nest() const { return nest_; }
 
   // `vector_size`: the vector dimension's; other dimensions are small.
@@ -80,7 +88,17 @@ class RandomNest {
     return emit({.code = Code::Prim, .prim = p, .dtype = t, .row = row, .args = {a, b, c}});
   }
   DType type(uint16_t i) const { return nest_.insts[i].dtype; }
-  uint16_t as(uint16_t i, DType t, bool row) { return type(i) == t ? i : prim(Prim::convert, t, row, i); }
+  uint16_t as(uint16_t i, DType t, bool row) {
+    if (type(i) == t) return i;
+    if (in_range_ && ir::is_floating(type(i)) && !ir::is_floating(t) && t != DType::Bool) i = ranged(i, row);
+    return prim(Prim::convert, t, row, i);
+  }
+  uint16_t ranged(uint16_t i, bool row) {
+    const DType t = type(i);
+    i = prim(Prim::select, t, row, prim(Prim::eq, DType::Bool, row, i, i), i, literal(0, t, row));
+    i = prim(Prim::minimum, t, row, i, literal(100, t, row));
+    return prim(Prim::maximum, t, row, i, literal(t == DType::F32 ? -100 : -90, t, row));
+  }
 
   uint16_t access(DType t, bool row, bool store, bool indexed) {
     lowering::Access a{t, VectorStride::One, row, store, indexed};
@@ -241,6 +259,7 @@ class RandomNest {
   }
 
   static constexpr int kIndices = 5;
+  const bool in_range_;
   std::mt19937_64 rng_;
   lowering::LoopNest nest_;
   uint8_t stage_ = 0;

@@ -66,7 +66,7 @@ def significant(t):
 
 
 def assert_close(actual, expected, reference, tolerance_of, where):
-    """Compares results; in narrow types being close to the float32 result is as good as eager's."""
+    """Compares results; in narrow types being close to the float64 result is as good as eager's."""
     assert len(actual) == len(expected), where
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         assert (a.dtype, a.shape) == (e.dtype, e.shape), f"result {i}: {where}"
@@ -93,7 +93,7 @@ def allowed(op, dtype, expected, scale=1):
 
 
 def widened(t):
-    return t.float() if t.dtype == torch.bfloat16 else t
+    return t.double() if t.dtype == torch.bfloat16 else t
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(DTYPES))

@@ -1,5 +1,7 @@
 """Makes torch know the device: its name, its module `torch.lazuli`, its tensor methods."""
 
+import atexit
+
 import torch
 
 from torch_lazuli import library
@@ -20,4 +22,6 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     patches.apply()
+    # Work that still goes to a GPU must be over before CUDA shuts down.
+    atexit.register(torch.ops.lazuli._process_ends)
     metrics.write_at_exit()

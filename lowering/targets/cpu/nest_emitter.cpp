@@ -31,8 +31,8 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       layout_(nest),
       plan_(plan_nest(nest, target)),
       b_(module.getContext()),
-      scalar_(b_, 1),
-      vector_(b_, plan_.lanes),
+      scalar_(b_, 1, {.c_library = target.c_library}),
+      vector_(b_, plan_.lanes, {.c_library = target.c_library}),
       function_(declare_kernel(module, symbol)),
       index_(nest.rank),
       results_(nest.insts.size()),
@@ -76,6 +76,7 @@ void NestEmitter::read_arguments() {
     index_stride_.push_back(access.indexed ? b_.CreateMul(argument(layout_.index_strides + a), bytes) : nullptr);
   }
   for (size_t p = 0; p < nest_.params; ++p) param_.push_back(argument(layout_.params + p));
+  if (nest_.checks) status_ = argument(layout_.status, b_.getPtrTy());
 }
 
 bool NestEmitter::moves_along(size_t access, uint32_t dim) const {

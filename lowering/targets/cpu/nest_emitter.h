@@ -76,6 +76,7 @@ class NestEmitter {
   void primitive(size_t inst, const Pass& pass);
   void load(size_t inst, const Pass& pass);
   void store(size_t inst, const Pass& pass);
+  void check(size_t inst, const Pass& pass);
   void accumulate(size_t inst, const Pass& pass);
   Place place(const Inst& x, uint16_t index_inst, unsigned copy, const Pass& pass);
   Value* uniform_address(const Inst& x, uint16_t index_inst);
@@ -102,6 +103,7 @@ class NestEmitter {
   std::vector<std::vector<Value*>> stride_;  // bytes, per access and dimension; null where it never moves
   std::vector<Value*> index_stride_;         // bytes, per access
   std::vector<Value*> param_;
+  Value* status_ = nullptr;
   std::vector<Value*> address_;  // per access, at the current loop depth, without the vector dimension
   struct Turned {
     Value* buffer = nullptr;   // row by row

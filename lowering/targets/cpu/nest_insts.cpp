@@ -22,6 +22,8 @@ void NestEmitter::run(size_t i, const Pass& pass) {
       return store(i, pass);
     case Code::Reduce:
       return accumulate(i, pass);
+    case Code::Check:
+      return check(i, pass);
     case Code::Param: {
       // Floating numbers arrive as doubles, the others as int64.
       const bool floating = ir::is_floating(x.dtype);
@@ -124,6 +126,28 @@ void NestEmitter::store(size_t i, const Pass& pass) {
   }
   for (unsigned c = 0; c < pass.copies; ++c)
     store_vector(vector_, target_, memory, place(x, x.args[1], c, pass), operand(x.args[0], c));
+}
+
+// A branch that is never taken, rather than a flag carried along: it costs no register and waits for nothing.
+void NestEmitter::check(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  Value* failed = results_[x.args[0]].uniform;
+  if (!plan_.uniform[i]) {
+    Vec lanes = operand(x.args[0], 0);
+    for (unsigned c = 1; c < pass.copies; ++c) lanes = lanes | operand(x.args[0], c);
+    if (pass.mask) lanes = lanes & lanes.with(pass.mask);  // the lanes past the end hold anything
+    failed = any(lanes);
+  }
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto* report = llvm::BasicBlock::Create(b_.getContext(), "failed", function);
+  auto* next = llvm::BasicBlock::Create(b_.getContext(), "checked", function);
+  b_.CreateCondBr(failed, report, next);
+  b_.SetInsertPoint(report);
+  // Atomic, since other threads may be failing too; which of them is heard does not matter.
+  llvm::StoreInst* word = b_.CreateAlignedStore(b_.getInt64(x.slot + 1u), status_, llvm::Align(8));
+  word->setAtomic(llvm::AtomicOrdering::Monotonic);
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
 }
 
 }  // namespace lazuli::lowering::cpu

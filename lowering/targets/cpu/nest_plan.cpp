@@ -10,9 +10,10 @@ namespace {
 bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& uniform) {
   const bool row_schedule = nest.schedule == Schedule::Row;
   bool operands = true;
-  for (unsigned k = 0; k < operand_count(nest, x); ++k) operands &= uniform[x.args[k]];
+  for (int k = 0; k < operand_count(nest, x); ++k) operands &= uniform[x.args[k]];
   switch (x.code) {
     case Code::Prim:
+    case Code::Check:
       return operands;
     case Code::Param:
       return true;
@@ -35,13 +36,15 @@ Level level_of(const LoopNest& nest, const Inst& x, bool uniform, const std::vec
   if (nest.tiled() && (x.code == Code::Load || x.code == Code::Position)) return innermost;  // rows of a square differ
   if (!uniform || x.code == Code::Reduce || x.code == Code::Store) return innermost;
   Level deepest = Level::Kernel;
+  // A loop over nothing checks nothing, but a unit has elements unless a reduced dimension is empty.
+  if (x.code == Code::Check) deepest = x.row || nest.reduced == 0 ? Level::Unit : innermost;
   if (x.code == Code::Load || x.code == Code::Position) {
     // Uniform along the vector dimension; whatever else may vary are kept dimensions, unless the stage loops.
     const bool still = x.row || nest.reduced == 0 || (x.code == Code::Load && nest.accesses[x.slot].row) ||
                        (x.code == Code::Position && x.slot + nest.reduced < nest.rank);
     deepest = still ? Level::Unit : innermost;
   }
-  for (unsigned k = 0; k < operand_count(nest, x); ++k) deepest = std::max(deepest, level[x.args[k]]);
+  for (int k = 0; k < operand_count(nest, x); ++k) deepest = std::max(deepest, level[x.args[k]]);
   return std::min(deepest, innermost);
 }
 
@@ -97,7 +100,7 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
     p.level[i] = level_of(nest, x, p.uniform[i], p.level);
   }
   for (size_t i = 0; i < n; ++i)
-    for (unsigned k = 0; k < operand_count(nest, nest.insts[i]) && works_on_vectors(nest.insts[i], p.uniform[i]); ++k)
+    for (int k = 0; k < operand_count(nest, nest.insts[i]) && works_on_vectors(nest.insts[i], p.uniform[i]); ++k)
       if (uint16_t a = nest.insts[i].args[k]; p.uniform[a]) p.splat[a] = true;
 
   // Eight-byte lanes take two registers each: that is simpler than a second lane count, and unrolls by itself.

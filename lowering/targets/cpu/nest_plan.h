@@ -27,20 +27,4 @@ struct NestPlan {
 
 NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target);
 
-// Instructions that `x` reads.
-inline unsigned operand_count(const LoopNest& nest, const Inst& x) {
-  switch (x.code) {
-    case Code::Prim:
-      return ir::info(x.prim).arity;
-    case Code::Load:
-      return nest.accesses[x.slot].indexed ? 1 : 0;
-    case Code::Store:
-      return nest.accesses[x.slot].indexed ? 2 : 1;
-    case Code::Reduce:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 }  // namespace lazuli::lowering::cpu

@@ -17,7 +17,21 @@ Reduced reduce(Vec x) {
   return {n, fma(n, 0x1.05c61p-29, fma(n, -0x1.62e43p-1, x))};
 }
 
+// x log2(e) = n + r, |r| <= 1/2, and 2^r by the instruction. n comes out of the low bits of a sum with 1.5 * 2^23.
+Vec exp_by_instruction(Vec x) {
+  constexpr double kShift = 12582912;
+  constexpr int64_t kShiftBits = 0x4b400000, kOne = 127;
+  Vec in = clamp(x, -104, 89);
+  Vec shifted = fma(in, 1.4426950408889634074, kShift), n = shifted - kShift;
+  Vec r = fma(in, 1.925963033500011e-08, fma(in, 1.4426950216293335, -n));
+  // 2^n as two factors, so that overflow and gradual underflow come out right.
+  Vec k = bits_of(shifted), first = ashr(k, 1), second = k - first;
+  auto power = [&](Vec half) { return from_bits(shl(half, 23) + integer(half, (kOne - kShiftBits / 2) << 23)); };
+  return exp2_instruction(r) * power(first) * power(second);
+}
+
 Vec exp_f32(Vec x) {
+  if (x.ir->machine.nvptx) return exp_by_instruction(x);
   auto [n, r] = reduce(clamp(x, -104, 89));
   Vec p = horner(r, {0.0013942220248281956, 0.008368860930204391, 0.041666384786367416, 0.1666651964187622, 0.5});
   return scaled(fma(r * r, p, r) + 1, to_integer(n, 32));
@@ -44,6 +58,7 @@ Vec scaled(Vec p, Vec n) {
 }
 
 Vec exp_core(Vec x) {
+  if (x.ir->machine.nvptx) return exp2_instruction(x * 1.4426950408889634074);
   auto [n, r] = reduce(x);
   Vec p = horner(r, {0.0013942220248281956, 0.008368860930204391, 0.041666384786367416, 0.1666651964187622, 0.5});
   return (fma(r * r, p, r) + 1) * power_of_two(to_integer(n, 32), x);

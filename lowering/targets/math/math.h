@@ -26,7 +26,8 @@ Vec erf(Vec x);
 Vec erfc(Vec x);
 Vec pow(Vec x, Vec y);
 
-// The C library's function, lane by lane: for rare functions of float64 only. `name` is the float64 name.
+// The C library's function, lane by lane: for rare functions of float64 only. `name` is the float64 name. For a target
+// without a C library the same function of our own (f64.h).
 Vec per_lane(const char* name, std::initializer_list<Vec> args);
 
 }  // namespace lazuli::lowering::math

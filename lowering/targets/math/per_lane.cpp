@@ -1,9 +1,10 @@
-// Calls of the C library's math, lane by lane, in a function of its own so that one kernel has it once.
+// Calls of the C library's math, lane by lane, in a function of its own so that one kernel has it once; and what does
+// its work where there is none.
 #include <llvm/IR/Module.h>
 
 #include <string>
 
-#include "lowering/targets/math/math.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -37,6 +38,7 @@ llvm::Function* lane_function(Vec x, const std::string& name, size_t arity) {
 
 Vec per_lane(const char* name, std::initializer_list<Vec> args) {
   Vec x = *args.begin();
+  if (!x.ir->machine.c_library) return f64::call(name, {args.begin(), args.size()});
   std::string symbol = std::string(name) + (x.f64() ? "" : "f");
   llvm::SmallVector<llvm::Value*, 2> values;
   for (Vec a : args) values.push_back(a.v);

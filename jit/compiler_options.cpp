@@ -1,0 +1,35 @@
+#include "jit/compiler_options.h"
+
+#include <llvm/Support/CommandLine.h>
+
+#include <mutex>
+#include <string>
+
+#include "ir/error.h"
+
+namespace lazuli::jit {
+namespace {
+
+// Options of the code generator that only exist on its command line.
+template <class T>
+void set_option(const char* name, T value) {
+  auto& options = llvm::cl::getRegisteredOptions();
+  auto found = options.find(name);
+  LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
+  static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
+}
+
+}  // namespace
+
+// Loop strength reduction takes more than half of the time of code generation and finds nothing: the emitters' loops
+// already step by pointers or by what x86 addresses for free. Instruction scheduling takes a tenth, and the processor
+// (for a GPU, the assembler) does it again.
+void leave_out_slow_passes() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    set_option("disable-lsr", true);
+    set_option("enable-misched", false);
+  });
+}
+
+}  // namespace lazuli::jit

@@ -1,0 +1,44 @@
+// A kind of machine that plans run on: it loads a plan's kernels and runs them over its own memory.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+#include "jit/dump.h"
+#include "jit/executable.h"
+#include "lowering/plan.h"
+
+namespace lazuli::jit {
+
+// A kernel step with its code loaded, which lacks only addresses and run-time numbers.
+class KernelStep {
+ public:
+  virtual ~KernelStep() = default;
+  // `memory`: by block of the plan. Where work is asynchronous, it is only enqueued.
+  virtual void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual lowering::PlanOptions plan_options(const CompileOptions& options) const = 0;
+  // One for each step of the plan, null for those that are no kernels. `plan` outlives them.
+  virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
+                                                        const CompileOptions& options, Dump& dump) = 0;
+  // Before the steps of a run, on the thread that runs them. `stream`: Host::stream().
+  virtual void start(void* stream) { (void)stream; }
+  // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For who
+  // has just waited.
+  virtual void raise_failures() {}
+  // Memory for a run's temporaries.
+  virtual Buffer arena(Host& host, size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
+  virtual void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
+                    void* stream) = 0;
+};
+
+Device& cpu_device();
+
+// "add_mul_sum": the ops that a kernel computes, for its name.
+std::string label(const ir::Graph& graph, const lowering::PlanStep& step);
+
+}  // namespace lazuli::jit

@@ -1,0 +1,133 @@
+#include "jit/devices/cuda/driver.h"
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+
+namespace lazuli::jit::cuda {
+namespace {
+
+// The driver's C interface, of which these few functions have had the same form since CUDA 4. Handles are pointers.
+using Result = int;
+struct Driver {
+  Result (*init)(unsigned);
+  Result (*driver_version)(int*);
+  Result (*device_get)(int*, int);
+  Result (*device_name)(char*, int, int);
+  Result (*device_attribute)(int*, int, int);
+  Result (*retain_primary)(void**, int);
+  Result (*set_current)(void*);
+  Result (*load_module)(void**, const void*);
+  Result (*find_function)(void**, void*, const char*);
+  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  Result (*copy)(uint64_t, uint64_t, size_t, void*);
+  Result (*map_host)(void**, size_t, unsigned);
+  Result (*error_name)(Result, const char**);
+  Result (*error_text)(Result, const char**);
+};
+
+template <class F>
+void find(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (!function) throw std::runtime_error(std::string("the CUDA driver is too old: it has no ") + name);
+}
+
+const Driver& driver() {
+  static const Driver loaded = [] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!library) throw std::runtime_error("no CUDA driver: libcuda.so.1 was not found");
+    Driver d{};
+    find(library, "cuInit", d.init);
+    find(library, "cuDriverGetVersion", d.driver_version);
+    find(library, "cuDeviceGet", d.device_get);
+    find(library, "cuDeviceGetName", d.device_name);
+    find(library, "cuDeviceGetAttribute", d.device_attribute);
+    find(library, "cuDevicePrimaryCtxRetain", d.retain_primary);
+    find(library, "cuCtxSetCurrent", d.set_current);
+    find(library, "cuModuleLoadData", d.load_module);
+    find(library, "cuModuleGetFunction", d.find_function);
+    find(library, "cuLaunchKernel", d.launch);
+    find(library, "cuMemcpyDtoDAsync_v2", d.copy);
+    find(library, "cuMemHostAlloc", d.map_host);
+    find(library, "cuGetErrorName", d.error_name);
+    find(library, "cuGetErrorString", d.error_text);
+    if (Result r = d.init(0)) throw std::runtime_error("the CUDA driver does not start: error " + std::to_string(r));
+    return d;
+  }();
+  return loaded;
+}
+
+void check(Result r, const char* what) {
+  if (r == 0) return;
+  const char *name = "unknown error", *text = "";
+  driver().error_name(r, &name);
+  driver().error_text(r, &text);
+  throw std::runtime_error(std::string(what) + " failed: " + name + ": " + text);
+}
+
+int attribute(int device, int which) {
+  int value = 0;
+  check(driver().device_attribute(&value, which, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+}  // namespace
+
+Context& Context::get(int device) {
+  static std::mutex mutex;
+  static auto* contexts = new std::map<int, std::unique_ptr<Context>>;  // outlives every thread
+  std::lock_guard lock(mutex);
+  auto& context = (*contexts)[device];
+  if (!context) context.reset(new Context(device));
+  return *context;
+}
+
+Context::Context(int index) {
+  int device = 0;
+  check(driver().device_get(&device, index), "cuDeviceGet");
+  char name[256] = {};
+  check(driver().device_name(name, sizeof name, device), "cuDeviceGetName");
+  check(driver().driver_version(&attributes_.driver_version), "cuDriverGetVersion");
+  attributes_.name = name;
+  // Numbers of CU_DEVICE_ATTRIBUTE_*.
+  attributes_.capability = 10 * attribute(device, 75) + attribute(device, 76);
+  attributes_.multiprocessors = attribute(device, 16);
+  attributes_.threads_per_multiprocessor = attribute(device, 39);
+  check(driver().retain_primary(&context_, device), "cuDevicePrimaryCtxRetain");
+}
+
+void Context::make_current() const { check(driver().set_current(context_), "cuCtxSetCurrent"); }
+
+Function Context::load(std::span<const char> cubin, const std::string& symbol) const {
+  make_current();
+  void* module = nullptr;
+  Function f;
+  check(driver().load_module(&module, cubin.data()), "cuModuleLoadData");
+  check(driver().find_function(&f.handle, module, symbol.c_str()), "cuModuleGetFunction");
+  return f;
+}
+
+void Context::launch(Function function, const uint32_t grid[3], uint32_t threads, const void* arguments,
+                     void* stream) const {
+  void* parameters[] = {const_cast<void*>(arguments)};
+  check(driver().launch(function.handle, grid[0], grid[1], grid[2], threads, 1, 1, 0, stream, parameters, nullptr),
+        "cuLaunchKernel");
+}
+
+void Context::copy(void* to, const void* from, size_t bytes, void* stream) const {
+  if (bytes == 0) return;
+  check(driver().copy(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream), "cuMemcpyDtoDAsync");
+}
+
+void* Context::map_host_memory(size_t bytes) const {
+  make_current();
+  constexpr unsigned kPortable = 1, kMapped = 2;
+  void* memory = nullptr;
+  check(driver().map_host(&memory, bytes, kPortable | kMapped), "cuMemHostAlloc");
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+}  // namespace lazuli::jit::cuda

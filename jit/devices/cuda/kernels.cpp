@@ -1,0 +1,125 @@
+#include "jit/devices/cuda/kernels.h"
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include "ir/hash.h"
+#include "jit/devices/cuda/cubin_store.h"
+#include "jit/devices/cuda/linker.h"
+#include "jit/kernel.h"
+#include "jit/nvptx_compiler.h"
+
+namespace lazuli::jit::cuda {
+namespace {
+
+struct Entry {
+  lowering::LoopNest nest;
+  lowering::GpuVariant variant;
+  Kernel kernel;
+};
+
+class Cache {
+ public:
+  static Cache& of(const Context& context) {
+    static std::mutex mutex;
+    static auto* caches = new std::unordered_map<const Context*, std::unique_ptr<Cache>>;  // outlives every thread
+    std::lock_guard lock(mutex);
+    auto& cache = (*caches)[&context];
+    if (!cache) cache = std::make_unique<Cache>();
+    return *cache;
+  }
+  const Kernel* find(const KernelRequest& r) {
+    std::lock_guard lock(mutex_);
+    auto [first, last] = entries_.equal_range(key(r));
+    for (auto it = first; it != last; ++it)
+      if (it->second->variant == r.variant && it->second->nest == *r.nest) return &it->second->kernel;
+    return nullptr;
+  }
+  // When two threads made the same kernel, the first one in wins.
+  const Kernel* add(const KernelRequest& r, Kernel kernel) {
+    if (const Kernel* there = find(r)) return there;
+    std::lock_guard lock(mutex_);
+    auto entry = std::make_unique<Entry>(Entry{*r.nest, r.variant, std::move(kernel)});
+    return &entries_.emplace(key(r), std::move(entry))->second->kernel;
+  }
+
+ private:
+  static uint64_t key(const KernelRequest& r) { return ir::mix(r.nest->hash(), r.variant.hash()); }
+  std::mutex mutex_;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries_;
+};
+
+Kernel build(const Context& context, const KernelRequest& r, const std::string& name) {
+  const int capability = context.attributes().capability;
+  const std::string ptx = compile_ptx(*r.nest, r.variant, name, capability);
+  const std::string key = cubin_key(ptx, capability);
+  auto cubin = load_cubin(key);
+  if (!cubin) {
+    cubin = link(ptx, capability).cubin;
+    store_cubin(key, *cubin);
+  }
+  return {context.load(*cubin, name), name};
+}
+
+// Runs `work(i)` for i < n on as many threads as the machine has; rethrows the first exception.
+template <class F>
+void side_by_side(size_t n, F work) {
+  const size_t threads = std::min<size_t>(n, std::max(1u, std::thread::hardware_concurrency()));
+  if (threads <= 1) {
+    for (size_t i = 0; i < n; ++i) work(i);
+    return;
+  }
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto loop = [&] {
+    for (size_t i; (i = next++) < n;) {
+      try {
+        work(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> pool;
+  for (size_t t = 1; t < threads; ++t) pool.emplace_back(loop);
+  loop();
+  for (std::thread& t : pool) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+std::vector<const Kernel*> kernels_for(Context& context, std::span<const KernelRequest> requests) {
+  Cache& cache = Cache::of(context);
+  std::vector<const Kernel*> out(requests.size());
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    out[i] = cache.find(requests[i]);
+    if (out[i]) {
+      count_kernel(true);
+      continue;
+    }
+    const bool again = std::any_of(missing.begin(), missing.end(), [&](size_t m) {
+      return requests[m].variant == requests[i].variant && *requests[m].nest == *requests[i].nest;
+    });
+    if (!again) missing.push_back(i);
+  }
+  side_by_side(missing.size(), [&](size_t m) {
+    const KernelRequest& r = requests[missing[m]];
+    // The name is part of the PTX, and so of the key on disk: it must not depend on what this process compiled before.
+    char id[20];
+    snprintf(id, sizeof id, "%08x", static_cast<unsigned>(ir::mix(r.nest->hash(), r.variant.hash())));
+    count_kernel(false);
+    out[missing[m]] = cache.add(r, build(context, r, "g" + std::string(id) + (r.label.empty() ? "" : "_" + r.label)));
+  });
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (!out[i]) out[i] = cache.find(requests[i]);
+  return out;
+}
+
+}  // namespace lazuli::jit::cuda

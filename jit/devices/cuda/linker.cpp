@@ -1,0 +1,108 @@
+#include "jit/devices/cuda/linker.h"
+#include <cstdint>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <stdexcept>
+#include <type_traits>
+
+namespace lazuli::jit::cuda {
+namespace {
+
+// nvJitLink's C interface (nvJitLink.h, CUDA 12 and 13).
+using Handle = void*;
+using Result = int;
+constexpr int kPtx = 2;  // NVJITLINK_INPUT_PTX
+struct Library {
+  Result (*create)(Handle*, uint32_t, const char**);
+  Result (*destroy)(Handle*);
+  Result (*add_data)(Handle, int, const void*, size_t, const char*);
+  Result (*complete)(Handle);
+  Result (*cubin_size)(Handle, size_t*);
+  Result (*cubin)(Handle, void*);
+  Result (*error_size)(Handle, size_t*);
+  Result (*error)(Handle, char*);
+  Result (*info_size)(Handle, size_t*);
+  Result (*info)(Handle, char*);
+  Result (*version)(unsigned*, unsigned*);
+};
+
+void* open() {
+  const char* names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12"};
+  for (const char* name : names)
+    if (void* l = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return l;  // as torch loaded it
+  for (const char* name : names) {
+    if (void* l = dlopen(name, RTLD_NOW)) return l;
+    if (const char* folder = std::getenv("LAZULI_CUDA_LIBRARIES"))
+      if (void* l = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW)) return l;
+  }
+  throw std::runtime_error("nvJitLink was not found: torch's CUDA packages bring it (libnvJitLink.so.13)");
+}
+
+const Library& library() {
+  static const Library loaded = [] {
+    void* l = open();
+    Library f{};
+    auto find = [&](const char* name, auto& function) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(l, name));
+      if (!function) throw std::runtime_error(std::string("nvJitLink has no ") + name);
+    };
+    find("nvJitLinkCreate", f.create);
+    find("nvJitLinkDestroy", f.destroy);
+    find("nvJitLinkAddData", f.add_data);
+    find("nvJitLinkComplete", f.complete);
+    find("nvJitLinkGetLinkedCubinSize", f.cubin_size);
+    find("nvJitLinkGetLinkedCubin", f.cubin);
+    find("nvJitLinkGetErrorLogSize", f.error_size);
+    find("nvJitLinkGetErrorLog", f.error);
+    find("nvJitLinkGetInfoLogSize", f.info_size);
+    find("nvJitLinkGetInfoLog", f.info);
+    find("nvJitLinkVersion", f.version);
+    return f;
+  }();
+  return loaded;
+}
+
+std::string text(Handle h, Result (*size_of)(Handle, size_t*), Result (*get)(Handle, char*)) {
+  size_t size = 0;
+  if (size_of(h, &size) != 0 || size <= 1) return {};
+  std::string s(size, '\0');
+  if (get(h, s.data()) != 0) return {};
+  s.resize(size - 1);
+  return s;
+}
+
+struct Session {
+  Handle handle = nullptr;
+  ~Session() {
+    if (handle) library().destroy(&handle);
+  }
+};
+
+}  // namespace
+
+Linked link(const std::string& ptx, int capability) {
+  const Library& l = library();
+  const std::string arch = "-arch=sm_" + std::to_string(capability);
+  const char* options[] = {arch.c_str(), "-verbose"};
+  Session session;
+  if (l.create(&session.handle, 2, options) != 0) throw std::runtime_error("nvJitLink does not know " + arch);
+  Result r = l.add_data(session.handle, kPtx, ptx.c_str(), ptx.size() + 1, "kernel");
+  if (r == 0) r = l.complete(session.handle);
+  if (r != 0)
+    throw std::runtime_error("nvJitLink refused a kernel: " + text(session.handle, l.error_size, l.error));
+  Linked out;
+  size_t size = 0;
+  l.cubin_size(session.handle, &size);
+  out.cubin.resize(size);
+  l.cubin(session.handle, out.cubin.data());
+  out.log = text(session.handle, l.info_size, l.info);
+  return out;
+}
+
+std::string linker_version() {
+  unsigned major = 0, minor = 0;
+  library().version(&major, &minor);
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+}  // namespace lazuli::jit::cuda

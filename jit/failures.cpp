@@ -1,0 +1,26 @@
+#include "jit/failures.h"
+#include "jit/executor.h"
+
+namespace lazuli::jit {
+namespace {
+
+// torch's words: those of integer division, of embedding, and of indexing.
+std::string words(const ir::Graph& graph, const lowering::Check& check) {
+  if (check.kind == lowering::Check::ZeroDivisor) return "ZeroDivisionError";
+  const ir::Node& node = graph[check.by];
+  if (node.op != ir::Op::index_position) return "index out of range in self";
+  ir::Value size = node.inputs[1];
+  while (ir::is_view(graph[size].op)) size = graph[size].inputs[0];
+  const std::string text = "index is out of bounds for dimension";
+  return graph[size].op == ir::Op::constant ? text + " with size " + std::to_string(graph[size].attrs.number(0)) : text;
+}
+
+}  // namespace
+
+std::vector<std::string> failure_texts(const ir::Graph& graph, const lowering::PlanStep& step) {
+  std::vector<std::string> out;
+  for (const lowering::Check& c : step.loops.checks) out.push_back(where(graph, c.by.node) + ": " + words(graph, c));
+  return out;
+}
+
+}  // namespace lazuli::jit

@@ -1,0 +1,14 @@
+// PTX for loop nests. Needs no GPU and no CUDA: assembling the text is somebody else's work.
+#pragma once
+#include <string>
+
+#include "lowering/gpu.h"
+
+namespace lazuli::jit {
+
+// Thread-safe; compiles run side by side. `capability`: 80 or more, as 10 times major plus minor. Throws InternalError.
+std::string compile_ptx(const lowering::LoopNest& nest, const lowering::GpuVariant& variant, const std::string& symbol,
+                        int capability);
+std::string gpu_ir_text(const lowering::LoopNest& nest, const lowering::GpuVariant& variant, const std::string& symbol);
+
+}  // namespace lazuli::jit

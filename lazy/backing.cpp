@@ -1,0 +1,86 @@
+#include "lazy/backing.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <cstdlib>
+#include <cstring>
+#include "jit/device.h"
+#include "jit/devices/cuda/device.h"
+
+namespace lazuli::lazy {
+namespace {
+
+bool torch_has_gpu() { return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0; }
+
+c10::Device choose() {
+  const char* given = std::getenv("LAZULI_BACKING");
+  const std::string wanted = given ? given : "";
+  TORCH_CHECK(wanted.empty() || wanted == "cpu" || wanted == "cuda", "LAZULI_BACKING takes cpu or cuda, not ", wanted);
+  if (wanted == "cpu") return {c10::kCPU};
+  const bool gpu = torch_has_gpu();
+  TORCH_CHECK(gpu || wanted != "cuda", "LAZULI_BACKING=cuda, but torch finds no CUDA device here");
+  return gpu ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+}
+
+jit::Device* compiler_for(c10::Device device) {
+  if (device.is_cpu()) return &jit::cpu_device();
+  try {
+    return &jit::cuda_device(device.index());
+  } catch (const std::exception& e) {
+    TORCH_CHECK(false, "lazuli: torch sees a CUDA device, but ", e.what(), ". LAZULI_BACKING=cpu computes on the CPU.");
+  }
+}
+
+const c10::impl::DeviceGuardImplInterface& guard() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+
+}  // namespace
+
+Backing::Backing() : device_(choose()), code_(nullptr) {
+  if (is_gpu()) at::globalContext().lazyInitDevice(c10::kCUDA);
+  code_ = compiler_for(device_);
+  if (is_gpu())
+    pending_limit_ = static_cast<int64_t>(c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(device_.index()).second / 2);
+}
+
+const Backing& Backing::get() {
+  static const Backing* b = new Backing;  // outlives every thread
+  return *b;
+}
+
+void* Backing::stream() const {
+  return is_gpu() ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr;
+}
+
+c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
+
+void Backing::wait() const {
+  if (!is_gpu()) return;
+  guard().synchronizeStream(guard().getStream(device_));
+  raise_failures();
+}
+
+void Backing::raise_failures() const {
+  try {
+    code_->raise_failures();
+  } catch (const std::exception& e) {
+    TORCH_CHECK(false, e.what());
+  }
+}
+
+void Backing::copy(void* to, const void* from, size_t bytes) const {
+  if (!bytes) return;
+  if (is_gpu())
+    code_->copy(to, from, bytes, stream());
+  else
+    std::memcpy(to, from, bytes);
+}
+
+jit::Buffer Backing::allocate(size_t bytes) const {
+  auto data = std::make_shared<c10::DataPtr>(c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1)));
+  void* p = data->get();
+  return {p, bytes, std::shared_ptr<void>(std::move(data), p)};
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,152 @@
+#include "lazy/eager_rows.h"
+
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/scatter_add.h>
+#include <ATen/ops/zeros.h>
+#include "ir/error.h"
+#include "lazy/backing.h"
+#include "lazy/convert.h"
+#include "lazy/memory.h"
+#include "lazy/plain_dispatch.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+struct Call {
+  const ir::Attrs& attrs;
+  const Tensors& in;
+  std::span<const ir::Type> results;
+
+  at::IntArrayRef list(size_t i) const {
+    auto l = attrs.list(i);
+    return {l.data(), l.size()};
+  }
+  int64_t number(size_t i) const { return attrs.number(i); }
+  at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }
+  // Memory of a result's shape that nobody reads.
+  Tensor shaped(const Tensor& like) const { return at::empty(shape(), like.options()); }
+};
+
+// Attributes of the convolution rows: stride, padding, dilation, transposed, output padding, groups.
+Tensors convolution(const Call& c) {
+  return {at::convolution(c.in[0], c.in[1], {}, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4), c.number(5))};
+}
+Tensor convolution_backward(const Call& c, const Tensor& gy, const Tensor& x, const Tensor& w, size_t wanted) {
+  std::array<bool, 3> mask{wanted == 0, wanted == 1, false};
+  auto grads = at::convolution_backward(gy, x, w, std::nullopt, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4),
+                                        c.number(5), mask);
+  return wanted == 0 ? std::get<0>(grads) : std::get<1>(grads);
+}
+Tensors convolution_input_grad(const Call& c) {
+  return {convolution_backward(c, c.in[0], c.shaped(c.in[0]), c.in[1], 0)};
+}
+Tensors convolution_weight_grad(const Call& c) {
+  return {convolution_backward(c, c.in[0], c.in[1], c.shaped(c.in[0]), 1)};
+}
+
+Tensors max_pool2d(const Call& c) {
+  auto [values, indices] = at::max_pool2d_with_indices(c.in[0], c.list(0), c.list(1), c.list(2), c.list(3),
+                                                       c.number(4) != 0);
+  return {values, indices};
+}
+Tensors max_pool2d_grad(const Call& c) {
+  Tensor gx = at::zeros(c.shape(), c.in[0].options());
+  gx.flatten(-2).scatter_add_(-1, c.in[1].flatten(-2), c.in[0].flatten(-2));
+  return {gx};
+}
+std::optional<int64_t> divisor(const Call& c) { return c.number(5) ? std::optional<int64_t>(c.number(5)) : std::nullopt; }
+Tensors avg_pool2d(const Call& c) {
+  return {at::avg_pool2d(c.in[0], c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0,
+                         divisor(c))};
+}
+Tensors avg_pool2d_grad(const Call& c) {
+  Tensor x = c.shaped(c.in[0]);
+  return {at::avg_pool2d_backward(c.in[0], x, c.list(0), c.list(1), c.list(2), c.number(3) != 0,
+                                  c.number(4) != 0, divisor(c))};
+}
+
+Tensors matmul(const Call& c) { return {at::matmul(c.in[0], c.in[1])}; }
+Tensors scatter(const Call& c) { return {at::scatter(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
+Tensors scatter_add(const Call& c) { return {at::scatter_add(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
+Tensors index_add(const Call& c) {
+  const Tensor &base = c.in[0], index = c.in[1].flatten();
+  const int64_t dim = c.number(0);
+  auto shape = base.sizes().vec();
+  shape[dim] = index.numel();
+  return {at::index_add(base, dim, index, c.in[2].reshape(shape))};
+}
+
+Tensors index_copy(const Call& c) {
+  const Tensor index = c.in[1].flatten();
+  auto shape = c.in[0].sizes().vec();
+  shape[c.number(0)] = index.numel();
+  return {at::index_copy(c.in[0], c.number(0), index.to(at::kLong), c.in[2].reshape(shape))};
+}
+Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0))}; }
+
+struct Row {
+  ir::Op op;
+  Tensors (*run)(const Call&);
+};
+const Row kRows[] = {
+    {ir::Op::matmul, matmul},
+    {ir::Op::convolution, convolution},
+    {ir::Op::convolution_input_grad, convolution_input_grad},
+    {ir::Op::convolution_weight_grad, convolution_weight_grad},
+    {ir::Op::max_pool2d, max_pool2d},
+    {ir::Op::max_pool2d_grad, max_pool2d_grad},
+    {ir::Op::avg_pool2d, avg_pool2d},
+    {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
+    {ir::Op::scatter, scatter},
+    {ir::Op::scatter_add, scatter_add},
+    {ir::Op::index_add, index_add},
+    {ir::Op::index_copy, index_copy},
+    {ir::Op::cumsum, cumsum},
+};
+
+Tensor tensor_of(const jit::BufferView& v) {
+  auto* data = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
+  return at::from_blob(data, to_ref(v.type.shape), to_ref(v.strides), [](void*) {},
+                       at::TensorOptions().dtype(to_torch(v.type.dtype)).device(backing().device()));
+}
+
+jit::Buffer buffer_of(const Tensor& t) {
+  if (t.numel() == 0) return allocate_buffer(0);
+  void* data = t.mutable_data_ptr();
+  return {data, static_cast<size_t>(t.numel()) * t.itemsize(), std::shared_ptr<void>(data, [keep = t](void*) {})};
+}
+
+}  // namespace
+
+std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                       std::span<const ir::Type> results) {
+  const auto row = std::ranges::find(kRows, node.op, &Row::op);
+  LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
+  PlainDispatch guard;
+  Tensors in;
+  for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_of(v) : Tensor());
+  std::vector<jit::Buffer> out;
+  Tensors made = row->run({node.attrs, in, results});
+  for (size_t r = 0; r < made.size(); ++r) {
+    LAZULI_CHECK(made[r].sizes() == to_ref(results[r].shape) && made[r].scalar_type() == to_torch(results[r].dtype),
+                 "torch's kernel for " + std::string(ir::name(node.op)) + " gave another type than the row");
+    out.push_back(buffer_of(made[r].contiguous()));
+  }
+  return out;
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,14 @@
+// Rows that no library of ours serves on the backing device run as torch's own kernels for them, on our buffers.
+#pragma once
+#include <span>
+#include <vector>
+#include "ir/graph.h"
+#include "jit/executable.h"
+
+namespace lazuli::lazy {
+
+// One dense row-major buffer per result. Throws InternalError for a row that this table does not know.
+std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                       std::span<const ir::Type> results);
+
+}  // namespace lazuli::lazy

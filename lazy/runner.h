@@ -1,0 +1,25 @@
+// Runs traces. On the CPU at once, on the thread that ended the trace. On a GPU on a thread of its own, which only enqueues
+// work there: meanwhile the user's thread records the next trace, and neither waits for the other until a value is read.
+#pragma once
+#include <functional>
+
+namespace lazuli::lazy {
+
+class Runner {
+ public:
+  static Runner& get();
+  // Runs `job` after all earlier ones. On the CPU what it throws comes from here; on a GPU from the next wait(). Blocks while
+  // a few jobs are waiting already.
+  void submit(std::function<void()> job);
+  // For the process's end: waits if there ever was a job, and throws nothing.
+  static void end();
+  // Until every job has run; then throws what the first failing one threw, once.
+  void wait();
+
+ private:
+  struct Worker;
+  Runner();
+  Worker* worker_ = nullptr;  // null on the CPU
+};
+
+}  // namespace lazuli::lazy

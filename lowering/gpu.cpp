@@ -1,0 +1,41 @@
+#include "lowering/gpu.h"
+#include <algorithm>
+#include <sstream>
+
+namespace lazuli::lowering {
+
+bool fits_gpu(const LoopNest& nest) {
+  // From PTX 8.1, sm_70 and driver 12.1 on; 4096 before.
+  constexpr size_t kParameterBytes = 32764;
+  // Each has a place in a block's shared memory.
+  constexpr int kReductions = 64;
+  const auto reductions =
+      std::count_if(nest.insts.begin(), nest.insts.end(), [](const Inst& x) { return x.code == Code::Reduce; });
+  return GpuArgsLayout(nest, true).total * sizeof(int64_t) <= kParameterBytes && reductions <= kReductions;
+}
+
+uint64_t GpuVariant::hash() const {
+  uint64_t h = 0;
+  for (uint64_t x : {uint64_t(mapping), uint64_t(lanes), uint64_t(passes), uint64_t(resident), uint64_t(ragged),
+                     uint64_t(wide), uint64_t(chunked), uint64_t(chunk_dim), uint64_t(threads), uint64_t(team),
+                     uint64_t(read_only), uint64_t(tile_dim), uint64_t(tile), tiled})
+    h = (h ^ x) * 0x9E3779B97F4A7C15ull + (h >> 29);
+  return h;
+}
+
+std::string GpuVariant::print() const {
+  constexpr const char* names[] = {"flat", "tile", "rows", "columns"};
+  std::ostringstream out;
+  out << names[static_cast<int>(mapping)] << " lanes " << int(lanes) << " passes " << int(passes) << " threads "
+      << threads;
+  if (mapping == GpuMapping::Rows || mapping == GpuMapping::Columns) out << " team " << team;
+  if (mapping == GpuMapping::Tile) out << " tile " << int(tile) << " along " << int(tile_dim) << " of " << tiled;
+  if (resident) out << " resident";
+  if (ragged) out << " ragged";
+  if (wide) out << " wide";
+  if (chunked) out << " chunks of " << int(chunk_dim);
+  if (read_only) out << " read-only";
+  return out.str();
+}
+
+}  // namespace lazuli::lowering

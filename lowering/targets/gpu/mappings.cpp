@@ -1,0 +1,86 @@
+// Which points of the iteration space a thread takes, but for tiles.
+#include "lowering/targets/gpu/nest_emitter.h"
+#include "lowering/targets/gpu/threads.h"
+
+namespace lazuli::lowering::gpu {
+
+// Vectors in memory order over all threads of the grid; the passes of a block lie side by side.
+void NestEmitter::flat() {
+  llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.end());
+  radix.back() = vectors_;
+  Value* count = radix[0];
+  for (size_t d = 1; d < radix.size(); ++d) count = b_.CreateMul(count, radix[d]);
+  Value* per_block = natural(int64_t{variant_.threads} * passes());
+  Value* first = b_.CreateAdd(b_.CreateMul(natural(block_index(b_, 0)), per_block), natural(thread_));
+  if (passes() == 1) {
+    when(b_.CreateICmpULT(first, count), [&] {
+      set_flat_point(0, first, radix);
+      fix_addresses();
+      all_stages();
+    });
+    return;
+  }
+  for (unsigned u = 0; u < passes(); ++u) {
+    Value* vector = b_.CreateAdd(first, natural(int64_t{variant_.threads} * u));
+    active_[u] = b_.CreateICmpULT(vector, count);
+    // A point that exists stands in for one that does not: what it loads is there, and it stores nothing.
+    set_flat_point(u, b_.CreateSelect(active_[u], vector, natural(0)), radix);
+  }
+  fix_addresses();
+  all_stages();
+}
+
+void NestEmitter::set_flat_point(unsigned pass, Value* vector, llvm::ArrayRef<Value*> radix) {
+  Values at = unravel(vector, radix);
+  at.back() = b_.CreateNUWMul(at.back(), natural(lanes()));
+  for (uint32_t d = 0; d < nest_.rank; ++d) {
+    index_[d].resize(passes());
+    index_[d][pass] = at[d];
+  }
+}
+
+// `team` threads to a row; threads of no row do a row that exists once more and store nothing, so that all threads
+// come to every barrier and shuffle.
+void NestEmitter::rows() {
+  const unsigned team = variant_.team, per_block = variant_.threads / team;
+  team_lane_ = natural(per_block == 1 ? thread_ : b_.CreateAnd(thread_, b_.getInt32(team - 1)));
+  Value* row = natural(block_index(b_, 0));
+  llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + kept());
+  if (per_block > 1) {
+    Value* rows = natural(1);
+    for (Value* n : radix) rows = b_.CreateMul(rows, n);
+    Value* in_block = natural(b_.CreateUDiv(thread_, b_.getInt32(team)));
+    row = b_.CreateAdd(b_.CreateMul(row, natural(per_block)), in_block);
+    point_active_ = b_.CreateICmpULT(row, rows);
+    row = b_.CreateSelect(point_active_, row, natural(0));
+  }
+  leader_ = b_.CreateICmpEQ(team_lane_, natural(0));
+  const Values at = unravel(row, radix);
+  for (uint32_t d = 0; d < kept(); ++d) index_[d].push_back(at[d]);
+  reduced_vectors_ = vectors_;
+  for (uint32_t d = kept(); d + 1 < nest_.rank; ++d) reduced_vectors_ = b_.CreateMul(reduced_vectors_, size_[d]);
+  fix_addresses();
+  if (variant_.resident) set_reduced_points(natural(0));
+  all_stages();
+}
+
+// `team` threads side by side along the columns, the block's others below them down the reduced points.
+void NestEmitter::columns() {
+  const unsigned team = variant_.team;
+  Value* side = natural(b_.CreateAnd(thread_, b_.getInt32(team - 1)));
+  team_row_ = natural(b_.CreateUDiv(thread_, b_.getInt32(team)));
+  leader_ = b_.CreateICmpEQ(team_row_, natural(0));
+  llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + kept());
+  radix.back() = ceil_divided(vectors_, team);
+  Values at = unravel(natural(block_index(b_, 0)), radix);
+  Value* column = b_.CreateAdd(b_.CreateMul(at.back(), natural(team)), side);
+  point_active_ = b_.CreateICmpULT(column, vectors_);
+  at.back() = b_.CreateNUWMul(b_.CreateSelect(point_active_, column, natural(0)), natural(lanes()));
+  for (uint32_t d = 0; d < kept(); ++d) index_[d].push_back(at[d]);
+  reduced_vectors_ = natural(1);
+  for (uint32_t d = kept(); d < nest_.rank; ++d) reduced_vectors_ = b_.CreateMul(reduced_vectors_, size_[d]);
+  fix_addresses();
+  all_stages();
+}
+
+}  // namespace lazuli::lowering::gpu

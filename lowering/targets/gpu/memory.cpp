@@ -1,0 +1,130 @@
+#include "lowering/targets/gpu/memory.h"
+
+#include "lowering/targets/memory_types.h"
+
+namespace lazuli::lowering::gpu {
+namespace {
+using ir::DType;
+using llvm::Value;
+
+unsigned bytes_of(DType memory) { return static_cast<unsigned>(ir::item_size(memory)); }
+
+bool is_short_float(DType t) { return t == DType::BF16 || t == DType::F16; }
+
+// Two short floats in one word, rounded to nearest even by the conversion of pairs.
+Value* short_pair(VectorIR& ir, DType memory, Value* low, Value* high) {
+  const Vec l{&ir, low}, h{&ir, high};
+  return (memory == DType::BF16 ? bf16_pair_instruction(l, h) : f16_pair_instruction(l, h)).v;
+}
+
+// An access of `bytes`, a power of two up to 16, in words of 8 or 4 bytes or less.
+llvm::Type* access_type(llvm::IRBuilder<>& b, unsigned bytes, unsigned item) {
+  if (item == 8)
+    return bytes == 8 ? b.getInt64Ty() : static_cast<llvm::Type*>(llvm::FixedVectorType::get(b.getInt64Ty(), 2));
+  if (bytes <= 4) return b.getIntNTy(bytes * 8);
+  return llvm::FixedVectorType::get(b.getInt32Ty(), bytes / 4);
+}
+
+Value* word_of(llvm::IRBuilder<>& b, Value* access, unsigned k) {
+  return access->getType()->isVectorTy() ? b.CreateExtractElement(access, uint64_t{k}) : access;
+}
+
+Value* load_access(llvm::IRBuilder<>& b, llvm::Type* type, Value* address, unsigned align, bool constant) {
+  llvm::LoadInst* x = b.CreateAlignedLoad(type, address, llvm::Align(align));
+  if (constant) x->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b.getContext(), {}));
+  return x;
+}
+
+Value* moved(llvm::IRBuilder<>& b, Value* address, unsigned bytes) {
+  return bytes ? b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), address, bytes) : address;
+}
+
+// The words that hold `x`, each of up to 4 bytes (8 for items of 8).
+Values packed(VectorIR& ir, DType memory, llvm::ArrayRef<Value*> x) {
+  llvm::IRBuilder<>& b = ir.b;
+  const unsigned item = bytes_of(memory), per_word = item >= 4 ? 1 : 4 / item;
+  Values words;
+  for (unsigned k = 0; k < x.size(); k += per_word) {
+    const unsigned n = std::min<unsigned>(per_word, static_cast<unsigned>(x.size()) - k);
+    if (n == 1) {
+      words.push_back(to_raw(ir, memory, x[k]));
+      continue;
+    }
+    if (is_short_float(memory)) {
+      words.push_back(short_pair(ir, memory, x[k], x[k + 1]));
+      continue;
+    }
+    llvm::Type* type = b.getIntNTy(n * item * 8);
+    Value* word = nullptr;
+    for (unsigned c = 0; c < n; ++c) {
+      Value* part = b.CreateZExt(to_raw(ir, memory, x[k + c]), type);
+      if (c) part = b.CreateShl(part, c * item * 8);
+      word = word ? b.CreateOr(word, part) : part;
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+Value* from_raw(VectorIR& ir, DType memory, Value* raw) {
+  return widen({&ir, ir.b.CreateBitCast(raw, memory_element(ir.b, memory))}, memory).v;
+}
+
+Value* to_raw(VectorIR& ir, DType memory, Value* x) {
+  llvm::IRBuilder<>& b = ir.b;
+  llvm::Type* raw = b.getIntNTy(bytes_of(memory) * 8);
+  if (is_short_float(memory))
+    return b.CreateTrunc(short_pair(ir, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
+  return b.CreateBitCast(narrow({&ir, x}, memory).v, raw);
+}
+
+Value* load_raw(VectorIR& ir, DType memory, Value* address, bool constant) {
+  return load_access(ir.b, ir.b.getIntNTy(bytes_of(memory) * 8), address, bytes_of(memory), constant);
+}
+void store_raw(VectorIR& ir, DType memory, Value* address, Value* raw) {
+  ir.b.CreateAlignedStore(raw, address, llvm::Align(bytes_of(memory)));
+}
+
+Value* load_one(VectorIR& ir, DType memory, Value* address, bool constant) {
+  return from_raw(ir, memory, load_raw(ir, memory, address, constant));
+}
+void store_one(VectorIR& ir, DType memory, Value* address, Value* x) {
+  store_raw(ir, memory, address, to_raw(ir, memory, x));
+}
+
+Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant) {
+  llvm::IRBuilder<>& b = ir.b;
+  const unsigned item = bytes_of(memory), all = item * lanes, bytes = std::min(all, kAccessBytes);
+  const unsigned word = item == 8 ? 8 : std::min(4u, bytes);
+  Values x;
+  for (unsigned at = 0; at < all; at += bytes) {
+    Value* access = load_access(b, access_type(b, bytes, item), moved(b, address, at), bytes, constant);
+    for (unsigned k = 0; k < bytes; k += item) {
+      Value* w = word_of(b, access, k / word);
+      if (item < word) w = b.CreateTrunc(k % word ? b.CreateLShr(w, k % word * 8) : w, b.getIntNTy(item * 8));
+      x.push_back(from_raw(ir, memory, w));
+    }
+  }
+  return x;
+}
+
+void store_neighbours(VectorIR& ir, DType memory, Value* address, llvm::ArrayRef<Value*> x) {
+  llvm::IRBuilder<>& b = ir.b;
+  const unsigned item = bytes_of(memory), all = item * static_cast<unsigned>(x.size());
+  const unsigned bytes = std::min(all, kAccessBytes);
+  const Values words = packed(ir, memory, x);
+  const unsigned per_access = static_cast<unsigned>(words.size()) / (all / bytes);
+  for (unsigned k = 0; k < words.size(); k += per_access) {
+    llvm::Type* type = access_type(b, bytes, item);
+    Value* access = words[k];
+    if (type->isVectorTy()) {
+      access = llvm::PoisonValue::get(type);
+      for (unsigned c = 0; c < per_access; ++c) access = b.CreateInsertElement(access, words[k + c], uint64_t{c});
+    }
+    b.CreateAlignedStore(access, moved(b, address, k / per_access * bytes), llvm::Align(bytes));
+  }
+}
+
+}  // namespace lazuli::lowering::gpu

@@ -1,0 +1,27 @@
+// Elements to and from a GPU's memory: neighbours in as few accesses as can be, of up to 16 bytes each, with conversion
+// between the type in memory and the compute type.
+#pragma once
+#include "lowering/targets/vector_ir.h"
+
+namespace lazuli::lowering::gpu {
+
+inline constexpr unsigned kGlobal = 1, kShared = 3;  // address spaces
+inline constexpr unsigned kAccessBytes = 16;
+
+using Values = llvm::SmallVector<llvm::Value*, 8>;
+
+// `lanes` neighbours, aligned by the bytes that they take or by 16. `constant`: nobody writes there while the kernel
+// runs, so that the load may go through the read-only cache.
+Values load_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, bool constant);
+void store_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::ArrayRef<llvm::Value*> x);
+
+llvm::Value* load_one(VectorIR& ir, ir::DType memory, llvm::Value* address, bool constant);
+void store_one(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* x);
+
+// As it is in memory, an integer: for moving without looking at it.
+llvm::Value* load_raw(VectorIR& ir, ir::DType memory, llvm::Value* address, bool constant);
+void store_raw(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* raw);
+llvm::Value* from_raw(VectorIR& ir, ir::DType memory, llvm::Value* raw);  // to the compute type
+llvm::Value* to_raw(VectorIR& ir, ir::DType memory, llvm::Value* x);
+
+}  // namespace lazuli::lowering::gpu

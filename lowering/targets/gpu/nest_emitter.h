@@ -1,0 +1,113 @@
+// Emits one nest for a GPU: which points a thread takes (the mapping), and the instructions for them, one scalar value
+// per element that the thread holds.
+#pragma once
+#include "lowering/codegen.h"
+#include "lowering/targets/gpu/memory.h"
+#include "lowering/targets/gpu/nest_plan.h"
+#include "lowering/targets/reduction.h"
+
+namespace lazuli::lowering::gpu {
+
+class NestEmitter {
+ public:
+  NestEmitter(llvm::Module& module, const LoopNest& nest, const std::string& symbol, const GpuVariant& variant);
+  void emit();
+
+ private:
+  using Value = llvm::Value;
+
+  // The kernel's frame (nest_emitter.cpp).
+  void read_arguments();
+  Value* argument(size_t i, llvm::Type* type = nullptr);
+  Value* natural(Value* x);  // to the type of indices
+  Value* natural(int64_t x) { return llvm::ConstantInt::get(int_, static_cast<uint64_t>(x), true); }
+  Value* natural(int x) { return natural(int64_t{x}); }
+  Value* natural(unsigned x) { return natural(int64_t{x}); }
+  Value* ceil_divided(Value* x, int64_t by);
+  void when(Value* condition, const std::function<void()>& body);  // null: always
+  Values unravel(Value* flat, llvm::ArrayRef<Value*> radix);
+
+  // Mappings (mappings.cpp, tiles.cpp).
+  void flat();
+  void rows();
+  void columns();
+  void tiles();
+  void set_flat_point(unsigned pass, Value* vector, llvm::ArrayRef<Value*> radix);
+  void set_tile_point(unsigned pass, bool turned);
+  void load_tiles();
+  void store_tiles();
+  Value* tile_slot(size_t access, unsigned pass);
+  void fix_addresses();
+
+  // Stages (nest_stages.cpp).
+  void all_stages();
+  void stage_loop(unsigned stage);
+  void elements(unsigned stage);
+  void set_reduced_points(Value* first);
+  void start_accumulators(unsigned stage);
+  void accumulate(size_t inst);
+  void finish_accumulators(unsigned stage);
+  llvm::SmallVector<Value**, 8> accumulator_slots(unsigned stage);
+  void team_barrier();
+
+  // Joining the accumulators of a team (joins.cpp).
+  Accumulator join_warp(const Inst& x, Accumulator a, unsigned from, unsigned to);
+  void join_rows(llvm::ArrayRef<size_t> reduces);
+  void join_columns(size_t reduce);
+  void put(Value* base, Value* slot, const Accumulator& a);
+  Accumulator get(Value* base, Value* slot, const Accumulator& like);
+
+  // Instructions (nest_insts.cpp).
+  void run(size_t inst);
+  void primitive(size_t inst);
+  void load(size_t inst);
+  void store(size_t inst);
+  void check(size_t inst);
+  void for_copies(Varies varies, const std::function<Value*(unsigned pass, unsigned lane)>& make, size_t inst);
+  Value* operand(uint16_t inst, unsigned pass, unsigned lane) const;
+  Value* address(const Inst& x, uint16_t index_inst, unsigned pass, unsigned lane);
+  Value* lane_exists(unsigned pass, unsigned lane);  // null: surely
+  Value* both(Value* a, Value* b);                   // of conditions that may be null
+
+  bool moves_along(size_t access, uint32_t dim) const;
+  bool is_constant(size_t access) const;
+  bool is_tiled(size_t access) const {
+    return variant_.mapping == GpuMapping::Tile && access < 64 && variant_.tiled >> access & 1;
+  }
+  unsigned lanes() const { return variant_.lanes; }
+  unsigned passes() const { return variant_.passes; }
+  uint32_t kept() const { return nest_.rank - nest_.reduced; }
+  uint32_t vector_dim() const { return nest_.vector_dim(); }
+  ir::DType accumulated_type(const Inst& x) const { return is_arg(x.reduce) ? nest_.insts[x.args[0]].dtype : x.dtype; }
+
+  const LoopNest& nest_;
+  const GpuVariant& variant_;
+  const GpuArgsLayout layout_;
+  const std::vector<Varies> varies_;
+  const std::vector<uint16_t> first_;  // of equal instructions; empty unless values stay in registers
+  llvm::IRBuilder<> b_;
+  VectorIR ir_;
+  llvm::Function* function_;
+  llvm::Type* int_;  // of indices and offsets in elements
+
+  std::vector<Value*> size_;                 // per dimension
+  std::vector<std::vector<Value*>> stride_;  // elements, per access and dimension; null where it never moves
+  std::vector<Value*> index_stride_;         // i64, elements
+  std::vector<Value*> param_;
+  std::vector<Value*> address_;    // per access: as far as the dimensions of `fixed_` move it
+  std::vector<bool> fixed_;        // per dimension: its index is the same in all passes, and in address_
+  std::vector<Values> index_;      // per dimension and pass; of the vector dimension, lane 0's
+  Values active_;                  // per pass: whether its point exists; null: surely
+  Value* point_active_ = nullptr;  // whether the thread's row or column exists; null: surely
+  Value* leader_ = nullptr;        // whether the thread stores what its whole team knows
+  Value *thread_ = nullptr, *team_lane_ = nullptr, *team_row_ = nullptr;
+  Value *vectors_ = nullptr, *reduced_vectors_ = nullptr;  // along the vector dimension; Rows: in a whole row
+  Values corner_;  // Tile: of the vector dimension and of the other, the first index
+  std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across
+  bool unsynced_loads_ = false;                        // since the team's last barrier
+  Value* shared_ = nullptr;
+  std::vector<Values> results_;                                  // per instruction, passes x lanes
+  std::vector<llvm::SmallVector<Accumulator, 8>> accumulators_;  // per instruction and lane
+};
+
+}  // namespace lazuli::lowering::gpu

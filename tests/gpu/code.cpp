@@ -1,0 +1,103 @@
+// Kernels become PTX that the assembler takes, for both architectures, and those that must be fast keep to registers.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+
+#include "jit/nvptx_compiler.h"
+#include "tests/gpu/assembler.h"
+#include "tests/gpu/cases.h"
+#include "tests/gpu/random_step.h"
+#include "tests/gpu/step_launch.h"
+#include "tests/lowering/nest_builder.h"
+
+namespace lazuli::testing {
+namespace {
+
+// Compiled once for each nest and variant, as a kernel cache would.
+struct Code : ::testing::Test {
+  void SetUp() override {
+    std::string name;
+    if (!has_assembler(name)) GTEST_SKIP() << name;
+  }
+
+  Assembled check(const std::string& what, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
+                  int capability) {
+    if (!seen_.insert({nest.hash(), variant.hash() + static_cast<uint64_t>(capability)}).second) return {};
+    const auto start = std::chrono::steady_clock::now();
+    const std::string ptx = jit::compile_ptx(nest, variant, "kernel", capability);
+    emit_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    ++kernels;
+    Assembled a = assemble(ptx, capability);
+    assemble_ms += a.ms;
+    EXPECT_TRUE(a.ok) << what << ", " << variant.print() << "\n" << a.log << nest.print() << ptx;
+    return a;
+  }
+
+  std::set<std::pair<uint64_t, uint64_t>> seen_;
+  double emit_ms = 0, assemble_ms = 0;
+  int kernels = 0;
+};
+
+TEST_F(Code, OfStepsAssembles) {
+  for (const GpuCase& c : small_cases())
+    for (const lowering::PlanStep& step : c.plan().steps) {
+      const lowering::GpuVariant variant = choose_launch(step).variant;
+      for (int capability : {80, 90}) {
+        check(c.name, step.loops.nest, variant, capability);
+        if (HasFailure()) return;
+      }
+    }
+}
+
+TEST_F(Code, OfRandomNestsAssembles) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const RandomStep random(seed, seed % 3 == 0 ? 1000 : seed % 3 == 1 ? 37 : 8);
+    lowering::GpuVariant variant = choose_launch(random.step).variant;
+    variant.read_only = seed % 4 < 2;
+    check("seed " + std::to_string(seed), random.step.loops.nest, variant, seed % 2 ? 80 : 90);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Code, OfFunctionsAssembles) {
+  using ir::Prim;
+  std::vector<Prim> prims = {Prim::div, Prim::pow, Prim::atan2, Prim::fmod, Prim::mod, Prim::floordiv};
+  for (Prim p = Prim::sqrt; p <= Prim::erfc; p = static_cast<Prim>(static_cast<int>(p) + 1)) prims.push_back(p);
+  for (Prim p : prims)
+    for (ir::DType t : {ir::DType::F32, ir::DType::F64}) {
+      NestBuilder b(lowering::Schedule::Column, 1, 0);
+      const uint16_t x = b.load(t), y = ir::info(p).arity > 1 ? b.load(t) : x;
+      b.store(b.prim(p, x, y), t);
+      check(ir::info(p).name, b.nest(), {}, 90);
+    }
+}
+
+TEST_F(Code, OfManyAccessesAssembles) {
+  NestBuilder b(lowering::Schedule::Column, 4, 0);
+  auto sum = b.load(ir::DType::F32);
+  for (int i = 0; i < 150; ++i) sum = b.prim(ir::Prim::add, sum, b.load(ir::DType::F32, lowering::VectorStride::Any));
+  b.store(sum, ir::DType::F32);
+  ASSERT_TRUE(lowering::fits_gpu(b.nest()));
+  ASSERT_GT(lowering::GpuArgsLayout(b.nest(), true).total * 8, 4096u);
+  for (int capability : {80, 90}) check("151 loads", b.nest(), {}, capability);
+}
+
+TEST_F(Code, OfWhatMustBeFastDoesNotSpill) {
+  for (const GpuCase& c : benchmark_cases(64 << 20))
+    for (const lowering::PlanStep& step : c.plan().steps) {
+      const lowering::GpuLaunch launch = choose_launch(step);
+      const double before = emit_ms;
+      const Assembled a = check(c.name, step.loops.nest, launch.variant, 90);
+      if (a.ok)
+        std::printf("  %-36s %3d registers, %d bytes spilled, %5d shared, %.1f + %.0f ms, %s\n", c.name.c_str(),
+                    a.registers, a.spill_bytes, std::max(a.shared_bytes, 0), emit_ms - before, a.ms,
+                    launch.variant.print().c_str());
+      EXPECT_LE(a.spill_bytes, 0) << c.name << ", " << launch.variant.print() << "\n" << step.loops.nest.print();
+    }
+  std::printf("  %d kernels: %.1f ms to PTX, %.1f ms to machine code each\n", kernels, emit_ms / kernels,
+              assemble_ms / kernels);
+}
+
+}  // namespace
+}  // namespace lazuli::testing

@@ -1,0 +1,27 @@
+#include "tests/gpu/kernels.h"
+#include "jit/nvptx_compiler.h"
+
+namespace lazuli::testing {
+
+GpuKernels::Ready GpuKernels::prepare(const lowering::PlanStep& step, bool read_only) {
+  // The newest architecture that the code generator knows.
+  constexpr int kNewest = 90;
+  Ready r{choose_launch(step, target_)};
+  r.launch.variant.read_only = read_only;
+  if (r.launch.grid[0] == 0) return r;
+  Gpu::Function& f = kernels_[{step.loops.nest.hash(), r.launch.variant.hash()}];
+  if (!f)
+    f = gpu_.load(jit::compile_ptx(step.loops.nest, r.launch.variant, "kernel", std::min(target_.capability, kNewest)),
+                  "kernel");
+  r.function = f;
+  return r;
+}
+
+void GpuKernels::launch(const Ready& ready, const lowering::PlanStep& step, const std::vector<uint64_t>& blocks,
+                        const std::vector<int64_t>& scalars) {
+  if (!ready.function) return;
+  gpu_.launch(ready.function, ready.launch.grid, ready.launch.threads,
+              gpu_arguments(step, ready.launch.variant, blocks, scalars));
+}
+
+}  // namespace lazuli::testing

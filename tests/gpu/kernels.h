@@ -1,0 +1,31 @@
+// Steps compiled for and launched on the GPU of this machine.
+#pragma once
+#include <map>
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/step_launch.h"
+
+namespace lazuli::testing {
+
+class GpuKernels {
+ public:
+  explicit GpuKernels(Gpu& gpu) : gpu_(gpu) {
+    target_.capability = gpu.capability();
+    target_.multiprocessors = gpu.multiprocessors();
+  }
+
+  struct Ready {
+    lowering::GpuLaunch launch;
+    Gpu::Function function = nullptr;  // null: nothing to do
+  };
+  // `read_only`: no memory of the step is both loaded and stored.
+  Ready prepare(const lowering::PlanStep& step, bool read_only = false);
+  void launch(const Ready& ready, const lowering::PlanStep& step, const std::vector<uint64_t>& blocks,
+              const std::vector<int64_t>& scalars);
+
+ private:
+  Gpu& gpu_;
+  lowering::GpuTarget target_;
+  std::map<std::pair<uint64_t, uint64_t>, Gpu::Function> kernels_;
+};
+
+}  // namespace lazuli::testing

@@ -1,0 +1,13 @@
+// lazuli_gpu_tests: generated GPU kernels. Needs no GPU for what it can check without one, and nothing but the driver
+// for the rest.   lazuli_gpu_tests --bandwidth   times the benchmark kernels instead.
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "tests/gpu/bandwidth.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "--bandwidth") return lazuli::testing::print_bandwidth();
+  return RUN_ALL_TESTS();
+}
