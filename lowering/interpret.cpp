@@ -37,19 +37,29 @@ class Interpreter {
       u /= blocks;
     }
     for (uint32_t d = column ? vector_dim : kept; d-- > 0;) {
-      index_[d] = u % size(d);
-      u /= size(d);
+      const int64_t n = d == nest_.tile ? (size(d) + block() - 1) / block() : size(d);
+      index_[d] = u % n;
+      u /= n;
     }
     if (!column) return point();
-    for (int64_t i = first; i < std::min(first + block(), size(vector_dim)); ++i) {
-      index_[vector_dim] = i;
-      point();
+    if (!nest_.tiled()) return lanes(first);
+    const int64_t row = index_[nest_.tile] * block();
+    for (int64_t r = row; r < std::min(row + block(), size(nest_.tile)); ++r) {
+      index_[nest_.tile] = r;
+      lanes(first);
     }
   }
 
  private:
   int64_t block() const { return args_[0]; }
   int64_t size(uint32_t d) const { return args_[layout_.sizes + d]; }
+
+  void lanes(int64_t first) {
+    for (int64_t i = first; i < std::min(first + block(), size(nest_.vector_dim())); ++i) {
+      index_[nest_.vector_dim()] = i;
+      point();
+    }
+  }
 
   void point() {
     size_t begin = 0;
@@ -123,7 +133,7 @@ class Interpreter {
     const uint32_t dims = a.row ? nest_.rank - nest_.reduced : nest_.rank;
     for (uint32_t d = 0; d < dims; ++d) {
       bool still = d == nest_.vector_dim() && a.stride == VectorStride::Zero;
-      bool dense = d == nest_.vector_dim() && a.stride == VectorStride::One;
+      bool dense = (d == nest_.vector_dim() && a.stride == VectorStride::One) || (d == nest_.tile && a.across);
       offset += index_[d] * (still ? 0 : dense ? 1 : args_[layout_.strides + x.slot * nest_.rank + d]);
     }
     return reinterpret_cast<char*>(args_[layout_.pointers + x.slot]) + offset * ir::item_size(a.dtype);

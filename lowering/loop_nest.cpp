@@ -31,7 +31,7 @@ const char* stride_name(VectorStride s) {
 
 void print_access(std::ostream& out, size_t i, const Access& a) {
   out << "  a" << i << ": " << ir::name(a.dtype) << " stride " << stride_name(a.stride) << (a.row ? " row" : "")
-      << (a.indexed ? " indexed" : "") << (a.store ? " store" : "") << "\n";
+      << (a.indexed ? " indexed" : "") << (a.across ? " across" : "") << (a.store ? " store" : "") << "\n";
 }
 
 void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
@@ -76,9 +76,10 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
 
 uint64_t LoopNest::hash() const {
   uint64_t h = pack({static_cast<unsigned>(schedule), rank, reduced, stages});
+  absorb(h, pack({tile}));
   absorb(h, uint64_t{checks} << 16 | params);
   for (const Access& a : accesses)
-    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed}));
+    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed, a.across}));
   for (const Inst& x : insts) {
     absorb(h, pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
                     static_cast<unsigned>(x.dtype), x.stage, x.row}));
@@ -93,6 +94,7 @@ std::string LoopNest::print() const {
   out.precision(17);
   out << "nest " << (schedule == Schedule::Row ? "row" : "column") << " rank " << int(rank) << " reduced "
       << int(reduced) << " params " << params;
+  if (tiled()) out << " tile " << int(tile);
   if (checks) out << " checks " << checks;
   out << "\n";
   for (size_t i = 0; i < accesses.size(); ++i) print_access(out, i, accesses[i]);
@@ -127,7 +129,8 @@ int64_t units(const LoopNest& nest, const int64_t* args) {
   const uint32_t vector_dim = nest.vector_dim();
   int64_t n = 1;
   for (uint32_t d = 0; d + nest.reduced < nest.rank; ++d)
-    n *= nest.schedule == Schedule::Column && d == vector_dim ? (sizes[d] + args[0] - 1) / args[0] : sizes[d];
+    n *= nest.schedule == Schedule::Column && (d == vector_dim || d == nest.tile) ? (sizes[d] + args[0] - 1) / args[0]
+                                                                                  : sizes[d];
   return n;
 }
 

@@ -9,6 +9,10 @@
 //   Column schedule  the last kept dimension, rank - reduced - 1: each lane is its own row, no reduction crosses
 //                    lanes (sums over leading dimensions, batch norm channels-last); with reduced = 0 this is the
 //                    plain elementwise kernel.
+// A Column nest without reduced dimensions may be tiled: then some of its accesses are dense along another kept
+// dimension, `tile`, instead of the vector dimension (one operand lies transposed to another). It is walked in squares
+// of both dimensions, in which targets turn such operands round, so that memory is only touched along its rows.
+//
 // For each kept point: for each stage in order, its row instructions run once, then its loop runs over the reduced
 // dimensions with its element instructions; Reduce instructions accumulate there, and are read by row (or element)
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has
@@ -16,6 +20,7 @@
 //
 // A store may overwrite, in place, what a load of the same point (same strides, same offset) has read in this stage or
 // an earlier one: targets keep loads before the stores that follow them and assume nothing of pointers being distinct.
+// In a tiled nest all accesses across are loaded before, and stored after, the other accesses of their square.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -39,6 +44,7 @@ struct Access {
   bool row = false;         // does not vary along reduced dimensions: loaded or stored once per kept point
   bool store = false;
   bool indexed = false;     // the address also moves by a run-time index times index_stride (an argument): gather
+  bool across = false;      // tiled nests: stride Any, and 1 along the tile dimension
   friend bool operator==(const Access&, const Access&) = default;
 };
 
@@ -71,11 +77,14 @@ struct Inst {
   }
 };
 
+inline constexpr uint8_t kNoTile = 0xFF;
+
 struct LoopNest {
   Schedule schedule = Schedule::Column;
   uint8_t rank = 1;
   uint8_t reduced = 0;
   uint8_t stages = 1;
+  uint8_t tile = kNoTile;            // a kept dimension before the vector dimension
   uint16_t params = 0;               // run-time numbers
   // Errors that only the numbers show (a zero divisor, an index out of range). A kernel cannot raise them: it goes on
   // with some number, and writes 1 + the number of a check that failed (of several, any) to a status word of 64 bits in
@@ -85,6 +94,7 @@ struct LoopNest {
   std::vector<Inst> insts;           // by stage; within a stage row instructions first, each after its arguments
   friend bool operator==(const LoopNest&, const LoopNest&) = default;
 
+  bool tiled() const { return tile != kNoTile; }
   uint32_t vector_dim() const { return schedule == Schedule::Row ? rank - 1u : rank - reduced - 1u; }
   uint64_t hash() const;
   std::string print() const;         // readable text, for dumps and tests
@@ -93,7 +103,8 @@ struct LoopNest {
 // A compiled kernel runs units [begin, end) of its parallel domain, from any thread:
 //   Row: one unit per kept point (row-major over kept dimensions).
 //   Column: kept dimensions other than the vector dimension (row-major), times ceil(size of the vector dimension /
-//   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off.
+//   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off. The tile
+//   dimension, if there is one, goes by such blocks too, in its place among the kept dimensions.
 // `args`, all int64: [block] [sizes: rank] [pointers: accesses] [strides: accesses x rank, in elements]
 // [index strides: one per access, in elements] [params] [address of the status word, if there are checks].
 using KernelFn = void (*)(const int64_t* args, int64_t begin, int64_t end);

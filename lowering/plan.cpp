@@ -6,6 +6,7 @@
 #include "lowering/in_place.h"
 #include "lowering/schedules/launch.h"
 #include "lowering/schedules/split.h"
+#include "lowering/schedules/tile.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -38,6 +39,7 @@ class Planner {
     std::sort(step.nodes.begin(), step.nodes.end());
     step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
     step.node = g.terms->stores().back().root.target.node;
+    if (options_.tiles) choose_tile(step.loops);
     choose_launch(step.loops, options_.threads);
     auto split = split_reduction(step.loops, options_.threads);
     if (!split) {

@@ -14,6 +14,7 @@ namespace lazuli::lowering {
 struct PlanOptions {
   bool fusion = true;
   int threads = 1;  // that a kernel should keep busy
+  bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   const Libraries* libraries = &cpu_libraries();
 };
 

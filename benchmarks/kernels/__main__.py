@@ -75,6 +75,18 @@ def transpose(rows: int, columns: int) -> Case:
     return Case(lambda x: x.t().contiguous(), [x], 2 * _bytes(x))
 
 
+def permute_heads(rows: int, columns: int) -> Case:
+    """Attention heads [batch, head, position, feature] brought together at each position."""
+    heads, features = columns // 64, 64
+    x = torch.randn(max(1, rows // 128), heads, min(rows, 128), features)
+    return Case(lambda x: x.permute(0, 2, 1, 3).contiguous(), [x], 2 * _bytes(x))
+
+
+def transposed_sum(rows: int, columns: int) -> Case:
+    x, y = torch.randn(rows, columns), torch.randn(columns, rows)
+    return Case(lambda x, y: x + y.t(), [x, y], 3 * _bytes(x))
+
+
 def column_sum(rows: int, columns: int) -> Case:
     x = torch.randn(rows, columns)
     return Case(lambda x: x.sum(0), [x], _bytes(x))
@@ -87,12 +99,16 @@ CASES = {
     "layer_norm backward": layer_norm_backward,
     "adamw": adamw,
     "transpose": transpose,
+    "x + y.t()": transposed_sum,
+    "permute heads": permute_heads,
     "column sum": column_sum,
 }
 SIZES = {
     "cpu": [(64, 256), (512, 768), (2048, 1024), (8192, 2048)],
     "cuda": [(2048, 1024), (16384, 1024), (65536, 1024)],  # the last two have 64 MiB and more
 }
+# Of 8x12x128x64, BERT's attention on a batch of eight, besides.
+OTHER_SIZES = {("permute heads", "cpu"): [(1024, 768)]}
 
 
 def step_of(arm: str, case: Case) -> Callable[[], object]:
@@ -169,7 +185,8 @@ def main() -> None:
     harness.start(arguments)
     rows = []
     for name in arguments.kernels:
-        for size in SIZES[arguments.device]:
+        others = OTHER_SIZES.get((name, arguments.device), [])
+        for size in SIZES[arguments.device] + others:
             print(f"[kernels] {name} {size[0]}x{size[1]} ...", flush=True)
             rows.append(compare(name, *size, arguments.arms, arguments.rounds))
     print()

@@ -53,9 +53,13 @@ def main() -> None:
     parser = harness.argument_parser("models", __doc__)
     modes = list(steps.MODES)
     models = [name for names in zoo.DEFAULT.values() for name in names]
-    parser.add_argument("--models", nargs="+", choices=models, help="which; the device's own by default")
+    parser.add_argument(
+        "--models", nargs="+", choices=models, help="which; the device's own by default"
+    )
     parser.add_argument("--modes", nargs="+", choices=modes, default=modes, help="which")
-    parser.add_argument("--steps", type=int, help="steps in each turn (default: 3 on a CPU, 20 on a GPU)")
+    parser.add_argument(
+        "--steps", type=int, help="steps in each turn (default: 3 on a CPU, 20 on a GPU)"
+    )
     parser.add_argument("--float32", action="store_true", help="no autocast on a GPU")
     parser.add_argument("--no-cold", action="store_true", help="no first steps and peak memory")
     parser.add_argument(

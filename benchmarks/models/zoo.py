@@ -119,7 +119,9 @@ def encoder_d128() -> tuple[nn.Module, Callable[[], Batch]]:
         intermediate_size=512,
         num_labels=CLASSES,
     )
-    return BertForSequenceClassification(config), lambda: _tokens(4, 64, torch.randint(CLASSES, (4,)))
+    return BertForSequenceClassification(config), lambda: _tokens(
+        4, 64, torch.randint(CLASSES, (4,))
+    )
 
 
 def bert_base() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -179,7 +181,15 @@ def _language(batch: int, length: int) -> Batch:
 # By the device that they are meant for.
 DEFAULT = {
     "cpu": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit"],
-    "cuda": ["encoder-d128", "bert-base", "gpt2-small", "llama", "resnet50", "vit-base", "swin-tiny"],
+    "cuda": [
+        "encoder-d128",
+        "bert-base",
+        "gpt2-small",
+        "llama",
+        "resnet50",
+        "vit-base",
+        "swin-tiny",
+    ],
 }
 MODELS = {
     "demo-encoder": demo_encoder,

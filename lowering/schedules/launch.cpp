@@ -4,12 +4,16 @@
 namespace lazuli::lowering {
 
 // Elementwise blocks are long, so that the loop around them costs nothing; those of a column reduction narrow, since
-// each block walks all rows and its rows should share cache lines and leave blocks for every thread.
+// each block walks all rows and its rows should share cache lines and leave blocks for every thread. The squares of a
+// tiled nest keep both layouts in the second-level cache; smaller ones are for the sake of threads.
 void choose_launch(Loops& loops, int threads) {
-  constexpr int64_t kLong = 4096, kNarrow = 64;
+  constexpr int64_t kLong = 4096, kNarrow = 64, kSquare = 128;
   const int64_t size = loops.sizes[loops.nest.vector_dim()];
   if (loops.nest.schedule == Schedule::Row) {
     loops.block = 1;
+  } else if (loops.nest.tiled()) {
+    const int64_t squares = ir::product(loops.sizes) / (kSquare * kSquare);
+    loops.block = squares < 4 * threads ? kSquare / 2 : kSquare;
   } else if (loops.nest.reduced == 0) {
     loops.block = std::clamp((size + threads - 1) / threads, int64_t{kNarrow}, kLong);
     loops.block = (loops.block + kNarrow - 1) / kNarrow * kNarrow;

@@ -214,6 +214,7 @@ lowering::Plan GpuCase::plan() const {
   constexpr int kThreads = 132;
   lowering::PlanOptions options;
   options.threads = kThreads;
+  options.tiles = false;
   return lowering::make_plan(ir::run_passes(graph, ir::all_passes()), options);
 }
 

@@ -59,7 +59,7 @@ jit::Buffer buffer_of(TestHost& host, const std::vector<T>& values) {
 template <class T = float>
 std::vector<T> values_of(const jit::Buffer& b) {
   std::vector<T> v(b.bytes / sizeof(T));
-  if (!v.empty()) std::memcpy(v.data(), b.data, b.bytes);
+  if (!v.empty()) std::memcpy(v.data(), b.data, v.size() * sizeof(T));
   return v;
 }
 

@@ -9,14 +9,15 @@ namespace {
 
 class RandomNests : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(RandomNests, AgreeWithTheInterpreter) {
-  jit::Compiler compiler(GetParam());
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
-    testing::RandomNest random(seed);
+void compare(const char* cpu, bool tiled, uint64_t seeds) {
+  jit::Compiler compiler(cpu);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    using testing::RandomNest;
+    RandomNest random = tiled ? RandomNest(seed, RandomNest::Tiled()) : RandomNest(seed);
     const lowering::LoopNest& nest = random.nest();
     const std::string symbol = "random" + std::to_string(seed);
     const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, symbol));
-    for (int64_t size : {0, 1, 15, 16, 17, 33, 1000}) {
+    for (int64_t size : {0, 1, 15, 16, 17, 33, tiled ? 70 : 1000}) {
       testing::NestMemory expected = random.memory(size), actual = random.copy(expected);
       const int64_t units = lowering::units(nest, expected.args());
       const int64_t middle = units / 3;
@@ -29,6 +30,9 @@ TEST_P(RandomNests, AgreeWithTheInterpreter) {
     }
   }
 }
+
+TEST_P(RandomNests, AgreeWithTheInterpreter) { compare(GetParam(), false, 150); }
+TEST_P(RandomNests, TiledOnesToo) { compare(GetParam(), true, 120); }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, RandomNests, ::testing::Values("", "avx2"),
                          [](const auto& cpu) { return *cpu.param ? std::string(cpu.param) : std::string("native"); });

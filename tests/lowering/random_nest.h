@@ -15,14 +15,17 @@ class RandomNest {
 
   explicit RandomNest(uint64_t seed, bool conversions_in_range = false)
       : in_range_(conversions_in_range), rng_(seed) {
-    generate();
+    generate(false);
   }
+  struct Tiled {};
+  RandomNest(uint64_t seed, Tiled) : in_range_(false), rng_(seed) { generate(true); }
   const lowering::LoopNest& nest() const { return nest_; }
 
   // `vector_size`: the vector dimension's; other dimensions are small.
   NestMemory memory(int64_t vector_size) {
     std::vector<int64_t> sizes;
-    for (uint32_t d = 0; d < nest_.rank; ++d) sizes.push_back(d == nest_.vector_dim() ? vector_size : below(4) + 1);
+    for (uint32_t d = 0; d < nest_.rank; ++d)
+      sizes.push_back(d == nest_.vector_dim() ? vector_size : d == nest_.tile ? below(50) : below(4) + 1);
     if (chance(20) && nest_.reduced && nest_.vector_dim() != nest_.rank - 1u) sizes[nest_.rank - 1] = 0;
     std::vector<Placement> places;
     for (const lowering::Access& a : nest_.accesses) places.push_back(place(a, sizes));
@@ -103,6 +106,7 @@ class RandomNest {
       a.stride = VectorStride::Zero;
     else if (chance(40))
       a.stride = store || chance(50) ? VectorStride::Any : VectorStride::Zero;
+    a.across = nest_.tiled() && a.stride == VectorStride::Any && !indexed && chance(80);
     nest_.accesses.push_back(a);
     return static_cast<uint16_t>(nest_.accesses.size() - 1);
   }
@@ -206,11 +210,12 @@ class RandomNest {
     if (chance(60) || nest_.reduced == 0) store(pool.back(), false, pool);
   }
 
-  void generate() {
+  void generate(bool tiled) {
     narrow_ = chance(50);
-    nest_.schedule = chance(50) ? lowering::Schedule::Row : lowering::Schedule::Column;
-    nest_.rank = static_cast<uint8_t>(below(3) + 1);
-    nest_.reduced = static_cast<uint8_t>(row_schedule() ? below(nest_.rank) + 1 : below(nest_.rank));
+    nest_.schedule = !tiled && chance(50) ? lowering::Schedule::Row : lowering::Schedule::Column;
+    nest_.rank = static_cast<uint8_t>(below(3) + 1 + tiled);
+    nest_.reduced = static_cast<uint8_t>(tiled ? 0 : row_schedule() ? below(nest_.rank) + 1 : below(nest_.rank));
+    if (tiled) nest_.tile = static_cast<uint8_t>(below(nest_.rank - 1));
     nest_.stages = static_cast<uint8_t>(below(3) + 1);
     for (stage_ = 0; stage_ < nest_.stages; ++stage_) generate_stage();
   }
@@ -223,14 +228,18 @@ class RandomNest {
     std::shuffle(order.begin(), order.end(), rng_);
     const auto vector_at = std::find(order.begin(), order.end(), nest_.vector_dim());
     if (a.stride == VectorStride::One && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);
-    int64_t step = a.stride == VectorStride::Any ? below(3) + 1 : 1;
+    if (a.across) {
+      const auto tile_at = std::find(order.begin(), order.end(), nest_.tile);
+      std::rotate(order.begin(), tile_at, tile_at + 1);
+    }
+    int64_t step = a.stride == VectorStride::Any && !a.across ? below(3) + 1 : 1;
     for (uint32_t d : order) {
-      const bool vector = d == nest_.vector_dim();
-      if (vector ? a.stride == VectorStride::Zero : !a.store && chance(20)) continue;
+      const bool vector = d == nest_.vector_dim(), dense = (vector && a.stride == VectorStride::One) || (a.across && d == nest_.tile);
+      if (vector ? a.stride == VectorStride::Zero : !a.store && !dense && chance(20)) continue;
       p.strides[d] = step;
       const int64_t span = step * std::max<int64_t>(sizes[d], 1);
       p.extent += step * (std::max<int64_t>(sizes[d], 1) - 1);
-      if (!(vector && a.stride == VectorStride::One) && chance(20)) {
+      if (!dense && chance(20)) {
         p.first += step * (std::max<int64_t>(sizes[d], 1) - 1);
         p.strides[d] = -step;
       }

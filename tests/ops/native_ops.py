@@ -28,8 +28,8 @@ TERNARY = "addcdiv addcmul clamp lerp masked_fill where"
 REDUCTION = """all amax amin any argmax argmin count_nonzero cumsum cumprod logsumexp
 max.reduction_no_dim max.reduction_with_dim mean min.reduction_no_dim min.reduction_with_dim norm
 prod std std_mean sum var var_mean linalg.vector_norm aminmax nansum nanmean std.unbiased
-var.unbiased std_mean.unbiased var_mean.unbiased masked.sum masked.prod masked.amax masked.amin
-masked.argmax masked.argmin masked.mean masked.var masked.std"""
+var.unbiased std_mean.unbiased var_mean.unbiased masked.sum masked.cumsum masked.prod masked.amax
+masked.amin masked.argmax masked.argmin masked.mean masked.var masked.std"""
 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm

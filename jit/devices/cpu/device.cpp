@@ -84,7 +84,7 @@ class CpuKernelStep final : public KernelStep {
 class CpuDevice final : public Device {
  public:
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
-    return {options.fusion, options.threads > 0 ? options.threads : omp_get_max_threads(), &lowering::cpu_libraries()};
+    return {.fusion = options.fusion, .threads = options.threads > 0 ? options.threads : omp_get_max_threads()};
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,

@@ -85,7 +85,10 @@ class CudaDevice final : public Device {
   }
 
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
-    return {options.fusion, target_.multiprocessors, &lowering::cuda_libraries(options.matmul)};
+    return {.fusion = options.fusion,
+            .threads = target_.multiprocessors,
+            .tiles = false,
+            .libraries = &lowering::cuda_libraries(options.matmul)};
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan, const CompileOptions&,

@@ -75,29 +75,29 @@ Value* load_lanes(VectorIR& ir, const Place& p, llvm::Type* element) {
 
 }  // namespace
 
-Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p) {
+Value* lane_mask(VectorIR& ir, Value* count) {
+  // Lane numbers in 32 bits: half the registers of 64.
+  llvm::SmallVector<llvm::Constant*, 64> lane;
+  for (unsigned i = 0; i < ir.lanes; ++i) lane.push_back(ir.b.getInt32(i));
+  Value* limit = ir.splat(ir.b.CreateTrunc(count, ir.b.getInt32Ty()));
+  return ir.b.CreateICmpULT(llvm::ConstantVector::get(lane), limit);
+}
+
+Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p) {
   llvm::Type* element = memory_element(ir.b, memory);
   llvm::Type* type = ir.of(element);
   const llvm::Align align = alignment(memory);
   const bool scattered = p.stride || p.offsets;
-  Value* x = nullptr;
-  if (p.count && !has_masked_access(target, memory)) {
-    x = load_partly(ir, p, element);
-  } else if (!scattered) {
-    if (p.count)
-      x = ir.b.CreateMaskedLoad(type, p.address, align, p.mask, llvm::Constant::getNullValue(type));
-    else
-      x = ir.b.CreateAlignedLoad(type, p.address, align);
-  } else if (target.masks && ir::item_size(memory) >= 4) {
-    x = ir.b.CreateMaskedGather(type, lane_addresses(ir, p), align, p.mask, llvm::Constant::getNullValue(type));
-  } else {
-    x = p.count ? load_partly(ir, p, element) : load_lanes(ir, p, element);
-  }
-  return widen({&ir, x}, memory);
+  if (p.count && !has_masked_access(target, memory)) return load_partly(ir, p, element);
+  Value* none = llvm::Constant::getNullValue(type);
+  if (!scattered && p.count) return ir.b.CreateMaskedLoad(type, p.address, align, p.mask, none);
+  if (!scattered) return ir.b.CreateAlignedLoad(type, p.address, align);
+  if (target.masks && ir::item_size(memory) >= 4)
+    return ir.b.CreateMaskedGather(type, lane_addresses(ir, p), align, p.mask, none);
+  return p.count ? load_partly(ir, p, element) : load_lanes(ir, p, element);
 }
 
-void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Vec value) {
-  Value* x = narrow(value, memory).v;
+void store_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Value* x) {
   llvm::Type* element = memory_element(ir.b, memory);
   const llvm::Align align = alignment(memory);
   if (p.stride || p.offsets) {
@@ -113,6 +113,14 @@ void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const
   } else {
     store_partly(ir, p, element, x);
   }
+}
+
+Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p) {
+  return widen({&ir, load_elements(ir, target, memory, p)}, memory);
+}
+
+void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Vec x) {
+  store_elements(ir, target, memory, p, narrow(x, memory).v);
 }
 
 Vec load_scalar(VectorIR& scalar, ir::DType memory, Value* address) {

@@ -14,6 +14,12 @@ struct Place {
   llvm::Value* mask = nullptr;     // the same, per lane
 };
 
+// Of lanes [0, count).
+llvm::Value* lane_mask(VectorIR& ir, llvm::Value* count);
+
+// As the bits lie in memory, unconverted.
+llvm::Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place);
+void store_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place, llvm::Value* x);
 Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place);
 void store_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& place, Vec x);
 Vec load_scalar(VectorIR& scalar, ir::DType memory, llvm::Value* address);

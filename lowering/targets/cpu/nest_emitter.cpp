@@ -94,16 +94,25 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
     // Kept dimensions other than the vector dimension of a Column nest, which its blocks walk.
     const uint32_t dims = column() ? nest_.vector_dim() : kept();
     for (uint32_t d = 0; d < dims; ++d) {
+      if (d == nest_.tile) continue;  // its blocks are walked below, too
       index_[d] = indices[d];
       for (size_t a = 0; a < address_.size(); ++a)
         if (stride_[a][d]) address_[a] = b_.CreatePtrAdd(address_[a], b_.CreateMul(indices[d], stride_[a][d]));
     }
     run_level(Level::Unit);
+    auto block = [&](Value* number, uint32_t dim) {
+      Value* first = b_.CreateMul(number, block_);
+      Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size_[dim]);
+      return std::pair(first, last);
+    };
     if (column()) {
-      Value* first = b_.CreateMul(indices.back(), block_);
-      Value* size = size_[nest_.vector_dim()];
-      Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size);
-      vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
+      auto [first, last] = block(indices.back(), nest_.vector_dim());
+      if (nest_.tiled()) {
+        auto [row, rows] = block(indices[nest_.tile], nest_.tile);
+        squares(row, rows, first, last);
+      } else {
+        vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
+      }
     } else {
       all_stages({1});
     }
@@ -116,10 +125,11 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
 llvm::SmallVector<llvm::Value*, 6> NestEmitter::first_unit(Value* begin) {
   const uint32_t dims = column() ? nest_.vector_dim() : kept();
   llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + dims);
-  if (column()) {
-    Value* size = size_[nest_.vector_dim()];
-    radix.push_back(b_.CreateUDiv(b_.CreateAdd(size, b_.CreateSub(block_, b_.getInt64(1))), block_));
-  }
+  auto blocks = [&](uint32_t dim) {
+    return b_.CreateUDiv(b_.CreateAdd(size_[dim], b_.CreateSub(block_, b_.getInt64(1))), block_);
+  };
+  if (nest_.tiled()) radix[nest_.tile] = blocks(nest_.tile);
+  if (column()) radix.push_back(blocks(nest_.vector_dim()));
   llvm::SmallVector<Value*, 6> indices(radix.size());
   Value* rest = begin;
   for (size_t k = radix.size(); k-- > 0;) {

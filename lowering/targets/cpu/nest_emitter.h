@@ -49,6 +49,26 @@ class NestEmitter {
   llvm::SmallVector<Value**, 8> accumulator_slots(unsigned stage);
   Pass partial_pass(Value* remaining);
 
+  // Tiled nests (nest_tiles.cpp).
+  struct Square {
+    Value *row, *lane;    // the first of each
+    Value *rows, *lanes;  // how many
+    bool whole = false;   // as many as a vector has lanes
+  };
+  void squares(Value* row, Value* rows, Value* lane, Value* lanes);
+  Value* square_buffer(ir::DType type);
+  void written_out(const Square& s);
+  void buffered(const Square& s);
+  void start_row(const Square& s, const std::vector<Value*>& before, bool first);
+  void for_each_across(bool stores, const std::function<void(size_t)>& body);
+  unsigned block_size(size_t access) const;
+  Value* buffered_row(size_t access, Value* row);
+  Value** written_row(size_t access);
+  llvm::SmallVector<Place, 16> block_places(VectorIR& ir, size_t access, const Square& s, Value* lane, Value* row);
+  void prefetch_next(size_t access, const Place& place);
+  llvm::SmallVector<Value*, 16> load_block(size_t access, const Square& s, Value* lane, Value* row);
+  void store_block(size_t access, const Square& s, Value* lane, Value* row, llvm::ArrayRef<Value*> block);
+
   // Instructions (nest_insts.cpp).
   void run(size_t inst, const Pass& pass);
   void run_level(Level level);
@@ -85,6 +105,12 @@ class NestEmitter {
   std::vector<Value*> param_;
   Value* status_ = nullptr;
   std::vector<Value*> address_;  // per access, at the current loop depth, without the vector dimension
+  struct Turned {
+    Value* buffer = nullptr;   // row by row
+    std::vector<Value*> rows;  // where they are written out
+  };
+  std::vector<Turned> turned_;   // per access across: the current square, dense along the lanes
+  Value* row_ = nullptr;         // of the square
   std::vector<Value*> index_;    // per dimension; of the vector dimension, the first lane's
   std::vector<Result> results_;  // per instruction
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;

@@ -1,5 +1,6 @@
 // The instructions of a nest.
 #include "lowering/targets/cpu/nest_emitter.h"
+#include "lowering/targets/memory_types.h"
 #include "lowering/targets/primitives.h"
 
 namespace lazuli::lowering::cpu {
@@ -85,6 +86,7 @@ llvm::Value* NestEmitter::uniform_address(const Inst& x, uint16_t index_inst) {
 
 Place NestEmitter::place(const Inst& x, uint16_t index_inst, unsigned copy, const Pass& pass) {
   const Access& a = nest_.accesses[x.slot];
+  if (a.across) return {.address = buffered_row(x.slot, row_), .count = pass.count, .mask = pass.mask};
   Place p{uniform_address(x, index_inst)};
   p.count = pass.count;
   p.mask = pass.mask;
@@ -107,6 +109,7 @@ void NestEmitter::load(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
   const ir::DType memory = nest_.accesses[x.slot].dtype;
   if (plan_.uniform[i]) return define(i, load_scalar(scalar_, memory, uniform_address(x, x.args[0])).v);
+  if (Value** row = written_row(x.slot)) return results_[i].copies.push_back(widen({&vector_, *row}, memory).v);
   for (unsigned c = 0; c < pass.copies; ++c)
     results_[i].copies.push_back(load_vector(vector_, target_, memory, place(x, x.args[0], c, pass)).v);
 }
@@ -117,6 +120,10 @@ void NestEmitter::store(size_t i, const Pass& pass) {
   const Result& value = results_[x.args[0]];
   if (!column() && x.row)
     return store_scalar(scalar_, memory, uniform_address(x, x.args[1]), {&scalar_, value.uniform});
+  if (Value** row = written_row(x.slot)) {
+    *row = narrow(operand(x.args[0], 0), memory).v;
+    return;
+  }
   for (unsigned c = 0; c < pass.copies; ++c)
     store_vector(vector_, target_, memory, place(x, x.args[1], c, pass), operand(x.args[0], c));
 }

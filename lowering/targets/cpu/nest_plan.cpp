@@ -33,6 +33,7 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
 
 Level level_of(const LoopNest& nest, const Inst& x, bool uniform, const std::vector<Level>& level) {
   const Level innermost = x.row ? Level::Point : Level::Element;
+  if (nest.tiled() && (x.code == Code::Load || x.code == Code::Position)) return innermost;  // rows of a square differ
   if (!uniform || x.code == Code::Reduce || x.code == Code::Store) return innermost;
   Level deepest = Level::Kernel;
   // A loop over nothing checks nothing, but a unit has elements unless a reduced dimension is empty.
@@ -60,7 +61,9 @@ unsigned widest_bits(const LoopNest& nest, const std::vector<bool>& uniform) {
 
 // Rough instruction counts, to keep unrolled bodies within the registers and the compile time of small ones.
 unsigned weight(const LoopNest& nest, const Inst& x) {
-  if (x.code != Code::Prim) return x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Any ? 16 : 1;
+  if (x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Any)
+    return nest.accesses[x.slot].across ? 2 : 16;
+  if (x.code != Code::Prim) return 1;
   using ir::Prim;
   if (x.prim >= Prim::exp && x.prim <= Prim::erfc) return 20;
   switch (x.prim) {
@@ -112,6 +115,7 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
     }
   for (unsigned w : work) p.unroll.push_back(unroll_for(nest.schedule == Schedule::Row ? w : total, wide));
   p.masked_only = target.masks;
+  p.rows_written_out = nest.tiled() && p.lanes <= 16 && total <= 12;
   return p;
 }
 

@@ -17,11 +17,12 @@ enum class Level : uint8_t {
 
 struct NestPlan {
   unsigned lanes = 16;
-  std::vector<unsigned> unroll;  // vectors per pass of the unmasked loop, per stage (Column: all the same)
-  bool masked_only = false;      // passes of one vector are all masked: half of the code
-  std::vector<Level> level;      // per instruction
-  std::vector<bool> uniform;     // one value for all lanes, kept as a scalar
-  std::vector<bool> splat;       // a uniform value that some vector instruction reads
+  std::vector<unsigned> unroll;   // vectors per pass of the unmasked loop, per stage (Column: all the same)
+  bool masked_only = false;       // passes of one vector are all masked: half of the code
+  bool rows_written_out = false;  // tiled nests: the rows of a square are no loop
+  std::vector<Level> level;       // per instruction
+  std::vector<bool> uniform;      // one value for all lanes, kept as a scalar
+  std::vector<bool> splat;        // a uniform value that some vector instruction reads
 };
 
 NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target);

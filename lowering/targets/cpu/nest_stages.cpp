@@ -116,11 +116,7 @@ void NestEmitter::elements(unsigned stage, const Pass& pass) {
 
 NestEmitter::Pass NestEmitter::partial_pass(Value* remaining) {
   Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, remaining, b_.getInt64(plan_.lanes));
-  // Lane numbers in 32 bits: half the registers of 64.
-  llvm::SmallVector<llvm::Constant*, 64> lane;
-  for (unsigned i = 0; i < plan_.lanes; ++i) lane.push_back(b_.getInt32(i));
-  Value* limit = vector_.splat(b_.CreateTrunc(count, b_.getInt32Ty()));
-  return {1, count, b_.CreateICmpULT(llvm::ConstantVector::get(lane), limit)};
+  return {1, count, lane_mask(vector_, count)};
 }
 
 static ir::DType accumulated_type(const LoopNest& nest, const Inst& x) {
