@@ -87,6 +87,11 @@ FITS = {
     "erf": lambda: run("erf", lambda z: root(z, lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1), 1e-9, 0.85, 6),
     # erf(x) = 1 - exp(P(x)), 0.92 <= x <= 4
     "erf_tail": lambda: run("erf_tail", lambda x: mp.log(mp.erfc(x)), 0.92, 4.0, 8, lambda x: mp.erfc(x) / mp.erf(x)),
+    # In float32, for results of bfloat16 and float16. The tail, subnormal in float16, may be as coarse as bfloat16 is.
+    "short_erfc": lambda: run("short_erfc", lambda x: mp.log(mp.erfc(x), 2), 0.0, 9.6, 9, lambda x: 1 if x < 4 else 2**-4, fixed=(0,)),
+    "short_erf": lambda: run("short_erf", lambda z: root(z, lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1), 1e-9, 0.25, 2),
+    "short_tanh": lambda: run("short_tanh", lambda z: root(z, lambda x: (mp.tanh(x) - x) / x**3, mp.mpf(-1) / 3), 1e-9, 0.0625, 1, lambda z: z),
+    "short_log": lambda: run("short_log", lambda f: (mp.log1p(f) - f) / f**2 if abs(f) > 1e-9 else mp.mpf(-1) / 2, -0.0626, 0.0626, 2, abs),
     # In float64, for float32 results:
     "exp_wide": lambda: run("exp_wide", lambda r: (mp.exp(r) - 1 - r) / r**2, -0.3466, 0.3466, 6, lambda r: r**2, single=False),
     "exp2_wide": lambda: run("exp2_wide", lambda r: (2**r - 1) / r, -0.5, 0.5, 7, abs, single=False),

@@ -4,6 +4,7 @@
 #include "lowering/codegen.h"
 #include "lowering/targets/gpu/memory.h"
 #include "lowering/targets/gpu/nest_plan.h"
+#include "lowering/targets/gpu/precision.h"
 #include "lowering/targets/reduction.h"
 
 namespace lazuli::lowering::gpu {
@@ -60,6 +61,7 @@ class NestEmitter {
   // Instructions (nest_insts.cpp).
   void run(size_t inst);
   void primitive(size_t inst);
+  Vec short_form(size_t inst, std::span<const Vec> args, unsigned pass, unsigned lane);
   void load(size_t inst);
   void store(size_t inst);
   void check(size_t inst);
@@ -85,6 +87,7 @@ class NestEmitter {
   const GpuArgsLayout layout_;
   const std::vector<Varies> varies_;
   const std::vector<uint16_t> first_;  // of equal instructions; empty unless values stay in registers
+  const std::vector<Precision> precision_;
   llvm::IRBuilder<> b_;
   VectorIR ir_;
   llvm::Function* function_;
