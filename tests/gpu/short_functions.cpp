@@ -136,8 +136,8 @@ TEST(ShortFunctions, QuotientsOfExtremeNumbers) {
     EmulatedKernel(step.loops.nest, launch.variant).launch(launch, gpu_arguments(step, launch.variant, blocks, {}));
     for (int64_t i = 0; i < kNumbers; ++i) {
       uint16_t rounded = 0, bits = 0;
-      const double exact = lowering::load_number(&above[2 * i], DType::BF16).f /
-                           lowering::load_number(&below[2 * i], DType::BF16).f;
+      const double exact =
+          lowering::load_number(&above[2 * i], DType::BF16).f / lowering::load_number(&below[2 * i], DType::BF16).f;
       lowering::store_number(&rounded, DType::BF16, {exact, 0});
       std::memcpy(&bits, &quotient[2 * i], 2);
       if (std::isnan(exact))

@@ -37,7 +37,9 @@ class NestEmitter {
   void set_tile_point(unsigned pass, bool turned);
   void load_tiles();
   void store_tiles();
-  Value* tile_slot(size_t access, unsigned pass);
+  Values load_tiled(const Inst& x);
+  void store_tiled(const Inst& x);
+  Value* tile_slot(size_t access, unsigned pass, unsigned lane);
   void fix_addresses();
 
   // Stages (nest_stages.cpp).
@@ -106,7 +108,7 @@ class NestEmitter {
   Value *thread_ = nullptr, *team_lane_ = nullptr, *team_row_ = nullptr;
   Value *vectors_ = nullptr, *reduced_vectors_ = nullptr;  // along the vector dimension; Rows: in a whole row
   Values corner_;  // Tile: of the vector dimension and of the other, the first index
-  std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across
+  std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across; lane 0's
   bool unsynced_loads_ = false;                        // since the team's last barrier
   Value* shared_ = nullptr;
   std::vector<Values> results_;                                  // per instruction, passes x lanes

@@ -120,10 +120,8 @@ void NestEmitter::load(size_t i) {
   const bool constant = is_constant(x.slot);
   unsynced_loads_ = true;
   if (is_tiled(x.slot)) {
-    return for_copies(
-        {true, true},
-        [&](unsigned u, unsigned) { return from_raw(ir_, memory, load_raw(ir_, memory, tile_slot(x.slot, u), false)); },
-        i);
+    results_[i] = load_tiled(x);
+    return;
   }
   if (lanes() == 1 || !varies_[i].lane || !is_dense(nest_, varies_, x)) {
     return for_copies(
@@ -139,11 +137,7 @@ void NestEmitter::store(size_t i) {
   const Inst& x = nest_.insts[i];
   const ir::DType memory = nest_.accesses[x.slot].dtype;
   const bool row = x.row && nest_.reduced > 0;
-  if (is_tiled(x.slot)) {
-    for (unsigned u = 0; u < passes(); ++u)
-      store_raw(ir_, memory, tile_slot(x.slot, u), to_raw(ir_, memory, operand(x.args[0], u, 0)));
-    return;
-  }
+  if (is_tiled(x.slot)) return store_tiled(x);
   // One thread stores over what the others of its team may still have to load.
   if (row && unsynced_loads_) team_barrier();
   const bool one_lane = row && variant_.mapping == GpuMapping::Rows;

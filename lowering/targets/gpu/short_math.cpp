@@ -17,10 +17,9 @@ Vec exp(Vec x) { return gradual_exp2_instruction(x * kLog2E); }
 
 // Of a >= 0: 2^P(a), P fitted to log2(erfc) up to 9.6, where erfc leaves float32. P falls to minus infinity beyond.
 Vec erfc_of_positive(Vec a) {
-  return exp2_instruction(horner(
-      a, {-4.725761471036094e-08, 2.425093725832994e-06, -5.4441163229057565e-05, 0.0007085882825776935,
-          -0.006000814493745565, 0.035411540418863297, -0.15397082269191742, -0.9163432717323303, -1.628179907798767,
-          0.0}));
+  return exp2_instruction(horner(a, {-4.725761471036094e-08, 2.425093725832994e-06, -5.4441163229057565e-05,
+                                     0.0007085882825776935, -0.006000814493745565, 0.035411540418863297,
+                                     -0.15397082269191742, -0.9163432717323303, -1.628179907798767, 0.0}));
 }
 
 Vec erfc(Vec x) {
