@@ -64,7 +64,7 @@ void NestEmitter::primitive(size_t i) {
         Vec args[3];
         const unsigned arity = static_cast<unsigned>(ir::info(x.prim).arity);
         for (unsigned k = 0; k < arity; ++k) args[k] = {&ir_, operand(x.args[k], u, c)};
-        if (precision_[i] == Precision::Short)
+        if (precision_[i] != Precision::Full)
           if (const Vec y = short_form(i, {args, arity}, u, c); y.v) return y.v;
         return emit_primitive(x.prim, nest_.insts[x.args[0]].dtype, x.dtype, {args, arity}).v;
       },
@@ -74,12 +74,12 @@ void NestEmitter::primitive(size_t i) {
 // Without a value where there is none.
 Vec NestEmitter::short_form(size_t i, std::span<const Vec> args, unsigned pass, unsigned lane) {
   const Inst& x = nest_.insts[i];
-  if (x.prim != ir::Prim::add) return short_primitive(x.prim, args);
+  if (x.prim != ir::Prim::add) return short_primitive(x.prim, args, precision_[i]);
   for (int k = 0; k < 2; ++k) {
     const Inst &one = nest_.insts[x.args[k]], &other = nest_.insts[x.args[1 - k]];
     const bool is_one = one.code == Code::Prim && one.prim == ir::Prim::literal && one.value == 1;
     if (is_one && other.code == Code::Prim && ir::info(other.prim).arity == 1)
-      return short_one_plus(other.prim, {&ir_, operand(other.args[0], pass, lane)});
+      return short_one_plus(other.prim, {&ir_, operand(other.args[0], pass, lane)}, precision_[i]);
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "lowering/targets/gpu/precision.h"
 
+#include <algorithm>
+
 namespace lazuli::lowering::gpu {
 namespace {
 using ir::Prim;
@@ -48,12 +50,14 @@ std::vector<bool> find_nonnegative(const LoopNest& nest) {
 // How exact instruction `x`, itself `own`, needs its operand `k`.
 Precision needed(const LoopNest& nest, const std::vector<bool>& nonnegative, const Inst& x, int k, Precision own) {
   auto positive = [&](int a) { return static_cast<bool>(nonnegative[x.args[a]]); };
+  const Precision in_sum = std::max(own, Precision::Near);
   switch (x.code) {
     case Code::Store:
       return k == 0 && ir::is_reduced_floating(nest.accesses[x.slot].dtype) ? Precision::Short : Precision::Full;
     case Code::Reduce:
       if (x.reduce == Reduce::Max || x.reduce == Reduce::Min) return own;
-      return x.reduce == Reduce::Sum && positive(0) ? own : Precision::Full;
+      if (x.reduce != Reduce::Sum) return Precision::Full;
+      return positive(0) ? own : in_sum;
     case Code::Prim:
       break;
     default:
@@ -77,7 +81,10 @@ Precision needed(const LoopNest& nest, const std::vector<bool>& nonnegative, con
     case Prim::select:
       return k == 0 ? Precision::Full : own;
     case Prim::add:
-      return positive(0) && positive(1) ? own : Precision::Full;
+      return positive(0) && positive(1) ? own : in_sum;
+    case Prim::sub:
+    case Prim::fma:
+      return in_sum;
     default:
       return Precision::Full;
   }
@@ -92,9 +99,9 @@ std::vector<Precision> find_precision(const LoopNest& nest, const std::vector<ui
   for (size_t i = nest.insts.size(); i-- > 0;) {
     const Inst& x = nest.insts[i];
     if (x.dtype != ir::DType::F32) precision[i] = Precision::Full;
-    if (!first.empty() && precision[i] == Precision::Full) precision[first[i]] = Precision::Full;
-    for (int k = 0; k < operand_count(nest, x); ++k)
-      if (needed(nest, nonnegative, x, k, precision[i]) == Precision::Full) precision[x.args[k]] = Precision::Full;
+    auto raise = [&](uint16_t other, Precision p) { precision[other] = std::max(precision[other], p); };
+    if (!first.empty()) raise(first[i], precision[i]);
+    for (int k = 0; k < operand_count(nest, x); ++k) raise(x.args[k], needed(nest, nonnegative, x, k, precision[i]));
   }
   return precision;
 }

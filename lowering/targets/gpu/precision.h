@@ -5,9 +5,11 @@
 
 namespace lazuli::lowering::gpu {
 
+// From little to much. The first two are on their way to a reduced floating type; short_math.h says what they get.
 enum class Precision : uint8_t {
+  Short,  // relative errors neither grow nor cancel on that way
+  Near,   // there are sums on it, in which terms may cancel
   Full,   // whatever the primitive promises
-  Short,  // on its way to a reduced floating type, on which relative errors neither grow nor cancel: see short_math.h
 };
 
 // Per instruction. `first`: of equal instructions, which then share a result (find_repeated); empty if none do.

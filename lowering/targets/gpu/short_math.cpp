@@ -22,8 +22,16 @@ Vec erfc_of_positive(Vec a) {
                                      -0.15397082269191742, -0.9163432717323303, -1.628179907798767, 0.0}));
 }
 
-Vec erfc(Vec x) {
-  Vec y = erfc_of_positive(abs(x));
+// exp(-a^2) t P(t), t = 1 / (1 + a / 2): C. Hastings' form (Approximations for Digital Computers, 1955).
+Vec near_erfc_of_positive(Vec a) {
+  Vec t = reciprocal_instruction(fma(a, 0.5, 1));
+  Vec p = horner(t, {0.09285147488117218, -0.3721660077571869, 0.4091397821903229, 0.025369487702846527,
+                     0.2853942811489105, 0.2770633101463318, 0.2823479473590851});
+  return exp2_instruction(a * a * -kLog2E) * (t * p);
+}
+
+Vec erfc(Vec x, Precision precision) {
+  Vec y = precision == Precision::Short ? erfc_of_positive(abs(x)) : near_erfc_of_positive(abs(x));
   return select(lt(x, 0), 2 - y, y);
 }
 
@@ -50,7 +58,7 @@ Vec log_near(Vec f, Vec whole) {
 
 }  // namespace
 
-Vec short_primitive(Prim prim, std::span<const Vec> x) {
+Vec short_primitive(Prim prim, std::span<const Vec> x, Precision precision) {
   switch (prim) {
     case Prim::div:
       return divided(x[0], x[1]);
@@ -62,6 +70,13 @@ Vec short_primitive(Prim prim, std::span<const Vec> x) {
       return rsqrt_instruction(x[0]);
     case Prim::exp:
       return exp(x[0]);
+    case Prim::erfc:
+      return erfc(x[0], precision);
+    default:
+      break;
+  }
+  if (precision == Precision::Near) return {};
+  switch (prim) {
     case Prim::log:
       return log_near(x[0] - 1, x[0]);
     case Prim::log2:
@@ -72,17 +87,15 @@ Vec short_primitive(Prim prim, std::span<const Vec> x) {
       return tanh(x[0]);
     case Prim::erf:
       return erf(x[0]);
-    case Prim::erfc:
-      return erfc(x[0]);
     default:
       return {};
   }
 }
 
-Vec short_one_plus(Prim f, Vec x) {
+Vec short_one_plus(Prim f, Vec x, Precision precision) {
   switch (f) {
     case Prim::erf:
-      return erfc(-x);
+      return erfc(-x, precision);
     case Prim::tanh:
       return rest_of_tanh(-x);
     default:
