@@ -46,6 +46,14 @@ Bytes every_number() {
   return all;
 }
 
+// Without those whose squares leave float32, where a slope's formula gives NaN, as it does in eager.
+Bytes moderate_numbers(DType t) {
+  Bytes all = every_number();
+  for (int64_t i = 0; i < kNumbers; ++i)
+    if (std::abs(lowering::load_number(&all[2 * i], t).f) > 0x1p60) lowering::store_number(&all[2 * i], t, {1, 0});
+  return all;
+}
+
 // Of the reduced type, with the size of its numbers as order.
 int order(uint16_t bits) { return bits & 0x8000 ? -(bits & 0x7fff) : bits; }
 
@@ -82,9 +90,14 @@ void check(const std::string& name, const lowering::LoopNest& nest, DType t, con
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double normal(double x) { return 0.5 * std::erfc(-x * std::sqrt(0.5)); }
-double gelu_slope(double x) { return normal(x) + (x == 0 ? 0 : x * std::exp(-0.5 * x * x)) / std::sqrt(2 * M_PI); }
+double gelu_slope(double x) { return normal(x) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
 double silu_slope(double x) { return logistic(x) * (1 + x * logistic(-x)); }
-double gelu_tanh(double x) { return x * logistic(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
+constexpr double kTanhScale = 1.5957691216057307118;  // 2 sqrt(2 / pi)
+double gelu_tanh(double x) { return x * logistic(kTanhScale * (x + 0.044715 * x * x * x)); }
+double gelu_tanh_slope(double x) {
+  const double u = kTanhScale * (x + 0.044715 * x * x * x), slope = kTanhScale * (1 + 3 * 0.044715 * x * x);
+  return logistic(u) * (1 + x * slope * logistic(-u));
+}
 
 void check_all(const Run& run) {
   for (DType t : {DType::BF16, DType::F16}) {
@@ -109,10 +122,11 @@ void check_all(const Run& run) {
       uint16_t one = 0;
       lowering::store_number(&one, t, {1, 0});
       check(
-          std::string(ir::name(op)), row_nest(op, t), t, {repeated(one), every_number()}, run,
-          [&](double, double x) { return std::isinf(x) ? NAN : exactly(x); }, kFloor);
+          std::string(ir::name(op)), row_nest(op, t), t, {repeated(one), moderate_numbers(t)}, run,
+          [&](double, double x) { return exactly(x); }, kFloor);
     };
     slope(Op::gelu_backward, gelu_slope);
+    slope(Op::gelu_tanh_backward, gelu_tanh_slope);
     slope(Op::silu_backward, silu_slope);
   }
   // Quotients have to be right where their divisors have no reciprocals.

@@ -74,14 +74,21 @@ void NestEmitter::primitive(size_t i) {
 // Without a value where there is none.
 Vec NestEmitter::short_form(size_t i, std::span<const Vec> args, unsigned pass, unsigned lane) {
   const Inst& x = nest_.insts[i];
-  if (x.prim != ir::Prim::add) return short_primitive(x.prim, args, precision_[i]);
-  for (int k = 0; k < 2; ++k) {
-    const Inst &one = nest_.insts[x.args[k]], &other = nest_.insts[x.args[1 - k]];
-    const bool is_one = one.code == Code::Prim && one.prim == ir::Prim::literal && one.value == 1;
-    if (is_one && other.code == Code::Prim && ir::info(other.prim).arity == 1)
-      return short_one_plus(other.prim, {&ir_, operand(other.args[0], pass, lane)}, precision_[i]);
+  auto is = [&](uint16_t k, ir::Prim prim) { return nest_.insts[k].code == Code::Prim && nest_.insts[k].prim == prim; };
+  auto is_one = [&](uint16_t k) { return is(k, ir::Prim::literal) && nest_.insts[k].value == 1; };
+  // The function that instruction k is, and its argument.
+  auto with_function = [&](uint16_t k, auto&& make) -> Vec {
+    const Inst& f = nest_.insts[k];
+    if (f.code != Code::Prim || ir::info(f.prim).arity != 1) return {};
+    return make(f.prim, Vec{&ir_, operand(f.args[0], pass, lane)}, precision_[i]);
+  };
+  if (x.prim == ir::Prim::add && is_one(x.args[0])) return with_function(x.args[1], short_one_plus);
+  if (x.prim == ir::Prim::add && is_one(x.args[1])) return with_function(x.args[0], short_one_plus);
+  if (x.prim == ir::Prim::sub && is_one(x.args[0]) && is(x.args[1], ir::Prim::mul)) {
+    const Inst& square = nest_.insts[x.args[1]];
+    return square.args[0] == square.args[1] ? with_function(square.args[0], short_one_minus_square) : Vec{};
   }
-  return {};
+  return short_primitive(x.prim, args, precision_[i]);
 }
 
 llvm::Value* NestEmitter::lane_exists(unsigned pass, unsigned lane) {

@@ -96,11 +96,21 @@ Vec short_one_plus(Prim f, Vec x, Precision precision) {
   switch (f) {
     case Prim::erf:
       return erfc(-x, precision);
-    case Prim::tanh:
-      return rest_of_tanh(-x);
+    case Prim::tanh: {
+      if (precision == Precision::Short) return rest_of_tanh(-x);
+      // Where it is a term it is one of a derivative, which wants the same for 1 - tanh^2.
+      Vec rest = rest_of_tanh(abs(x));
+      return select(lt(x, 0), rest, 2 - rest);
+    }
     default:
       return {};
   }
+}
+
+Vec short_one_minus_square(Prim f, Vec x, Precision) {
+  if (f != Prim::tanh) return {};
+  Vec rest = rest_of_tanh(abs(x));
+  return rest * (2 - rest);
 }
 
 }  // namespace lazuli::lowering::gpu

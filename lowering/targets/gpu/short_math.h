@@ -14,8 +14,9 @@ namespace lazuli::lowering::gpu {
 // Without a value where the usual form is as good.
 Vec short_primitive(ir::Prim prim, std::span<const Vec> args, Precision precision);
 
-// 1 + f(x) for an odd f with limits -1 and 1, without the cancellation at negative x that the sum would have; without
-// a value for other primitives.
+// 1 + f(x) and 1 - f(x)^2 for an odd f with limits -1 and 1, without the cancellation that these sums would have;
+// without a value for other primitives.
 Vec short_one_plus(ir::Prim f, Vec x, Precision precision);
+Vec short_one_minus_square(ir::Prim f, Vec x, Precision precision);
 
 }  // namespace lazuli::lowering::gpu
