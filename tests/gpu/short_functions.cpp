@@ -6,11 +6,7 @@
 #include <functional>
 
 #include "lowering/scalar_eval.h"
-#include "tests/gpu/blocks.h"
-#include "tests/gpu/compare.h"
-#include "tests/gpu/emulator.h"
-#include "tests/gpu/kernels.h"
-#include "tests/gpu/step_launch.h"
+#include "tests/gpu/run_nest.h"
 #include "tests/lowering/math_kernels.h"
 
 namespace lazuli::testing {
@@ -19,23 +15,7 @@ namespace {
 using ir::DType;
 using ir::Op;
 using ir::Prim;
-using Bytes = std::vector<char>;
 constexpr int64_t kNumbers = 1 << 16;
-
-// What the nest, which loads `inputs`, makes of them.
-using Run = std::function<Bytes(const lowering::PlanStep& step, const std::vector<Bytes>& inputs)>;
-
-lowering::PlanStep step_of(const lowering::LoopNest& nest) {
-  lowering::PlanStep step;
-  step.loops.nest = nest;
-  step.loops.sizes = {kNumbers};
-  step.loops.accesses.resize(nest.accesses.size());
-  for (uint32_t a = 0; a < nest.accesses.size(); ++a) {
-    step.loops.accesses[a].strides = {1};
-    step.blocks.push_back(a);
-  }
-  return step;
-}
 
 Bytes every_number() {
   Bytes all(kNumbers * 2);
@@ -66,7 +46,7 @@ Bytes repeated(uint16_t bits) {
 // Errors of `floor` and less are as good as none.
 void check(const std::string& name, const lowering::LoopNest& nest, DType t, const std::vector<Bytes>& inputs,
            const Run& run, const std::function<double(double, double)>& exactly, double floor = 0) {
-  const Bytes output = run(step_of(nest), inputs);
+  const Bytes output = run(nest, kNumbers, inputs);
   ASSERT_EQ(output.size(), inputs[0].size()) << name << ": written outside its memory";
   int wrong = 0;
   for (int64_t i = 0; i < kNumbers && wrong < 5; ++i) {
@@ -135,31 +115,13 @@ void check_all(const Run& run) {
           [](double a, double b) { return a / b; });
 }
 
-TEST(ShortFunctions, EmulatedAreWithinOneUnit) {
-  check_all([](const lowering::PlanStep& step, const std::vector<Bytes>& inputs) {
-    std::vector<Bytes> blocks = inputs;
-    blocks.emplace_back(inputs[0].size());
-    std::vector<uint64_t> addresses;
-    for (Bytes& b : blocks) addresses.push_back(reinterpret_cast<uint64_t>(b.data()));
-    const lowering::GpuLaunch launch = choose_launch(step);
-    EmulatedKernel(step.loops.nest, launch.variant).launch(launch, gpu_arguments(step, launch.variant, addresses, {}));
-    return blocks.back();
-  });
-}
+TEST(ShortFunctions, EmulatedAreWithinOneUnit) { check_all(run_emulated); }
 
 TEST(ShortFunctions, AreWithinOneUnit) {
   std::string why;
   Gpu* gpu = Gpu::find(why);
   if (!gpu) GTEST_SKIP() << why;
-  check_all([&](const lowering::PlanStep& step, const std::vector<Bytes>& inputs) {
-    std::vector<Bytes> blocks = inputs;
-    blocks.emplace_back(inputs[0].size());
-    GpuKernels kernels(*gpu);
-    GpuBlocks device(*gpu, blocks);
-    kernels.launch(kernels.prepare(step), step, device.addresses(), {});
-    gpu->synchronize();
-    return device.read(inputs.size());
-  });
+  check_all(run_on(*gpu));
 }
 
 }  // namespace
