@@ -97,13 +97,13 @@ class Chooser {
     return dense;
   }
 
-  // Vectors of `lanes` elements of access a are aligned, wherever they begin.
-  bool permits(size_t a, int64_t lanes) const {
+  // Vectors of `lanes` elements of access a along dimension `along` are aligned, wherever they begin.
+  bool permits(size_t a, int64_t lanes, uint32_t along) const {
     const BoundAccess& bound = loops_.accesses[a];
     const int64_t item = ir::item_size(nest_.accesses[a].dtype);
     if (alignment_[a] % (lanes * item) != 0) return false;
     for (uint32_t d = 0; d < nest_.rank; ++d)
-      if (d != vector_dim_ && !ignored(a, d) && size(d) > 1 && bound.strides[d] % lanes != 0) return false;
+      if (d != along && !ignored(a, d) && size(d) > 1 && bound.strides[d] % lanes != 0) return false;
     if (nest_.accesses[a].indexed && bound.index_stride % lanes != 0) return false;
     if (!launch_.variant.chunked) return true;
     const uint32_t d = launch_.variant.chunk_dim;
@@ -124,7 +124,7 @@ class Chooser {
     int64_t lanes = wanted_;
     while (lanes > 1 && lanes * work_ > kLongest) lanes /= 2;
     for (size_t a = 0; a < is_dense.size(); ++a)
-      while (is_dense[a] && lanes > 1 && !permits(a, lanes)) lanes /= 2;
+      while (is_dense[a] && lanes > 1 && !permits(a, lanes, vector_dim_)) lanes /= 2;
     const bool chunks_end_anywhere = v().chunked && v().chunk_dim == vector_dim_;
     while (lanes > 1 && size(vector_dim_) < lanes) lanes /= 2;
     v().lanes = static_cast<uint8_t>(lanes);
@@ -227,7 +227,7 @@ class Chooser {
       best = walking;
       v().tile_dim = static_cast<uint8_t>(d);
     }
-    int64_t widest = 1, bytes_per_item = 0;
+    int64_t narrowest = 8, widest = 1, bytes_per_item = 0;
     for (size_t a = 0; a < std::min<size_t>(nest_.accesses.size(), 64); ++a) {
       if (!(best >> a & 1)) continue;
       const int64_t item = ir::item_size(nest_.accesses[a].dtype);
@@ -236,6 +236,7 @@ class Chooser {
         continue;
       }
       bytes_per_item += item;
+      narrowest = std::min(narrowest, item);
       widest = std::max(widest, item);
     }
     if (!best) return false;
@@ -244,12 +245,34 @@ class Chooser {
     v().tiled = best;
     v().tile = large ? 64 : 32;
     v().threads = 256;
-    v().passes = static_cast<uint8_t>(v().tile * v().tile / v().threads);
+    const int64_t points = int64_t{v().tile} * v().tile / v().threads;  // of a thread
+    v().lanes = static_cast<uint8_t>(tile_lanes(points / std::max<int64_t>(4 / narrowest, 1)));
+    v().passes = static_cast<uint8_t>(points / v().lanes);
     int64_t blocks = 1;
     for (uint32_t d = 0; d < nest_.rank; ++d)
       blocks *= d == vector_dim_ || d == v().tile_dim ? ceil_div(size(d), v().tile) : size(d);
     launch_.grid[0] = static_cast<uint32_t>(blocks);
     return true;
+  }
+
+  // Neighbours that a thread takes at once along either dimension of a tile, at most `limit`. What is left of a vector at
+  // the end of a dimension would need code of its own: then single elements do.
+  int64_t tile_lanes(int64_t limit) const {
+    const GpuVariant& v = launch_.variant;
+    const std::vector<bool> is_dense = dense();
+    auto tiled = [&](size_t a) { return a < 64 && (v.tiled >> a & 1); };
+    int64_t lanes = std::min(limit, kMaxLanes);
+    for (size_t a = 0; a < nest_.accesses.size(); ++a)
+      if (tiled(a) || is_dense[a]) lanes = std::min(lanes, kAccessBytes / ir::item_size(nest_.accesses[a].dtype));
+    auto fits = [&] {
+      if (size(vector_dim_) % lanes != 0 || size(v.tile_dim) % lanes != 0) return false;
+      for (size_t a = 0; a < nest_.accesses.size(); ++a)
+        if ((tiled(a) && !permits(a, lanes, v.tile_dim)) || (is_dense[a] && !permits(a, lanes, vector_dim_)))
+          return false;
+      return true;
+    };
+    while (lanes > 1 && !fits()) lanes /= 2;
+    return lanes;
   }
 
   const Loops& loops_;

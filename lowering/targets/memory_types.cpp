@@ -30,8 +30,8 @@ Vec widen(Vec x, DType memory) {
   }
 }
 
-// The bits of the nearest bfloat16 in the upper half; the lower half is garbage. By integers rather than by AVX512-BF16,
-// whose conversion flushes subnormal numbers to zero.
+// The bits of the nearest bfloat16 in the upper half; the lower half is zero from a GPU's instruction, else garbage. By
+// integers rather than by AVX512-BF16, whose conversion flushes subnormal numbers to zero.
 static Vec rounded_number(Vec x) {
   if (x.ir->machine.nvptx) return bf16_pair_instruction(number(x, 0), x);
   Vec u = bits_of(x);
@@ -43,7 +43,7 @@ static Vec rounded_bf16(Vec x) {
   Vec quiet = bits_of(x) | integer(bits_of(x), 0x400000);  // the upper half may hold none of a NaN's payload
   return select(is_nan(x), quiet, rounded_number(x));
 }
-static Vec upper_half(Vec u) { return from_bits(u & integer(u, ~int64_t{0xFFFF})); }
+static Vec upper_half(Vec u) { return from_bits(u.ir->machine.nvptx ? u : u & integer(u, ~int64_t{0xFFFF})); }
 
 Vec narrow(Vec x, DType memory) {
   llvm::IRBuilder<>& b = x.b();

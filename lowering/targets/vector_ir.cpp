@@ -113,9 +113,13 @@ Vec to_floating(Vec a, llvm::Type* element, bool is_signed) {
   llvm::Type* t = a.ir->of(element);
   return a.with(is_signed ? a.b().CreateSIToFP(a.v, t) : a.b().CreateUIToFP(a.v, t));
 }
-Vec exp2_instruction(Vec a) {
-  return a.with(a.b().CreateIntrinsic(intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.v}));
-}
+static Vec instruction(ID id, Vec a) { return a.with(a.b().CreateIntrinsic(id, {}, {a.v})); }
+Vec exp2_instruction(Vec a) { return instruction(intrinsic::nvvm_ex2_approx_ftz_f, a); }
+Vec gradual_exp2_instruction(Vec a) { return instruction(intrinsic::nvvm_ex2_approx_f, a); }
+Vec reciprocal_instruction(Vec a) { return instruction(intrinsic::nvvm_rcp_approx_ftz_f, a); }
+Vec sqrt_instruction(Vec a) { return instruction(intrinsic::nvvm_sqrt_approx_f, a); }
+Vec rsqrt_instruction(Vec a) { return instruction(intrinsic::nvvm_rsqrt_approx_f, a); }
+Vec log2_instruction(Vec a) { return instruction(intrinsic::nvvm_lg2_approx_f, a); }
 static Vec pair(ID id, Vec low, Vec high) {
   return low.with(low.b().CreateBitCast(low.b().CreateIntrinsic(id, {}, {high.v, low.v}), low.b().getInt32Ty()));
 }

@@ -117,6 +117,14 @@ Vec to_integer(Vec a, unsigned bits);              // truncates; out of range gi
 Vec to_floating(Vec a, llvm::Type* element, bool is_signed = true);
 // Of float32 on NVIDIA GPUs: within 2 units in the last place, subnormal numbers flushed.
 Vec exp2_instruction(Vec a);
+// The same without flushing, in four instructions.
+Vec gradual_exp2_instruction(Vec a);
+// Of float32 on NVIDIA GPUs, within 2 units in the last place; of reciprocals, subnormal numbers are flushed, and
+// log2's error near 1 is 2^-22 absolutely.
+Vec reciprocal_instruction(Vec a);
+Vec sqrt_instruction(Vec a);
+Vec rsqrt_instruction(Vec a);
+Vec log2_instruction(Vec a);
 // Of float32 on NVIDIA GPUs: NaN if either is NaN; of zeros the negative one is the smaller.
 Vec min_instruction(Vec a, Vec b);
 Vec max_instruction(Vec a, Vec b);

@@ -193,11 +193,29 @@ void others(Cases& c) {
     transpose(c, DType::BF16, a, b);
   }
   transpose(c, DType::F64, 40, 50);
-  c.add("transposed store", [](Model& m) {
-    auto x = m.input({40, 70}), y = m.input({70, 40});
-    auto z = m.add(x, m.transpose(y));
-    m.graph.outputs = {z, m.apply(Op::permute, {m.mul(z, z)}, ir::Attrs{{1, 0}})};
-  });
+  // Loads and stores that are turned, of types that share words of shared memory differently.
+  for (auto [s, t] : {std::pair{kF32, kF32},
+                      {DType::BF16, DType::BF16},
+                      {DType::BF16, kF32},
+                      {DType::U8, DType::I32},
+                      {DType::U8, DType::U8},
+                      {DType::F64, DType::F16}})
+    for (auto [a, b] : {std::pair{40, 70}, {72, 200}, {64, 64}, {33, 50}})
+      c.add(
+          "transposed store of " + std::string(ir::name(t)) + suffix(s, {a, b}),
+          [&](Model& m) {
+            auto x = m.input(s, {a, b}), y = m.input(t, {b, a});
+            auto z = m.add(m.convert(x, kF32), m.convert(m.transpose(y), kF32));
+            auto square = m.convert(m.mul(z, z), s);
+            m.graph.outputs = {z, m.apply(Op::permute, {square}, ir::Attrs{{1, 0}})};
+          },
+          {}, std::max(tolerance_of(s), tolerance_of(t)));
+  for (auto [a, b] : {std::pair{40, 72}, {33, 64}})
+    c.add("turned loads of two types" + suffix(DType::U8, {a, b}), [&](Model& m) {
+      auto x = m.transpose(m.input(DType::BF16, {a, b})), y = m.transpose(m.input({a, b}));
+      auto w = m.transpose(m.input(DType::U8, {a, b}));
+      m.graph.outputs = {m.add(m.add(m.convert(x, kF32), y), m.convert(w, kF32))};
+    });
   c.add("permuted", [](Model& m) { m.graph.outputs = {m.add(m.permute(m.input({5, 36, 48}), ir::Dims{2, 0, 1}), 1)}; });
   for (auto [r, n] : {std::pair{100, 7}, {5000, 64}, {3001, 40}, {3, 1000}, {20000, 12}}) column_sum(c, kF32, r, n);
   column_sum(c, DType::BF16, 4096, 64);

@@ -138,10 +138,13 @@ uint32_t pair_of(ir::DType type, float high, float low) {
 uint32_t emulated_bf16_pair(float high, float low) { return pair_of(ir::DType::BF16, high, low); }
 uint32_t emulated_f16_pair(float high, float low) { return pair_of(ir::DType::F16, high, low); }
 
-float emulated_exp2(float x) {
-  const float y = std::exp2(x);
-  return std::abs(y) < 0x1p-126f ? 0 : y;
-}
+float flushed(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+float emulated_exp2(float x) { return flushed(std::exp2(x)); }
+float emulated_gradual_exp2(float x) { return std::exp2(x); }
+float emulated_reciprocal(float x) { return flushed(1 / flushed(x)); }
+float emulated_sqrt(float x) { return std::sqrt(x); }
+float emulated_rsqrt(float x) { return 1 / std::sqrt(x); }
+float emulated_log2(float x) { return std::log2(x); }
 
 struct Stand {
   const char* intrinsic;
@@ -156,6 +159,11 @@ const Stand kStands[] = {
     {"llvm.nvvm.bar.warp.sync", "emulated_warp_barrier", reinterpret_cast<void*>(&emulated_warp_barrier)},
     {"llvm.nvvm.shfl.sync.bfly.i32", "emulated_exchange", reinterpret_cast<void*>(&emulated_exchange)},
     {"llvm.nvvm.ex2.approx.ftz.f", "emulated_exp2", reinterpret_cast<void*>(&emulated_exp2)},
+    {"llvm.nvvm.ex2.approx.f", "emulated_gradual_exp2", reinterpret_cast<void*>(&emulated_gradual_exp2)},
+    {"llvm.nvvm.rcp.approx.ftz.f", "emulated_reciprocal", reinterpret_cast<void*>(&emulated_reciprocal)},
+    {"llvm.nvvm.sqrt.approx.f", "emulated_sqrt", reinterpret_cast<void*>(&emulated_sqrt)},
+    {"llvm.nvvm.rsqrt.approx.f", "emulated_rsqrt", reinterpret_cast<void*>(&emulated_rsqrt)},
+    {"llvm.nvvm.lg2.approx.f", "emulated_log2", reinterpret_cast<void*>(&emulated_log2)},
     {"llvm.nvvm.ff2bf16x2.rn", "emulated_bf16_pair", reinterpret_cast<void*>(&emulated_bf16_pair)},
     {"llvm.nvvm.ff2f16x2.rn", "emulated_f16_pair", reinterpret_cast<void*>(&emulated_f16_pair)},
 };

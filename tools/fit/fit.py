@@ -71,6 +71,10 @@ def root(z, f, limit):
     return limit if z < mp.mpf(10) ** -20 else f(mp.sqrt(z))
 
 
+def scaled_erfc(x):
+    return mp.exp(x * x) * mp.erfc(x)
+
+
 FITS = {
     # exp(r) = 1 + r + r^2 P(r), |r| <= ln2 / 2 (a little more, for the rounding of the reduction)
     "exp": lambda: run("exp", lambda r: (mp.exp(r) - 1 - r) / r**2, -0.3475, 0.3475, 4, lambda r: r**2),
@@ -87,6 +91,13 @@ FITS = {
     "erf": lambda: run("erf", lambda z: root(z, lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1), 1e-9, 0.85, 6),
     # erf(x) = 1 - exp(P(x)), 0.92 <= x <= 4
     "erf_tail": lambda: run("erf_tail", lambda x: mp.log(mp.erfc(x)), 0.92, 4.0, 8, lambda x: mp.erfc(x) / mp.erf(x)),
+    # In float32, for results of bfloat16 and float16. The tail, subnormal in float16, may be as coarse as bfloat16 is.
+    "short_erfc": lambda: run("short_erfc", lambda x: mp.log(mp.erfc(x), 2), 0.0, 9.6, 9, lambda x: 1 if x < 4 else 2**-4, fixed=(0,)),
+    "short_erf": lambda: run("short_erf", lambda z: root(z, lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1), 1e-9, 0.25, 2),
+    "short_tanh": lambda: run("short_tanh", lambda z: root(z, lambda x: (mp.tanh(x) - x) / x**3, mp.mpf(-1) / 3), 1e-9, 0.0625, 1, lambda z: z),
+    "short_log": lambda: run("short_log", lambda f: (mp.log1p(f) - f) / f**2 if abs(f) > 1e-9 else mp.mpf(-1) / 2, -0.0626, 0.0626, 2, abs),
+    # erfc(a) = exp(-a^2) t P(t), t = 1 / (1 + a / 2), 0 <= a <= 10, coarser from 2 on
+    "near_erfc": lambda: run("near_erfc", lambda t: scaled_erfc(2 / t - 2) / t, 1 / 6, 1.0, 6, lambda t: 2 ** -min(max(2 * (2 / t - 4), 0), 6) * t / scaled_erfc(2 / t - 2)),
     # In float64, for float32 results:
     "exp_wide": lambda: run("exp_wide", lambda r: (mp.exp(r) - 1 - r) / r**2, -0.3466, 0.3466, 6, lambda r: r**2, single=False),
     "exp2_wide": lambda: run("exp2_wide", lambda r: (2**r - 1) / r, -0.5, 0.5, 7, abs, single=False),
@@ -97,7 +108,7 @@ FITS = {
     "atan_wide": lambda: run("atan_wide", lambda z: root(z, lambda x: (mp.atan(x) - x) / x**3, mp.mpf(-1) / 3), 1e-9, 0.1716, 6, lambda z: z, single=False),
     "sinh_wide": lambda: run("sinh_wide", lambda z: root(z, lambda x: (mp.sinh(x) - x) / x**3, mp.mpf(1) / 6), 1e-9, 1.0, 4, lambda z: z, single=False),
     # erfc(x) = exp(-x^2) P(t) / (1 + 2 x), t = (x - 4) / (x + 4), 0 <= x <= 10.2
-    "erfc_wide": lambda: run("erfc_wide", lambda t: (lambda x: mp.exp(x * x) * mp.erfc(x) * (1 + 2 * x))(4 * (1 + t) / (1 - t)), -1.0, 0.44, 14, single=False),
+    "erfc_wide": lambda: run("erfc_wide", lambda t: (lambda x: scaled_erfc(x) * (1 + 2 * x))(4 * (1 + t) / (1 - t)), -1.0, 0.44, 14, single=False),
 }
 
 if __name__ == "__main__":

@@ -39,13 +39,27 @@ Value* moved(llvm::IRBuilder<>& b, Value* address, unsigned bytes) {
   return bytes ? b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), address, bytes) : address;
 }
 
+unsigned word_bytes(DType memory, unsigned all) { return bytes_of(memory) == 8 ? 8 : std::min(4u, all); }
+
+Value* from_raw(VectorIR& ir, DType memory, Value* raw) {
+  return widen({&ir, ir.b.CreateBitCast(raw, memory_element(ir.b, memory))}, memory).v;
+}
+
+Value* to_raw(VectorIR& ir, DType memory, Value* x) {
+  llvm::IRBuilder<>& b = ir.b;
+  llvm::Type* raw = b.getIntNTy(bytes_of(memory) * 8);
+  if (is_short_float(memory))
+    return b.CreateTrunc(short_pair(ir, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
+  return b.CreateBitCast(narrow({&ir, x}, memory).v, raw);
+}
+
 // The words that hold `x`, each of up to 4 bytes (8 for items of 8).
 Values packed(VectorIR& ir, DType memory, llvm::ArrayRef<Value*> x) {
   llvm::IRBuilder<>& b = ir.b;
-  const unsigned item = bytes_of(memory), per_word = item >= 4 ? 1 : 4 / item;
+  const unsigned item = bytes_of(memory), step = per_word(memory);
   Values words;
-  for (unsigned k = 0; k < x.size(); k += per_word) {
-    const unsigned n = std::min<unsigned>(per_word, static_cast<unsigned>(x.size()) - k);
+  for (unsigned k = 0; k < x.size(); k += step) {
+    const unsigned n = std::min<unsigned>(step, static_cast<unsigned>(x.size()) - k);
     if (n == 1) {
       words.push_back(to_raw(ir, memory, x[k]));
       continue;
@@ -68,63 +82,54 @@ Values packed(VectorIR& ir, DType memory, llvm::ArrayRef<Value*> x) {
 
 }  // namespace
 
-Value* from_raw(VectorIR& ir, DType memory, Value* raw) {
-  return widen({&ir, ir.b.CreateBitCast(raw, memory_element(ir.b, memory))}, memory).v;
-}
+unsigned per_word(DType memory) { return std::max(1u, 4 / bytes_of(memory)); }
 
-Value* to_raw(VectorIR& ir, DType memory, Value* x) {
+Values load_words(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant, unsigned widest) {
   llvm::IRBuilder<>& b = ir.b;
-  llvm::Type* raw = b.getIntNTy(bytes_of(memory) * 8);
-  if (is_short_float(memory))
-    return b.CreateTrunc(short_pair(ir, memory, x, llvm::ConstantFP::get(x->getType(), 0)), raw);
-  return b.CreateBitCast(narrow({&ir, x}, memory).v, raw);
-}
-
-Value* load_raw(VectorIR& ir, DType memory, Value* address, bool constant) {
-  return load_access(ir.b, ir.b.getIntNTy(bytes_of(memory) * 8), address, bytes_of(memory), constant);
-}
-void store_raw(VectorIR& ir, DType memory, Value* address, Value* raw) {
-  ir.b.CreateAlignedStore(raw, address, llvm::Align(bytes_of(memory)));
-}
-
-Value* load_one(VectorIR& ir, DType memory, Value* address, bool constant) {
-  return from_raw(ir, memory, load_raw(ir, memory, address, constant));
-}
-void store_one(VectorIR& ir, DType memory, Value* address, Value* x) {
-  store_raw(ir, memory, address, to_raw(ir, memory, x));
-}
-
-Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant) {
-  llvm::IRBuilder<>& b = ir.b;
-  const unsigned item = bytes_of(memory), all = item * lanes, bytes = std::min(all, kAccessBytes);
-  const unsigned word = item == 8 ? 8 : std::min(4u, bytes);
-  Values x;
+  const unsigned item = bytes_of(memory), all = item * lanes, word = word_bytes(memory, all);
+  const unsigned bytes = std::min(all, std::max(widest, word));
+  Values words;
   for (unsigned at = 0; at < all; at += bytes) {
     Value* access = load_access(b, access_type(b, bytes, item), moved(b, address, at), bytes, constant);
-    for (unsigned k = 0; k < bytes; k += item) {
-      Value* w = word_of(b, access, k / word);
-      if (item < word) w = b.CreateTrunc(k % word ? b.CreateLShr(w, k % word * 8) : w, b.getIntNTy(item * 8));
-      x.push_back(from_raw(ir, memory, w));
-    }
+    for (unsigned k = 0; k < bytes / word; ++k) words.push_back(word_of(b, access, k));
   }
-  return x;
+  return words;
 }
 
-void store_neighbours(VectorIR& ir, DType memory, Value* address, llvm::ArrayRef<Value*> x) {
+void store_words(VectorIR& ir, DType memory, Value* address, const Values& words, unsigned lanes, unsigned widest) {
   llvm::IRBuilder<>& b = ir.b;
-  const unsigned item = bytes_of(memory), all = item * static_cast<unsigned>(x.size());
-  const unsigned bytes = std::min(all, kAccessBytes);
-  const Values words = packed(ir, memory, x);
-  const unsigned per_access = static_cast<unsigned>(words.size()) / (all / bytes);
+  const unsigned item = bytes_of(memory), all = item * lanes, word = word_bytes(memory, all);
+  const unsigned bytes = std::min(all, std::max(widest, word)), per_access = bytes / word;
+  llvm::Type* type = access_type(b, bytes, item);
   for (unsigned k = 0; k < words.size(); k += per_access) {
-    llvm::Type* type = access_type(b, bytes, item);
     Value* access = words[k];
     if (type->isVectorTy()) {
       access = llvm::PoisonValue::get(type);
       for (unsigned c = 0; c < per_access; ++c) access = b.CreateInsertElement(access, words[k + c], uint64_t{c});
     }
-    b.CreateAlignedStore(access, moved(b, address, k / per_access * bytes), llvm::Align(bytes));
+    b.CreateAlignedStore(access, moved(b, address, k * word), llvm::Align(bytes));
   }
+}
+
+Value* load_one(VectorIR& ir, DType memory, Value* address, bool constant) {
+  return load_neighbours(ir, memory, address, 1, constant)[0];
+}
+void store_one(VectorIR& ir, DType memory, Value* address, Value* x) { store_neighbours(ir, memory, address, {x}); }
+
+Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant) {
+  llvm::IRBuilder<>& b = ir.b;
+  const unsigned item = bytes_of(memory), word = word_bytes(memory, item * lanes);
+  Values x;
+  for (Value* w : load_words(ir, memory, address, lanes, constant))
+    for (unsigned k = 0; k < word; k += item) {
+      Value* part = item < word ? b.CreateTrunc(k ? b.CreateLShr(w, k * 8) : w, b.getIntNTy(item * 8)) : w;
+      x.push_back(from_raw(ir, memory, part));
+    }
+  return x;
+}
+
+void store_neighbours(VectorIR& ir, DType memory, Value* address, llvm::ArrayRef<Value*> x) {
+  store_words(ir, memory, address, packed(ir, memory, x), static_cast<unsigned>(x.size()));
 }
 
 }  // namespace lazuli::lowering::gpu

@@ -18,10 +18,14 @@ void store_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm
 llvm::Value* load_one(VectorIR& ir, ir::DType memory, llvm::Value* address, bool constant);
 void store_one(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* x);
 
-// As it is in memory, an integer: for moving without looking at it.
-llvm::Value* load_raw(VectorIR& ir, ir::DType memory, llvm::Value* address, bool constant);
-void store_raw(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* raw);
-llvm::Value* from_raw(VectorIR& ir, ir::DType memory, llvm::Value* raw);  // to the compute type
-llvm::Value* to_raw(VectorIR& ir, ir::DType memory, llvm::Value* x);
+// As they are in memory, for moving without looking at them: in words of 4 bytes (of 8 for elements of 8, of all of them
+// if they take less), by accesses of up to `widest` bytes, by which the address is aligned.
+Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, bool constant,
+                  unsigned widest = kAccessBytes);
+void store_words(VectorIR& ir, ir::DType memory, llvm::Value* address, const Values& words, unsigned lanes,
+                 unsigned widest = kAccessBytes);
+
+// How many elements share such a word, at most.
+unsigned per_word(ir::DType memory);
 
 }  // namespace lazuli::lowering::gpu

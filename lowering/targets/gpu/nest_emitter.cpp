@@ -53,6 +53,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       layout_(nest, variant.chunked),
       varies_(find_varying(nest)),
       first_(variant.resident ? find_repeated(nest) : std::vector<uint16_t>{}),
+      precision_(find_precision(nest, first_)),
       b_(module.getContext()),
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
       function_(declare_kernel(module, symbol, layout_.total, variant.threads)),

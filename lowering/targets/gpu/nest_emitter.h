@@ -4,6 +4,7 @@
 #include "lowering/codegen.h"
 #include "lowering/targets/gpu/memory.h"
 #include "lowering/targets/gpu/nest_plan.h"
+#include "lowering/targets/gpu/precision.h"
 #include "lowering/targets/reduction.h"
 
 namespace lazuli::lowering::gpu {
@@ -36,7 +37,9 @@ class NestEmitter {
   void set_tile_point(unsigned pass, bool turned);
   void load_tiles();
   void store_tiles();
-  Value* tile_slot(size_t access, unsigned pass);
+  Values load_tiled(const Inst& x);
+  void store_tiled(const Inst& x);
+  Value* tile_slot(size_t access, unsigned pass, unsigned lane);
   void fix_addresses();
 
   // Stages (nest_stages.cpp).
@@ -60,6 +63,7 @@ class NestEmitter {
   // Instructions (nest_insts.cpp).
   void run(size_t inst);
   void primitive(size_t inst);
+  Vec short_form(size_t inst, std::span<const Vec> args, unsigned pass, unsigned lane);
   void load(size_t inst);
   void store(size_t inst);
   void check(size_t inst);
@@ -85,6 +89,7 @@ class NestEmitter {
   const GpuArgsLayout layout_;
   const std::vector<Varies> varies_;
   const std::vector<uint16_t> first_;  // of equal instructions; empty unless values stay in registers
+  const std::vector<Precision> precision_;
   llvm::IRBuilder<> b_;
   VectorIR ir_;
   llvm::Function* function_;
@@ -103,7 +108,7 @@ class NestEmitter {
   Value *thread_ = nullptr, *team_lane_ = nullptr, *team_row_ = nullptr;
   Value *vectors_ = nullptr, *reduced_vectors_ = nullptr;  // along the vector dimension; Rows: in a whole row
   Values corner_;  // Tile: of the vector dimension and of the other, the first index
-  std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across
+  std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across; lane 0's
   bool unsynced_loads_ = false;                        // since the team's last barrier
   Value* shared_ = nullptr;
   std::vector<Values> results_;                                  // per instruction, passes x lanes

@@ -1,5 +1,6 @@
 // The instructions of a nest.
 #include "lowering/targets/gpu/nest_emitter.h"
+#include "lowering/targets/gpu/short_math.h"
 #include "lowering/targets/primitives.h"
 
 namespace lazuli::lowering::gpu {
@@ -63,9 +64,31 @@ void NestEmitter::primitive(size_t i) {
         Vec args[3];
         const unsigned arity = static_cast<unsigned>(ir::info(x.prim).arity);
         for (unsigned k = 0; k < arity; ++k) args[k] = {&ir_, operand(x.args[k], u, c)};
+        if (precision_[i] != Precision::Full)
+          if (const Vec y = short_form(i, {args, arity}, u, c); y.v) return y.v;
         return emit_primitive(x.prim, nest_.insts[x.args[0]].dtype, x.dtype, {args, arity}).v;
       },
       i);
+}
+
+// Without a value where there is none.
+Vec NestEmitter::short_form(size_t i, std::span<const Vec> args, unsigned pass, unsigned lane) {
+  const Inst& x = nest_.insts[i];
+  auto is = [&](uint16_t k, ir::Prim prim) { return nest_.insts[k].code == Code::Prim && nest_.insts[k].prim == prim; };
+  auto is_one = [&](uint16_t k) { return is(k, ir::Prim::literal) && nest_.insts[k].value == 1; };
+  // The function that instruction k is, and its argument.
+  auto with_function = [&](uint16_t k, auto&& make) -> Vec {
+    const Inst& f = nest_.insts[k];
+    if (f.code != Code::Prim || ir::info(f.prim).arity != 1) return {};
+    return make(f.prim, Vec{&ir_, operand(f.args[0], pass, lane)}, precision_[i]);
+  };
+  if (x.prim == ir::Prim::add && is_one(x.args[0])) return with_function(x.args[1], short_one_plus);
+  if (x.prim == ir::Prim::add && is_one(x.args[1])) return with_function(x.args[0], short_one_plus);
+  if (x.prim == ir::Prim::sub && is_one(x.args[0]) && is(x.args[1], ir::Prim::mul)) {
+    const Inst& square = nest_.insts[x.args[1]];
+    return square.args[0] == square.args[1] ? with_function(square.args[0], short_one_minus_square) : Vec{};
+  }
+  return short_primitive(x.prim, args, precision_[i]);
 }
 
 llvm::Value* NestEmitter::lane_exists(unsigned pass, unsigned lane) {
@@ -104,10 +127,8 @@ void NestEmitter::load(size_t i) {
   const bool constant = is_constant(x.slot);
   unsynced_loads_ = true;
   if (is_tiled(x.slot)) {
-    return for_copies(
-        {true, true},
-        [&](unsigned u, unsigned) { return from_raw(ir_, memory, load_raw(ir_, memory, tile_slot(x.slot, u), false)); },
-        i);
+    results_[i] = load_tiled(x);
+    return;
   }
   if (lanes() == 1 || !varies_[i].lane || !is_dense(nest_, varies_, x)) {
     return for_copies(
@@ -123,11 +144,7 @@ void NestEmitter::store(size_t i) {
   const Inst& x = nest_.insts[i];
   const ir::DType memory = nest_.accesses[x.slot].dtype;
   const bool row = x.row && nest_.reduced > 0;
-  if (is_tiled(x.slot)) {
-    for (unsigned u = 0; u < passes(); ++u)
-      store_raw(ir_, memory, tile_slot(x.slot, u), to_raw(ir_, memory, operand(x.args[0], u, 0)));
-    return;
-  }
+  if (is_tiled(x.slot)) return store_tiled(x);
   // One thread stores over what the others of its team may still have to load.
   if (row && unsynced_loads_) team_barrier();
   const bool one_lane = row && variant_.mapping == GpuMapping::Rows;
