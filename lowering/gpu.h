@@ -24,7 +24,8 @@ enum class GpuMapping : uint8_t {
 
 struct GpuVariant {
   GpuMapping mapping = GpuMapping::Flat;
-  uint8_t lanes = 1;      // neighbours along the vector dimension that a thread takes at once: one memory access
+  uint8_t lanes = 1;      // neighbours along the vector dimension (Tile: also along the tile's other dimension) that a
+                          // thread takes at once: one memory access
   uint8_t passes = 1;     // such vectors in flight
   bool resident = false;  // Rows: the passes cover the whole row, and later stages find its values in registers
   bool ragged = false;    // the vector dimension need not be a multiple of `lanes`
