@@ -313,13 +313,19 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   const auto& slots = call.signature.slots;
   std::vector<at::Tensor> host;
   std::vector<bool> own(slots.size(), false);
+  std::vector<jit::Buffer> written(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     const at::Tensor& t = bound.tensors[i];
-    bool written = is_written(call, slots[i]);
-    // An empty output is there to be resized, which borrowed memory cannot be.
-    own[i] = written && t.numel() == 0;
-    host.push_back(own[i] ? at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()))
-                          : host_view(t, SyncReason::DataDependent, written));
+    const bool writes = is_written(call, slots[i]);
+    own[i] = writes && t.numel() == 0;  // it is there to be resized
+    if (own[i]) {
+      host.push_back(at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()).device(backing().device())));
+    } else if (writes) {
+      written[i] = materialize(t, SyncReason::DataDependent, true);
+      host.push_back(window(resizable(written[i]), geometry_of(t)));
+    } else {
+      host.push_back(host_view(t, SyncReason::DataDependent));
+    }
   }
   std::string where = line_text(current_line());
   double start = now_us();
@@ -330,8 +336,14 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     call.signature.op.callBoxed(results);
   }
   metrics().external(call.signature.name(), where, now_us() - start);
-  for (size_t i = 0; i < slots.size(); ++i)
-    if (own[i] || (is_written(call, slots[i]) && host[i].sizes() != bound.tensors[i].sizes())) follow(bound.tensors[i], host[i]);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (own[i] || (is_written(call, slots[i]) && host[i].sizes() != bound.tensors[i].sizes())) {
+      follow(bound.tensors[i], host[i]);
+    } else if (const void* now = host[i].storage().data(); written[i].data && now != written[i].data) {
+      // Resized on the way, and back.
+      backing().copy(written[i].data, now, std::min(written[i].bytes, host[i].storage().nbytes()));
+    }
+  }
   stack->clear();
   for (c10::IValue& v : results) {
     if (v.isTensor()) {
