@@ -5,6 +5,7 @@
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/arguments.h"
+#include "jit/devices/cuda/launch.h"
 #include "jit/failures.h"
 #include "jit/kernel.h"
 
@@ -93,6 +94,7 @@ class CpuDevice final : public Device {
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
       if (step.kind != PlanStep::Kernel) continue;
+      cuda::check_for_gpu(step);
       lowering::KernelFn function = nullptr;
       if (!options.interpret_kernels) {
         const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));

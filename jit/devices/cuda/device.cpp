@@ -1,9 +1,9 @@
 #include "jit/devices/cuda/device.h"
 #include <map>
 #include <mutex>
-#include <numeric>
 #include "jit/arguments.h"
 #include "jit/devices/cuda/driver.h"
+#include "jit/devices/cuda/launch.h"
 #include "jit/devices/cuda/kernels.h"
 #include "jit/devices/cuda/linker.h"
 #include "jit/devices/cuda/status_words.h"
@@ -15,29 +15,6 @@ namespace {
 
 using cuda::Context;
 using lowering::PlanStep;
-
-// Bytes that divide the address of access `a` in every chunk. Every block begins at a multiple of kAlignment.
-int64_t alignment(const PlanStep& step, size_t a) {
-  int64_t bytes = std::gcd(lowering::kAlignment, step.loops.accesses[a].offset * ir::item_size(step.loops.nest.accesses[a].dtype));
-  return step.chunks > 1 ? std::gcd(bytes, chunk_move(step, a)) : bytes;
-}
-
-// Whether no access of the step loads memory that another one stores.
-bool stores_elsewhere(const PlanStep& step) {
-  for (size_t a = 0; a < step.blocks.size(); ++a)
-    for (size_t b = 0; b < step.blocks.size(); ++b)
-      if (step.loops.nest.accesses[a].store && !step.loops.nest.accesses[b].store && step.blocks[a] == step.blocks[b])
-        return false;
-  return true;
-}
-
-lowering::GpuLaunch choose(const PlanStep& step, const lowering::GpuTarget& target) {
-  std::vector<int64_t> aligned;
-  for (size_t a = 0; a < step.loops.accesses.size(); ++a) aligned.push_back(alignment(step, a));
-  lowering::GpuLaunch launch = lowering::choose_gpu_launch(step.loops, aligned, step.chunks, step.chunk_dim, target);
-  launch.variant.read_only = stores_elsewhere(step);
-  return launch;
-}
 
 class CudaKernelStep final : public KernelStep {
  public:
@@ -100,9 +77,8 @@ class CudaDevice final : public Device {
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
       if (step.kind != PlanStep::Kernel) continue;
-      if (!lowering::fits_gpu(step.loops.nest)) throw std::runtime_error("a fused kernel has too many operands for a GPU");
       at.push_back(s);
-      launches.push_back(choose(step, target_));
+      launches.push_back(cuda::choose_launch(step, target_));
       requests.push_back({&step.loops.nest, launches.back().variant, label(graph, step)});
     }
     const auto kernels = cuda::kernels_for(context_, requests);
