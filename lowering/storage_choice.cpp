@@ -138,7 +138,10 @@ void StorageChoice::require_strided(const ir::Node& reader, Value v) {
     Value obstacle;
     if (auto operand = strided_operand(graph_, values_, v, obstacle)) {
       const ir::Type& type = graph_.type(v);
-      require(libraries_.reads(reader, {type.dtype, type.shape, operand->window.strides}) ? operand->base : v);
+      const ir::Dims& strides = operand->window.strides;
+      // A flipped operand: neither libraries nor torch walk memory backwards.
+      const bool backwards = std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
+      require(!backwards && libraries_.reads(reader, {type.dtype, type.shape, strides}) ? operand->base : v);
       return;
     }
     require(obstacle);
