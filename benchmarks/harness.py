@@ -17,8 +17,8 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# An arm is a way to run the same code. All compute on the same machine: eager and compile on the device that --device
-# names, lazuli backed by it.
+# An arm is a way to run the same code. All compute on the same machine: eager and compile on the
+# device that --device names, lazuli backed by it.
 ARMS = ("eager", "compile", "lazuli")
 DEVICES = ("cpu", "cuda")
 _device = "cpu"
@@ -97,7 +97,10 @@ def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def peak_memory() -> Iterator[dict[str, int]]:
-    """Measures by how many bytes memory grew at its peak in the block: the GPU's, or the process's resident memory."""
+    """Measures by how many bytes memory grew at its peak in the block.
+
+    On a GPU that is its memory, else the process's resident memory.
+    """
     if on_gpu():
         torch.cuda.reset_peak_memory_stats()
         result = {"before": torch.cuda.memory_allocated()}
@@ -187,7 +190,8 @@ def start(arguments: argparse.Namespace) -> None:
         sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
     if "lazuli" in arguments.arms and torch.ops.lazuli._backing().type != _device:
         sys.exit(
-            f"device lazuli is backed by {torch.ops.lazuli._backing()}, not by {_device}: set LAZULI_BACKING"
+            f"device lazuli is backed by {torch.ops.lazuli._backing()}, not by {_device}: "
+            "set LAZULI_BACKING"
         )
 
 

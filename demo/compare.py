@@ -110,7 +110,8 @@ def dump_traces(folder: Path) -> None:
     print("[demo] a few steps more, to dump their traces ...", flush=True)
     for job in JOBS:
         (folder / job).mkdir(parents=True, exist_ok=True)
-        run_script(job, ["--max-steps", "3"], {"LAZULI_DEBUG": f"trace,passes,plan,kernels:{folder / job}"})
+        dump = {"LAZULI_DEBUG": f"trace,passes,plan,kernels,graph:{folder / job}"}
+        run_script(job, ["--max-steps", "3"], dump)
 
 
 def main() -> None:

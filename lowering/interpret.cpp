@@ -163,8 +163,7 @@ class Interpreter {
       if (s.empty || better(v, s.value, from, x.reduce == Reduce::ArgMax)) s = {v, position, false};
       return;
     }
-    // Primitives are given three operands, used or not.
-    const Number operands[3] = {s.value, convert_number(values_[x.args[0]], from, x.dtype), {}};
+    const Number operands[] = {s.value, convert_number(values_[x.args[0]], from, x.dtype)};
     constexpr ir::Prim combine[] = {ir::Prim::add,     ir::Prim::mul,    ir::Prim::maximum,
                                     ir::Prim::minimum, ir::Prim::bit_or, ir::Prim::bit_and};
     s.value = evaluate(combine[static_cast<int>(x.reduce)], x.dtype, x.dtype, operands);

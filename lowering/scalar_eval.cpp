@@ -1,5 +1,6 @@
 #include "lowering/scalar_eval.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -270,8 +271,11 @@ Number evaluate(Prim prim, DType operand, DType result, const Number* args) {
       uint64_t seed = args[0].i, offset = args[1].i, index = args[2].i;
       return {result == DType::F32 ? ir::philox_f32(seed, offset, index) : ir::philox_f64(seed, offset, index), 0};
     }
-    default:
-      return ir::is_floating(operand) ? evaluate_floating(prim, operand, args) : evaluate_integral(prim, operand, args);
+    default: {
+      Number three[3];  // as many as any primitive has
+      std::copy_n(args, ir::info(prim).arity, three);
+      return ir::is_floating(operand) ? evaluate_floating(prim, operand, three) : evaluate_integral(prim, operand, three);
+    }
   }
 }
 

@@ -1,8 +1,8 @@
 """Measures fused computations at several sizes: eager, torch.compile and lazuli.
 
 GB/s counts the bytes that a perfect kernel has to move: every operand read once, every result
-written once. On a CPU a result is waited for in every call; on a GPU calls are enqueued and waited for together, and a
-device-to-device copy of the same bytes is measured beside them.
+written once. On a CPU a result is waited for in every call; on a GPU calls are enqueued and waited
+for together, and a device-to-device copy of the same bytes is measured beside them.
 """
 
 from collections.abc import Callable

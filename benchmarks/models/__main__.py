@@ -1,8 +1,9 @@
 """Measures whole models, training (AdamW) and inferring: eager, torch.compile and lazuli.
 
-Steady steps are medians over interleaved rounds in one process. On a CPU every step's loss is read; on a GPU a turn of
-steps is waited for at its end, and runs under bfloat16 autocast unless --float32. First step and peak memory are those of
-a new process with empty caches; memory is counted from when the model was made.
+Steady steps are medians over interleaved rounds in one process. On a CPU every step's loss is read;
+on a GPU a turn of steps is waited for at its end, and runs under bfloat16 autocast unless
+--float32. First step and peak memory are those of a new process with empty caches; memory is
+counted from when the model was made.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""The models that are measured: small ones for a CPU, common sizes for a GPU, with weights from a seed (the demo's from
-its package).
+"""The models that are measured: small ones for a CPU, common sizes for a GPU.
+
+Weights come from a seed, the demo's from its package.
 
 Each builder returns the module and a function that makes a batch for it: keyword arguments of the
 module. `loss_of` says how its output becomes a number.

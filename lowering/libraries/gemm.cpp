@@ -1,4 +1,5 @@
 #include "lowering/libraries/gemm.h"
+#include <type_traits>
 #include <omp.h>
 #include <algorithm>
 #include "lowering/libraries/clones.h"
@@ -23,15 +24,20 @@ struct Panels {
   alignas(64) C sum[kTileRows * kTileColumns];
 };
 
+// Integers wrap around: so they are multiplied as unsigned ones, where that is defined.
+template <class C>
+using Wrapping = typename std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>, std::type_identity<C>>::type;
+
 // sum += a * b for a whole tile of packed panels, `depth` deep. Spelled once for each target: GCC splits vector types
 // for the function that they stand in.
 #define LAZULI_MICRO_KERNEL(name, target)                                                              \
   template <class C>                                                                                   \
   target void name(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {                       \
-    typedef C Vector __attribute__((vector_size(64)));                                                 \
+    typedef Wrapping<C> Lane;                                                                          \
+    typedef Lane Vector __attribute__((vector_size(64)));                                              \
     for (int64_t j = 0; j < columns; j += Panels<C>::kColumns)                                         \
       for (int64_t i = 0; i < rows; i += kRows) {                                                      \
-        const C* a = p->a + i * kDepth;                                                                \
+        const Lane* a = reinterpret_cast<const Lane*>(p->a + i * kDepth);                              \
         const Vector* b = reinterpret_cast<const Vector*>(p->b + j * kDepth);                          \
         Vector s[kRows][2];                                                                            \
         _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                 \
