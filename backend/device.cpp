@@ -36,7 +36,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   bool queryStream(const Stream&) const override {
-    return !lazy::backing().is_gpu() || gpu().queryStream(gpu().getStream(lazy::backing().device()));
+    return !lazy::backing().is_gpu() || gpu().queryStream(lazy::backing().current_stream());
   }
   void synchronizeStream(const Stream&) const override { lazy::finish(); }
   void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
@@ -46,12 +46,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     lazy::sync(lazy::SyncReason::Explicit);
     lazy::Runner::get().wait();
     if (lazy::backing().is_gpu())
-      return gpu().record(event, gpu().getStream(lazy::backing().device()), lazy::backing().device().index(), flag);
+      return gpu().record(event, lazy::backing().current_stream(), lazy::backing().device().index(), flag);
     if (!*event) *event = new Time;
     *static_cast<Time*>(*event) = std::chrono::steady_clock::now();
   }
   void block(void* event, const Stream&) const override {
-    if (lazy::backing().is_gpu()) gpu().block(event, gpu().getStream(lazy::backing().device()));
+    if (lazy::backing().is_gpu()) gpu().block(event, lazy::backing().current_stream());
   }
   bool queryEvent(void* event) const override { return !lazy::backing().is_gpu() || gpu().queryEvent(event); }
   void synchronizeEvent(void* event) const override {

@@ -13,7 +13,6 @@ class Arguments {
   int64_t* add(const lowering::PlanStep& step, int64_t chunk, size_t extra = 0);
   void fill(std::span<const Buffer> memory, std::span<const int64_t> scalars);
   const int64_t* data() const { return args_.data(); }
-  size_t size() const { return args_.size(); }
 
  private:
   // Argument `arg` is the address of a block plus an offset in bytes, or a scalar of the graph.

@@ -24,8 +24,8 @@ class Device {
   // One for each step of the plan, null for those that are no kernels. `plan` outlives them.
   virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                         const CompileOptions& options, Dump& dump) = 0;
-  // Before the steps of a run, on the thread that runs them. `stream`: Host::stream().
-  virtual void start(void* stream) { (void)stream; }
+  // Before the steps of a run, on the thread that runs them.
+  virtual void start() {}
   // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For who
   // has just waited.
   virtual void raise_failures() {}

@@ -44,7 +44,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     ~Release() { e.release(); }
   } release_at_end{*this};
   stream_ = host.stream();
-  device_.start(stream_);
+  device_.start();
   const Buffer arena = make_arena(host);
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
     if (plan_.blocks[b].kind == Block::Arena)

@@ -14,6 +14,7 @@ struct Setting {
   const char* name;
   const char* environment;
   Field field;
+  int64_t least = 1;  // of an integer
 };
 const Setting kSettings[] = {
     {"fusion", "LAZULI_FUSION", &Config::fusion},
@@ -23,7 +24,7 @@ const Setting kSettings[] = {
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
     {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
-    {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes},
+    {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
 };
 
 [[noreturn]] void reject(const char* name, const std::string& value, const char* wanted) {
@@ -36,14 +37,15 @@ bool parse_bool(const char* name, const std::string& v) {
   reject(name, v, "true or false");
 }
 
-int64_t parse_int(const char* name, const std::string& v) {
+int64_t parse_int(const Setting& s, const std::string& v) {
   size_t used = 0;
   int64_t n = 0;
   try {
     n = std::stoll(v, &used);
   } catch (const std::exception&) {
   }
-  if (used == 0 || used != v.size() || n < 0) reject(name, v, "an integer that is not negative");
+  if (used == 0 || used != v.size() || n < s.least)
+    reject(s.name, v, s.least > 0 ? "a positive integer" : "a positive integer, or 0");
   return n;
 }
 
@@ -51,7 +53,7 @@ void assign(Config& c, const Setting& s, std::string v) {
   if (auto* f = std::get_if<bool Config::*>(&s.field)) {
     c.*(*f) = parse_bool(s.name, v);
   } else if (auto* f = std::get_if<int64_t Config::*>(&s.field)) {
-    c.*(*f) = parse_int(s.name, v);
+    c.*(*f) = parse_int(s, v);
   } else {
     if (v.size() >= 2 && v.front() == '"' && v.back() == '"') v = v.substr(1, v.size() - 2);
     if (std::string(s.name) == "fallback" && v != "quiet" && v != "warn" && v != "error")

@@ -6,7 +6,6 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/matmul.h>
@@ -15,10 +14,9 @@
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/zeros.h>
 #include "ir/error.h"
-#include "lazy/backing.h"
 #include "lazy/convert.h"
-#include "lazy/memory.h"
 #include "lazy/plain_dispatch.h"
+#include "lazy/torch_buffers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -82,19 +80,23 @@ Tensors avg_pool2d_grad(const Call& c) {
 Tensors matmul(const Call& c) { return {at::matmul(c.in[0], c.in[1])}; }
 Tensors scatter(const Call& c) { return {at::scatter(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
 Tensors scatter_add(const Call& c) { return {at::scatter_add(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
+// What goes to the slices along `dim` that the index names, with one dimension for the whole index.
+struct Slices {
+  int64_t dim;
+  Tensor index, values;
+  explicit Slices(const Call& c) : dim(c.number(0)), index(c.in[1].flatten().to(at::kLong)) {
+    auto shape = c.in[0].sizes().vec();
+    shape[dim] = index.numel();
+    values = c.in[2].reshape(shape);
+  }
+};
 Tensors index_add(const Call& c) {
-  const Tensor &base = c.in[0], index = c.in[1].flatten();
-  const int64_t dim = c.number(0);
-  auto shape = base.sizes().vec();
-  shape[dim] = index.numel();
-  return {at::index_add(base, dim, index, c.in[2].reshape(shape))};
+  const Slices s(c);
+  return {at::index_add(c.in[0], s.dim, s.index, s.values)};
 }
-
 Tensors index_copy(const Call& c) {
-  const Tensor index = c.in[1].flatten();
-  auto shape = c.in[0].sizes().vec();
-  shape[c.number(0)] = index.numel();
-  return {at::index_copy(c.in[0], c.number(0), index.to(at::kLong), c.in[2].reshape(shape))};
+  const Slices s(c);
+  return {at::index_copy(c.in[0], s.dim, s.index, s.values)};
 }
 Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0))}; }
 
@@ -118,18 +120,6 @@ const Row kRows[] = {
     {ir::Op::cumsum, cumsum},
 };
 
-Tensor tensor_of(const jit::BufferView& v) {
-  auto* data = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
-  return at::from_blob(data, to_ref(v.type.shape), to_ref(v.strides), [](void*) {},
-                       at::TensorOptions().dtype(to_torch(v.type.dtype)).device(backing().device()));
-}
-
-jit::Buffer buffer_of(const Tensor& t) {
-  if (t.numel() == 0) return allocate_buffer(0);
-  void* data = t.mutable_data_ptr();
-  return {data, static_cast<size_t>(t.numel()) * t.itemsize(), std::shared_ptr<void>(data, [keep = t](void*) {})};
-}
-
 }  // namespace
 
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
@@ -138,7 +128,7 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
   PlainDispatch guard;
   Tensors in;
-  for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_of(v) : Tensor());
+  for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
   std::vector<jit::Buffer> out;
   Tensors made = row->run({node.attrs, in, results});
   for (size_t r = 0; r < made.size(); ++r) {

@@ -15,6 +15,7 @@
 #include "lazy/recording.h"
 #include "lazy/source.h"
 #include "lazy/sync.h"
+#include "lazy/torch_buffers.h"
 #include "lazy/workers.h"
 
 namespace lazuli::lazy {
@@ -374,13 +375,9 @@ at::Tensor adopt(const at::Tensor& cpu) {
   at::Tensor t = cpu;
   Order order;
   if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) t = t.clone();
-  int64_t bytes = t.numel() * static_cast<int64_t>(t.itemsize());
   t = t.resolve_conj().resolve_neg();
   Geometry g = geometry_of(t);
-  void* data = t.mutable_data_ptr();
-  jit::Buffer buffer{data, static_cast<size_t>(bytes), std::shared_ptr<void>(data, [keep = t](void*) {})};
-  if (!data) buffer = allocate_buffer(0);
-  return make_tensor(make_ready(std::move(buffer), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
+  return make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
 }
 
 void external_call(const c10::OperatorHandle& op, Stack* stack) {
@@ -413,11 +410,8 @@ jit::Buffer dense(const jit::BufferView& v) {
   for (size_t d = v.type.shape.size(); d-- > 0; expected *= v.type.shape[d])
     row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
   if (row_major) return v.buffer;
-  auto type = at::TensorOptions().dtype(to_torch(v.type.dtype)).device(backing().device());
-  auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
-  at::Tensor from = at::from_blob(first, to_ref(v.type.shape), to_ref(v.strides), type);
   jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
-  at::from_blob(copy.data, to_ref(v.type.shape), type).copy_(from);
+  tensor_over({copy, v.type, ir::contiguous_strides(v.type.shape)}).copy_(tensor_over(v));
   return copy;
 }
 
@@ -473,12 +467,7 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
       dense.copy_(t);
       t = dense;
     }
-    jit::Buffer b{t.mutable_data_ptr(), static_cast<size_t>(t.numel()) * t.itemsize(), nullptr};
-    if (b.data)
-      b.owner = std::shared_ptr<void>(b.data, [keep = t](void*) {});
-    else
-      b = allocate_buffer(0);
-    out.push_back(std::move(b));
+    out.push_back(buffer_of(t));
   }
   (void)results;
   metrics().external(call.signature.name(), call.where, now_us() - start);

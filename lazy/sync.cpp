@@ -181,10 +181,8 @@ void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
   }
 }
 
-bool is_filled(const Cell& c) {
-  if (c.job == 0) return true;
-  return c.job != Cell::kUnknownJob && c.job <= Runner::get().completed();
-}
+// `completed`: the Runner's.
+bool is_filled(const Cell& c, uint64_t completed) { return c.job != Cell::kUnknownJob && c.job <= completed; }
 
 // A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
 // queue up behind the previous step: it runs on a stream of its own, from this thread, and is done when this returns.
@@ -192,8 +190,9 @@ bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
   const bool reads = reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
   const auto side = reads ? backing().side_stream() : std::nullopt;
   if (!side) return false;
+  const uint64_t completed = Runner::get().completed();
   for (ValueId v : trace.inputs())
-    if (!is_filled(*trace.cell(v))) return false;
+    if (!is_filled(*trace.cell(v), completed)) return false;
   c10::StreamGuard guard(*side);
   // No donation: the work waiting in the other stream may still read an input that nobody else holds.
   run(known, trace, /*may_donate=*/false);
@@ -289,7 +288,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) sync(reason);
-  if (writable || !is_filled(*s.cell())) Runner::get().wait();
+  if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();
   Cell* c = s.cell();
   if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
   if (c->state == Cell::State::Uninitialized) {
@@ -318,7 +317,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);
   const Cell* c = storage_of(t).cell();
-  if (c->state != Cell::State::Ready || !is_filled(*c)) return {};
+  if (c->state != Cell::State::Ready || !is_filled(*c, Runner::get().completed())) return {};
   return backing().side_stream();
 }
 

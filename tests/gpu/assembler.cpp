@@ -1,6 +1,5 @@
 #include "tests/gpu/assembler.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,7 +8,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <regex>
-#include <vector>
+#include <stdexcept>
+
+#include "jit/devices/cuda/linker.h"
 
 namespace lazuli::testing {
 namespace {
@@ -57,63 +58,43 @@ Assembled run_ptxas(const std::string& ptx, int capability) {
   return a;
 }
 
-// The few functions of nvJitLink.h that are wanted; symbols carry the library's version.
-struct NvJitLink {
-  void* library = nullptr;
-  std::string version;
-  NvJitLink() {
-    library = dlopen("libnvJitLink.so.13", RTLD_NOW);
-    for (int minor = 9; library && version.empty() && minor >= 0; --minor) {
-      const std::string v = "_13_" + std::to_string(minor);
-      if (dlsym(library, ("__nvJitLinkCreate" + v).c_str())) version = v;
-    }
-  }
-  template <class... Args>
-  int call(const char* name, Args... args) const {
-    auto f = reinterpret_cast<int (*)(Args...)>(dlsym(library, ("__" + std::string(name) + version).c_str()));
-    return f ? f(args...) : -1;
-  }
-};
-const NvJitLink& nvjitlink() {
-  static const NvJitLink n;
-  return n;
-}
-
-Assembled run_nvjitlink(const std::string& ptx, int capability) {
-  constexpr int kPtxInput = 2;
+// As the plugin links.
+Assembled run_linker(const std::string& ptx, int capability) {
   Assembled a;
-  const std::string arch = "-arch=sm_" + std::to_string(capability);
-  const char* options[] = {arch.c_str(), "-verbose"};
-  void* handle = nullptr;
-  const NvJitLink& n = nvjitlink();
-  if (n.call("nvJitLinkCreate", &handle, uint32_t{2}, static_cast<const char**>(options))) return a;
-  a.ok = n.call("nvJitLinkAddData", handle, kPtxInput, static_cast<const void*>(ptx.c_str()), ptx.size() + 1,
-                "kernel") == 0 &&
-         n.call("nvJitLinkComplete", handle) == 0;
-  for (const char* log : {"Info", "Error"}) {
-    size_t size = 0;
-    n.call(("nvJitLinkGet" + std::string(log) + "LogSize").c_str(), handle, &size);
-    std::vector<char> text(size + 1);
-    n.call(("nvJitLinkGet" + std::string(log) + "Log").c_str(), handle, text.data());
-    a.log += text.data();
+  try {
+    a.log = jit::cuda::link(ptx, capability).log;
+    a.ok = true;
+  } catch (const std::runtime_error& e) {
+    a.log = e.what();
   }
-  n.call("nvJitLinkDestroy", &handle);
   read_usage(a);
   return a;
+}
+
+bool has_linker(std::string& why_not) {
+  try {
+    jit::cuda::linker_version();
+    return true;
+  } catch (const std::runtime_error& e) {
+    why_not = e.what();
+    return false;
+  }
 }
 
 }  // namespace
 
 bool has_assembler(std::string& name) {
-  name = has_ptxas()                    ? "ptxas"
-         : !nvjitlink().version.empty() ? "nvJitLink"
-                                        : "neither ptxas nor libnvJitLink.so.13 is there";
-  return has_ptxas() || !nvjitlink().version.empty();
+  name = "ptxas";
+  if (has_ptxas()) return true;
+  std::string why_not;
+  const bool found = has_linker(why_not);
+  name = found ? "nvJitLink" : "no ptxas is there, and " + why_not;
+  return found;
 }
 
 Assembled assemble(const std::string& ptx, int capability) {
   const auto start = std::chrono::steady_clock::now();
-  Assembled a = has_ptxas() ? run_ptxas(ptx, capability) : run_nvjitlink(ptx, capability);
+  Assembled a = has_ptxas() ? run_ptxas(ptx, capability) : run_linker(ptx, capability);
   a.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return a;
 }

@@ -90,7 +90,7 @@ class CudaDevice final : public Device {
     return steps;
   }
 
-  void start(void*) override { context_.make_current(); }
+  void start() override { context_.make_current(); }
   void raise_failures() override { words_.raise(); }
   Buffer arena(Host& host, size_t bytes) override { return bytes ? host.allocate(bytes) : Buffer{}; }
   void copy(void* to, const void* from, size_t bytes, void* stream) override {

@@ -1,10 +1,10 @@
 #include "jit/devices/cuda/driver.h"
 #include <cstring>
-#include <dlfcn.h>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include "lowering/libraries/shared_library.h"
 
 namespace lazuli::jit::cuda {
 namespace {
@@ -13,9 +13,7 @@ namespace {
 using Result = int;
 struct Driver {
   Result (*init)(unsigned);
-  Result (*driver_version)(int*);
   Result (*device_get)(int*, int);
-  Result (*device_name)(char*, int, int);
   Result (*device_attribute)(int*, int, int);
   Result (*retain_primary)(void**, int);
   Result (*set_current)(void*);
@@ -28,31 +26,22 @@ struct Driver {
   Result (*error_text)(Result, const char**);
 };
 
-template <class F>
-void find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  if (!function) throw std::runtime_error(std::string("the CUDA driver is too old: it has no ") + name);
-}
-
 const Driver& driver() {
   static const Driver loaded = [] {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (!library) throw std::runtime_error("no CUDA driver: libcuda.so.1 was not found");
+    const lowering::SharedLibrary library("libcuda.so.1");
     Driver d{};
-    find(library, "cuInit", d.init);
-    find(library, "cuDriverGetVersion", d.driver_version);
-    find(library, "cuDeviceGet", d.device_get);
-    find(library, "cuDeviceGetName", d.device_name);
-    find(library, "cuDeviceGetAttribute", d.device_attribute);
-    find(library, "cuDevicePrimaryCtxRetain", d.retain_primary);
-    find(library, "cuCtxSetCurrent", d.set_current);
-    find(library, "cuModuleLoadData", d.load_module);
-    find(library, "cuModuleGetFunction", d.find_function);
-    find(library, "cuLaunchKernel", d.launch);
-    find(library, "cuMemcpyDtoDAsync_v2", d.copy);
-    find(library, "cuMemHostAlloc", d.map_host);
-    find(library, "cuGetErrorName", d.error_name);
-    find(library, "cuGetErrorString", d.error_text);
+    library.find(d.init, "cuInit");
+    library.find(d.device_get, "cuDeviceGet");
+    library.find(d.device_attribute, "cuDeviceGetAttribute");
+    library.find(d.retain_primary, "cuDevicePrimaryCtxRetain");
+    library.find(d.set_current, "cuCtxSetCurrent");
+    library.find(d.load_module, "cuModuleLoadData");
+    library.find(d.find_function, "cuModuleGetFunction");
+    library.find(d.launch, "cuLaunchKernel");
+    library.find(d.copy, "cuMemcpyDtoDAsync_v2");
+    library.find(d.map_host, "cuMemHostAlloc");
+    library.find(d.error_name, "cuGetErrorName");
+    library.find(d.error_text, "cuGetErrorString");
     if (Result r = d.init(0)) throw std::runtime_error("the CUDA driver does not start: error " + std::to_string(r));
     return d;
   }();
@@ -87,10 +76,6 @@ Context& Context::get(int device) {
 Context::Context(int index) {
   int device = 0;
   check(driver().device_get(&device, index), "cuDeviceGet");
-  char name[256] = {};
-  check(driver().device_name(name, sizeof name, device), "cuDeviceGetName");
-  check(driver().driver_version(&attributes_.driver_version), "cuDriverGetVersion");
-  attributes_.name = name;
   // Numbers of CU_DEVICE_ATTRIBUTE_*.
   attributes_.capability = 10 * attribute(device, 75) + attribute(device, 76);
   attributes_.multiprocessors = attribute(device, 16);

@@ -8,11 +8,9 @@
 namespace lazuli::jit::cuda {
 
 struct Attributes {
-  std::string name;
   int capability = 0;  // 90 for sm_90
   int multiprocessors = 0;
   int threads_per_multiprocessor = 0;
-  int driver_version = 0;  // 13000 for 13.0
 };
 
 // A loaded kernel; lives as long as the process.

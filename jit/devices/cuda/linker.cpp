@@ -1,9 +1,7 @@
 #include "jit/devices/cuda/linker.h"
 #include <cstdint>
-#include <cstdlib>
-#include <dlfcn.h>
 #include <stdexcept>
-#include <type_traits>
+#include "lowering/libraries/shared_library.h"
 
 namespace lazuli::jit::cuda {
 namespace {
@@ -26,37 +24,33 @@ struct Library {
   Result (*version)(unsigned*, unsigned*);
 };
 
-void* open() {
-  const char* names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12"};
-  for (const char* name : names)
-    if (void* l = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return l;  // as torch loaded it
-  for (const char* name : names) {
-    if (void* l = dlopen(name, RTLD_NOW)) return l;
-    if (const char* folder = std::getenv("LAZULI_CUDA_LIBRARIES"))
-      if (void* l = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW)) return l;
+lowering::SharedLibrary open() {
+  try {
+    return lowering::SharedLibrary("libnvJitLink.so.13");  // torch's CUDA packages bring it
+  } catch (const std::runtime_error& missing) {
+    try {
+      return lowering::SharedLibrary("libnvJitLink.so.12");
+    } catch (const std::runtime_error&) {
+      throw missing;
+    }
   }
-  throw std::runtime_error("nvJitLink was not found: torch's CUDA packages bring it (libnvJitLink.so.13)");
 }
 
 const Library& library() {
   static const Library loaded = [] {
-    void* l = open();
+    const lowering::SharedLibrary l = open();
     Library f{};
-    auto find = [&](const char* name, auto& function) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(l, name));
-      if (!function) throw std::runtime_error(std::string("nvJitLink has no ") + name);
-    };
-    find("nvJitLinkCreate", f.create);
-    find("nvJitLinkDestroy", f.destroy);
-    find("nvJitLinkAddData", f.add_data);
-    find("nvJitLinkComplete", f.complete);
-    find("nvJitLinkGetLinkedCubinSize", f.cubin_size);
-    find("nvJitLinkGetLinkedCubin", f.cubin);
-    find("nvJitLinkGetErrorLogSize", f.error_size);
-    find("nvJitLinkGetErrorLog", f.error);
-    find("nvJitLinkGetInfoLogSize", f.info_size);
-    find("nvJitLinkGetInfoLog", f.info);
-    find("nvJitLinkVersion", f.version);
+    l.find(f.create, "nvJitLinkCreate");
+    l.find(f.destroy, "nvJitLinkDestroy");
+    l.find(f.add_data, "nvJitLinkAddData");
+    l.find(f.complete, "nvJitLinkComplete");
+    l.find(f.cubin_size, "nvJitLinkGetLinkedCubinSize");
+    l.find(f.cubin, "nvJitLinkGetLinkedCubin");
+    l.find(f.error_size, "nvJitLinkGetErrorLogSize");
+    l.find(f.error, "nvJitLinkGetErrorLog");
+    l.find(f.info_size, "nvJitLinkGetInfoLogSize");
+    l.find(f.info, "nvJitLinkGetInfoLog");
+    l.find(f.version, "nvJitLinkVersion");
     return f;
   }();
   return loaded;
