@@ -59,13 +59,6 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
   return ir::is_native(lazy::to_ir(p.common));
 }
 
-// A number as a tensor of this type would hold it.
-c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
-  const auto x = static_cast<float>(number.toDouble());
-  if (type == ir::DType::BF16) return static_cast<double>(static_cast<float>(c10::BFloat16(x)));
-  if (type == ir::DType::F16) return static_cast<double>(static_cast<float>(c10::Half(x)));
-  return number;
-}
 Operand typed(const Operand& o, ir::DType type) {
   if (!ir::is_reduced_floating(type) || (o.tensor && !is_number(*o.tensor))) return o;
   return {nullptr, rounded(o.tensor ? number_of(*o.tensor) : o.number, type)};
@@ -90,6 +83,13 @@ void check_overlap(const at::Tensor& out, const Operands& operands) {
 }
 
 }  // namespace
+
+c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
+  const auto x = static_cast<float>(number.toDouble());
+  if (type == ir::DType::BF16) return static_cast<double>(static_cast<float>(c10::BFloat16(x)));
+  if (type == ir::DType::F16) return static_cast<double>(static_cast<float>(c10::Half(x)));
+  return number;
+}
 
 at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
   Plan p;

@@ -14,4 +14,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
 // undefined tensor when it is another case.
 at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool floating_only);
 
+// A number as a tensor of this type would hold it; rows say whether theirs are.
+c10::Scalar rounded(const c10::Scalar& number, ir::DType type);
+
 }  // namespace lazuli::backend

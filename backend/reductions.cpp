@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
+#include "backend/norm.h"
 #include "backend/operands.h"
 
 namespace lazuli::backend {
@@ -187,23 +188,10 @@ Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& c
   ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim);
   return r.tensor(r.emit(ir::Op::sqrt, {v}), x.scalar_type());
 }
-// The sum of absolute values, or the root of the sum of squares.
-bool sums_a_norm(const Scalar& order, optional<ScalarType> type, const Tensor& x) {
-  const double p = order.isComplex() ? 0 : order.toDouble();
-  return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (!type || *type == x.scalar_type()) && (p == 1 || p == 2);
-}
 Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type) {
-  if (!sums_a_norm(order, type, x)) return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);
-  // Narrow types are widened for the whole of it: their squares would overflow.
-  const ir::DType wide = ir::compute_type(lazy::to_ir(x.scalar_type()));
-  const bool root = order.toDouble() == 2;
+  if (!sums_a_norm(x, order, type)) return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);
   lazy::Recording r;
-  ir::Value v = r.convert(r.value(x), wide);
-  if (x.dim() == 0) v = r.reshape(v, ir::Dims{1});
-  v = root ? r.mul(v, v) : r.emit(ir::Op::abs, {v});
-  v = x.dim() ? r.sum(v, dims_of(dims, x.dim()), keepdim) : r.reshape(v, ir::Dims{});
-  if (root) v = r.emit(ir::Op::sqrt, {v});
-  return r.tensor(r.convert(v, lazy::to_ir(x.scalar_type())), x.scalar_type());
+  return r.tensor(record_norm(r, x, order.toDouble(), dims_of(dims, x.dim()), keepdim), x.scalar_type());
 }
 
 std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
@@ -214,6 +202,21 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, c
 }
 
 }  // namespace
+
+bool sums_a_norm(const Tensor& x, const Scalar& order, optional<ScalarType> type) {
+  const double p = order.isComplex() ? 0 : order.toDouble();
+  return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (!type || *type == x.scalar_type()) && (p == 1 || p == 2);
+}
+
+ir::Value record_norm(lazy::Recording& r, const Tensor& x, double order, const ir::Dims& dims, bool keepdim) {
+  // Narrow types are widened for the whole of it: their squares would overflow.
+  ir::Value v = r.convert(r.value(x), ir::compute_type(lazy::to_ir(x.scalar_type())));
+  if (x.dim() == 0) v = r.reshape(v, ir::Dims{1});
+  v = order == 2 ? r.mul(v, v) : r.emit(ir::Op::abs, {v});
+  v = x.dim() ? r.sum(v, dims, keepdim) : r.reshape(v, ir::Dims{});
+  if (order == 2) v = r.emit(ir::Op::sqrt, {v});
+  return r.convert(v, lazy::to_ir(x.scalar_type()));
+}
 
 void register_reductions(torch::Library& m) {
   m.impl("sum", sum_all);

@@ -58,7 +58,7 @@ ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attr
   return {first, 0};
 }
 
-ir::Value Recording::emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type) {
+ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, const ir::Type& type) {
   ValueId ids[8];
   size_t n = 0;
   for (ir::Value v : inputs) ids[n++] = id(v);

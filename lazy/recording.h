@@ -32,7 +32,10 @@ class Recording final : public ir::Builder {
   ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override;
   const ir::Type& type(ir::Value v) const override;
   // The hot path: one result whose type the caller knows.
-  ir::Value emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type);
+  ir::Value emit_typed(ir::Op op, std::span<const ir::Value> inputs, const ir::Type& type);
+  ir::Value emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type) {
+    return emit_typed(op, std::span(inputs.begin(), inputs.size()), type);
+  }
 
   // What the tensor reads now, with its logical shape; with `order`, its dimensions permuted so.
   ir::Value value(const at::Tensor& t);
