@@ -35,6 +35,8 @@ struct Argument {
 
 // A call's arguments as operands of a row.
 struct Call {
+  explicit Call(const Listed& row) : op(row.op), in_place(row.in_place) {}
+
   ir::Op op;
   bool in_place;
   size_t count = 0;
@@ -207,7 +209,7 @@ void boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack
   const auto& schema = op.schema();
   auto values = torch::jit::last(*stack, schema.arguments().size());
   const Listed& row = listed().at(op.operator_name());
-  Call call{row.op, row.in_place};
+  Call call(row);
   if (!call.read(schema, values)) return torch_loop(op, stack);
   std::vector<Tensor> results;
   if (!call.in_place) results.reserve(call.count);

@@ -9,6 +9,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_contractions(m);
   register_copies(m);
   register_foreach(m);
+  register_fused_optimizers(m);
   register_indexing(m);
   register_irregular_elementwise(m);
   register_losses(m);

@@ -10,6 +10,7 @@ void register_attention(torch::Library& m);
 void register_contractions(torch::Library& m);
 void register_copies(torch::Library& m);
 void register_foreach(torch::Library& m);
+void register_fused_optimizers(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);

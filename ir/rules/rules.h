@@ -56,6 +56,9 @@ LAZULI_INFER(infer_mse_loss)
 LAZULI_INFER(infer_addmm)
 LAZULI_INFER(infer_dropout)
 LAZULI_INFER(infer_embedding_backward)
+LAZULI_INFER(infer_adam_step)
+LAZULI_INFER(infer_sgd_step)
+LAZULI_INFER(infer_adagrad_step)
 #undef LAZULI_INFER
 
 #define LAZULI_VJP(name) \
@@ -128,6 +131,9 @@ LAZULI_DECOMPOSE(decompose_addmm)
 LAZULI_DECOMPOSE(decompose_dropout)
 LAZULI_DECOMPOSE(decompose_dropout_backward)
 LAZULI_DECOMPOSE(decompose_embedding_backward)
+LAZULI_DECOMPOSE(decompose_adam_step)
+LAZULI_DECOMPOSE(decompose_sgd_step)
+LAZULI_DECOMPOSE(decompose_adagrad_step)
 #undef LAZULI_DECOMPOSE
 
 }  // namespace lazuli::ir

@@ -9,14 +9,17 @@ from differential import assert_same, normal
 CASES = {
     "SGD": {"lr": 0.1},
     "SGD momentum": {"lr": 0.1, "momentum": 0.9},
+    "SGD damped": {"lr": 0.1, "momentum": 0.9, "dampening": 0.2, "maximize": True},
     "SGD nesterov": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
     "Adam": {"lr": 0.01},
     "Adam decay": {"lr": 0.01, "weight_decay": 0.1},
     "Adam amsgrad": {"lr": 0.01, "amsgrad": True},
+    "AdamW amsgrad": {"lr": 0.01, "amsgrad": True, "weight_decay": 0.1},
     "AdamW": {"lr": 0.01},
     "AdamW maximize": {"lr": 0.01, "maximize": True, "weight_decay": 0.3},
     "RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
     "Adagrad": {"lr": 0.1},
+    "Adagrad decay": {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "maximize": True},
     "Adadelta": {"lr": 1.0},
     "Adamax": {"lr": 0.01},
     "NAdam": {"lr": 0.01},
@@ -25,7 +28,7 @@ CASES = {
     "ASGD": {"lr": 0.01},
     "LBFGS": {"lr": 0.1, "max_iter": 4},
 }
-FUSED = ["SGD", "SGD momentum", "SGD nesterov", "Adam", "Adam amsgrad", "AdamW", "AdamW maximize"]
+FUSED = [name for name in CASES if name.split()[0] in ("SGD", "Adam", "AdamW", "Adagrad")]
 FOREACH = [name for name in CASES if name != "LBFGS"]
 VARIANTS = (
     [(name, {}) for name in CASES]
