@@ -37,6 +37,11 @@ int64_t* Arguments::add(const lowering::PlanStep& step, int64_t chunk, size_t ex
   return args;
 }
 
+int64_t* Arguments::add_words(size_t count, int64_t value) {
+  args_.resize(args_.size() + count, value);
+  return args_.data() + (args_.size() - count);
+}
+
 void Arguments::fill(std::span<const Buffer> memory, std::span<const int64_t> scalars) {
   for (const Address& a : addresses_)
     args_[a.arg] = reinterpret_cast<int64_t>(static_cast<char*>(memory[a.block].data) + a.offset);

@@ -11,6 +11,8 @@ class Arguments {
  public:
   // Appends the array (KernelArgsLayout) for chunk `chunk` of the step, and `extra` zeros. Returns it.
   int64_t* add(const lowering::PlanStep& step, int64_t chunk, size_t extra = 0);
+  // Appends `count` words. Returns them.
+  int64_t* add_words(size_t count, int64_t value);
   void fill(std::span<const Buffer> memory, std::span<const int64_t> scalars);
   const int64_t* data() const { return args_.data(); }
 

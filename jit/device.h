@@ -9,7 +9,7 @@
 
 namespace lazuli::jit {
 
-// A kernel step with its code loaded, which lacks only addresses and run-time numbers.
+// A launch of one or several kernel steps with their code loaded, which lacks only addresses and run-time numbers.
 class KernelStep {
  public:
   virtual ~KernelStep() = default;
@@ -21,7 +21,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual lowering::PlanOptions plan_options(const CompileOptions& options) const = 0;
-  // One for each step of the plan, null for those that are no kernels. `plan` outlives them.
+  // One for each step of the plan, null for those that are no kernels or joined to a step before. `plan` outlives them.
   virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                         const CompileOptions& options, Dump& dump) = 0;
   // Before the steps of a run, on the thread that runs them.

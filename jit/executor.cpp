@@ -18,6 +18,7 @@ std::string where(const ir::Graph& graph, uint32_t node) {
 Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
     : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), memory_(plan_.blocks.size()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+    steps_[s].next = plan_.launch(s).last;
     steps_[s].where = where(graph, plan_.steps[s].node);
     steps_[s].operands.resize(plan_.steps[s].operands.size());
     steps_[s].results.resize(plan_.steps[s].results.size());
@@ -50,7 +51,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     if (plan_.blocks[b].kind == Block::Arena)
       memory_[b].data = static_cast<char*>(arena.data) + plan_.blocks[b].offset;
   place_inputs(host, inputs, donate);
-  for (uint32_t s = 0; s < steps_.size(); ++s) {
+  for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
       run_step(host, s, scalars);
     } catch (const OutOfMemory& e) {
@@ -109,7 +110,7 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
       run_on_host(host, s);
       break;
   }
-  for (uint32_t b : steps_[s].dead) memory_[b] = {};
+  for (uint32_t b : steps_[steps_[s].next - 1].dead) memory_[b] = {};
 }
 
 void Executor::run_library(uint32_t s) {

@@ -19,6 +19,7 @@ class Executor {
  private:
   struct Step {
     std::unique_ptr<KernelStep> kernel;
+    uint32_t next = 0;                  // the first step that is not of this one's launch
     std::vector<const void*> operands;  // library calls
     std::vector<void*> results;
     std::vector<uint32_t> born, dead;  // output blocks to allocate before, host's ones to let go after

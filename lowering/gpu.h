@@ -38,6 +38,7 @@ struct GpuVariant {
   uint8_t tile_dim = 0;    // Tile: the other dimension of a tile
   uint8_t tile = 0;        // and its side, in elements
   uint64_t tiled = 0;      // the accesses that walk memory along it, as bits
+  uint16_t members = 1;    // a power of two: one launch does the work of up to so many (GpuGroupLayout)
   friend bool operator==(const GpuVariant&, const GpuVariant&) = default;
 
   uint64_t hash() const;
@@ -61,6 +62,19 @@ struct GpuArgsLayout : KernelArgsLayout {
   }
   size_t chunk_size, chunk_total, moves;
 };
+
+// The parameter of a kernel with several members: the first block of each in the grid's first dimension (kNoMember for
+// those that there are not), then the arguments of each. They are not chunked.
+struct GpuGroupLayout {
+  GpuGroupLayout(const LoopNest& nest, size_t members)
+      : arguments(members), stride(GpuArgsLayout(nest, false).total), total(arguments + members * stride) {}
+  static constexpr int64_t kNoMember = INT32_MAX;
+  size_t arguments, stride, total;
+};
+
+// The members that a kernel for `count` launches has, as far as their arguments fit a kernel's parameters: then they are
+// fewer, and so many launches are done by one. 1: each by itself.
+size_t gpu_members(const LoopNest& nest, size_t count);
 
 // Whether the nest's arguments fit a kernel's parameters, chunked or not, and its reductions a block's shared memory.
 // Others cannot run on a GPU as one kernel.

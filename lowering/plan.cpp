@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "lowering/epilogue.h"
 #include "lowering/fusion.h"
+#include "lowering/group.h"
 #include "lowering/in_place.h"
 #include "lowering/schedules/launch.h"
 #include "lowering/schedules/split.h"
@@ -22,6 +23,8 @@ class Planner {
     for (FusionStep& step : fusion_.steps) step.group >= 0 ? add_kernel(step.group) : add_call(step.node);
     place_values();
     bind();
+    if (options_.groups) group_steps(plan_);
+    touch_blocks();
     plan_.arena_bytes = assign_offsets(plan_.blocks);
     return std::move(plan_);
   }
@@ -179,13 +182,22 @@ class Planner {
         step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(step.call->scratch_bytes()));
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
-    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
-      const PlanStep& step = plan_.steps[s];
-      for (uint32_t b : step.blocks) plan_.blocks[b].touch(s);
-      for (const BlockView& v : step.operands)
-        if (v.block != kNoBlock) plan_.blocks[v.block].touch(s);
-      for (const BlockView& v : step.results) plan_.blocks[v.block].touch(s);
-      if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(s);
+  }
+
+  // Says of every block when it is alive. The steps of a launch run at once, so what one touches lives for all of it.
+  void touch_blocks() {
+    for (uint32_t s = 0; s < plan_.steps.size();) {
+      const auto [first, last] = plan_.launch(s);
+      for (; s < last; ++s) {
+        const PlanStep& step = plan_.steps[s];
+        for (uint32_t at : {first, last - 1}) {
+          for (uint32_t b : step.blocks) plan_.blocks[b].touch(at);
+          for (const BlockView& v : step.operands)
+            if (v.block != kNoBlock) plan_.blocks[v.block].touch(at);
+          for (const BlockView& v : step.results) plan_.blocks[v.block].touch(at);
+          if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(at);
+        }
+      }
     }
   }
 

@@ -13,6 +13,7 @@ namespace lazuli::lowering {
 
 struct PlanOptions {
   bool fusion = true;
+  bool groups = true;  // launches of several kernels (group.h)
   int threads = 1;  // that a kernel should keep busy
   bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   const Libraries* libraries = &cpu_libraries();
@@ -35,6 +36,7 @@ struct PlanStep {
   } kind = Kernel;
   uint32_t node = 0;            // for messages: the op and line that it serves
   std::vector<uint32_t> nodes;  // all that a kernel computes, for reading
+  bool joined = false;          // a kernel that runs in one launch with the step before it (group.h)
 
   // Kernel: `chunks` launches, each over chunk_size (the last one over the rest of chunk_total) of dimension chunk_dim.
   // A partial result moves on by `kept_points` elements from one to the next. See schedules/split.h.
@@ -51,11 +53,23 @@ struct PlanStep {
   uint32_t scratch = kNoBlock;
 };
 
+// Steps [first, last) of one launch.
+struct StepRange {
+  uint32_t first, last;
+};
+
 struct Plan {
   std::vector<Block> blocks;
   std::vector<PlanStep> steps;
   std::vector<uint32_t> outputs;  // block per graph output
   int64_t arena_bytes = 0;
+
+  // The launch that begins at step `first`.
+  StepRange launch(uint32_t first) const {
+    uint32_t last = first + 1;
+    while (last < steps.size() && steps[last].joined) ++last;
+    return {first, last};
+  }
 };
 
 Plan make_plan(const ir::Graph& graph, const PlanOptions& options);

@@ -63,6 +63,7 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
     const char* kinds[] = {"kernel", "library", "external", "eager"};
     out += "step " + std::to_string(s) + ": " + kinds[step.kind];
     if (step.call) out += " " + step.call->describe();
+    if (step.joined) out += ", in the launch of the step before";
     out += "\n";
     for (uint32_t n : step.nodes) out += "  # " + ir::print_node(graph, n) + "\n";
     if (step.kind == PlanStep::Kernel) {

@@ -60,6 +60,19 @@ TEST_F(Code, OfRandomNestsAssembles) {
   }
 }
 
+TEST_F(Code, OfGroupsAssembles) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const RandomStep random(seed, seed % 2 ? 1000 : 37);
+    lowering::GpuVariant variant = choose_launch(random.step).variant;
+    variant.members = static_cast<uint16_t>(std::min<size_t>(size_t{2} << seed % 7, lowering::gpu_members(random.step.loops.nest, 128)));
+    const Assembled a = check("seed " + std::to_string(seed), random.step.loops.nest, variant, seed % 2 ? 80 : 90);
+    if (HasFailure()) return;
+    if (!a.ok) continue;
+    const std::string ptx = jit::compile_ptx(random.step.loops.nest, variant, "kernel", 90);
+    EXPECT_EQ(ptx.find(".local"), std::string::npos) << "arguments are copied to the stack: " << ptx;
+  }
+}
+
 TEST_F(Code, OfFunctionsAssembles) {
   using ir::Prim;
   std::vector<Prim> prims = {Prim::div, Prim::pow, Prim::atan2, Prim::fmod, Prim::mod, Prim::floordiv};

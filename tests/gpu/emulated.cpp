@@ -7,7 +7,7 @@
 #include "tests/gpu/cases.h"
 #include "tests/gpu/compare.h"
 #include "tests/gpu/emulator.h"
-#include "tests/gpu/random_step.h"
+#include "tests/gpu/random_group.h"
 #include "tests/gpu/step_launch.h"
 
 namespace lazuli::testing {
@@ -104,6 +104,34 @@ TEST(Emulated, RandomNestsAsIfLarger) {
       ASSERT_EQ(run(random.step, random.blocks, {}, 0, launch), "") << "seed " << seed << " size " << size << "\n"
                                                                     << random.step.loops.nest.print();
     }
+}
+
+// Several steps to a launch, each with memory and sizes of its own.
+TEST(Emulated, RandomNestsInGroups) {
+  size_t most = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    RandomGroup group(seed);
+    const auto& [random, steps, launches] = group;
+    if (launches.size() < 2) continue;
+    most = std::max(most, launches.size());
+    std::vector<AlignedBlocks> device;
+    std::vector<std::vector<uint64_t>> blocks;
+    for (auto& one : random) {
+      device.emplace_back(one->blocks);
+      blocks.push_back(device.back().addresses());
+    }
+    const lowering::GpuLaunch launch = group_launch(launches);
+    EmulatedKernel(steps[0]->loops.nest, launch.variant).launch(launch, group_arguments(steps, launches, blocks));
+    for (size_t m = 0; m < steps.size(); ++m) {
+      interpret_step(*steps[m], addresses_of(random[m]->blocks), {});
+      for (size_t a = 0; a < steps[m]->blocks.size(); ++a)
+        if (steps[m]->loops.nest.accesses[a].store) {
+          ASSERT_EQ(compare_access(*steps[m], a, device[m].read(a), random[m]->blocks[a], 0), "")
+              << "seed " << seed << " member " << m << " of " << launch.variant.print();
+        }
+    }
+  }
+  EXPECT_GE(most, 5u);
 }
 
 // The emulator itself: a launch that leaves something out is noticed.

@@ -4,10 +4,14 @@
 namespace lazuli::testing {
 
 GpuKernels::Ready GpuKernels::prepare(const lowering::PlanStep& step, bool read_only) {
-  // The newest architecture that the code generator knows.
-  constexpr int kNewest = 90;
   Ready r{choose_launch(step, target_)};
   r.launch.variant.read_only = read_only;
+  return load(step, r);
+}
+
+GpuKernels::Ready GpuKernels::load(const lowering::PlanStep& step, Ready r) {
+  // The newest architecture that the code generator knows.
+  constexpr int kNewest = 90;
   if (r.launch.grid[0] == 0) return r;
   Gpu::Function& f = kernels_[{step.loops.nest.hash(), r.launch.variant.hash()}];
   if (!f)

@@ -19,10 +19,18 @@ class GpuKernels {
   };
   // `read_only`: no memory of the step is both loaded and stored.
   Ready prepare(const lowering::PlanStep& step, bool read_only = false);
+  // Steps of one variant in one launch (group_launch).
+  Ready prepare(const lowering::PlanStep& step, const lowering::GpuLaunch& group) { return load(step, {group}); }
+  void launch(const Ready& ready, const std::vector<int64_t>& args) {
+    gpu_.launch(ready.function, ready.launch.grid, ready.launch.threads, args);
+  }
+  const lowering::GpuTarget& target() const { return target_; }
   void launch(const Ready& ready, const lowering::PlanStep& step, const std::vector<uint64_t>& blocks,
               const std::vector<int64_t>& scalars);
 
  private:
+  Ready load(const lowering::PlanStep& step, Ready r);
+
   Gpu& gpu_;
   lowering::GpuTarget target_;
   std::map<std::pair<uint64_t, uint64_t>, Gpu::Function> kernels_;

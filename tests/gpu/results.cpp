@@ -6,7 +6,7 @@
 #include "tests/gpu/cases.h"
 #include "tests/gpu/compare.h"
 #include "tests/gpu/kernels.h"
-#include "tests/gpu/random_step.h"
+#include "tests/gpu/random_group.h"
 
 namespace lazuli::testing {
 namespace {
@@ -79,6 +79,32 @@ TEST_F(OnGpu, RandomNests) {
       const std::string wrong = run(random.step, random.blocks, {}, 0);
       if (!wrong.empty()) report("seed " + std::to_string(seed) + " size " + std::to_string(size), wrong, random.step);
     }
+}
+
+TEST_F(OnGpu, RandomNestsInGroups) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    RandomGroup group(seed, kernels->target());
+    const auto& [random, steps, launches] = group;
+    if (launches.size() < 2) continue;
+    std::vector<std::unique_ptr<GpuBlocks>> device;
+    std::vector<std::vector<uint64_t>> blocks;
+    for (auto& one : random) {
+      device.push_back(std::make_unique<GpuBlocks>(*gpu, one->blocks));
+      blocks.push_back(device.back()->addresses());
+    }
+    const auto ready = kernels->prepare(*steps[0], group_launch(launches));
+    kernels->launch(ready, group_arguments(steps, launches, blocks));
+    gpu->synchronize();
+    for (size_t m = 0; m < steps.size(); ++m) {
+      ++total;
+      interpret_step(*steps[m], addresses_of(random[m]->blocks), {});
+      for (size_t a = 0; a < steps[m]->blocks.size(); ++a) {
+        if (!steps[m]->loops.nest.accesses[a].store) continue;
+        const std::string wrong = compare_access(*steps[m], a, device[m]->read(a), random[m]->blocks[a], 0);
+        if (!wrong.empty()) report("seed " + std::to_string(seed) + " member " + std::to_string(m), wrong, *steps[m]);
+      }
+    }
+  }
 }
 
 }  // namespace

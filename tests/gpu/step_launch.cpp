@@ -57,6 +57,30 @@ std::vector<int64_t> gpu_arguments(const PlanStep& step, const lowering::GpuVari
   return args;
 }
 
+lowering::GpuLaunch group_launch(std::span<const lowering::GpuLaunch> members) {
+  lowering::GpuLaunch launch = members[0];
+  launch.variant.members = static_cast<uint16_t>(std::bit_ceil(members.size()));
+  launch.grid[0] = 0;
+  for (const lowering::GpuLaunch& m : members) launch.grid[0] += m.grid[0];
+  return launch;
+}
+
+std::vector<int64_t> group_arguments(std::span<const PlanStep* const> steps, std::span<const lowering::GpuLaunch> members,
+                                     std::span<const std::vector<uint64_t>> blocks) {
+  const size_t capacity = std::bit_ceil(members.size());
+  const lowering::GpuGroupLayout at(steps[0]->loops.nest, capacity);
+  std::vector<int64_t> all(at.total);
+  std::fill_n(all.begin(), capacity, lowering::GpuGroupLayout::kNoMember);
+  int64_t first = 0;
+  for (size_t m = 0; m < members.size(); ++m) {
+    all[m] = first;
+    first += members[m].grid[0];
+    const std::vector<int64_t> args = arguments(*steps[m], blocks[m], {});
+    std::copy(args.begin(), args.end(), all.begin() + static_cast<ptrdiff_t>(at.arguments + m * at.stride));
+  }
+  return all;
+}
+
 void interpret_step(const PlanStep& step, std::span<const uint64_t> blocks, std::span<const int64_t> scalars) {
   const lowering::LoopNest& nest = step.loops.nest;
   const lowering::KernelArgsLayout at(nest);

@@ -1,4 +1,5 @@
 #include "jit/devices/cuda/device.h"
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include "jit/arguments.h"
@@ -16,41 +17,63 @@ namespace {
 using cuda::Context;
 using lowering::PlanStep;
 
-class CudaKernelStep final : public KernelStep {
+// The launches of steps that share a nest: one, where their variants are the same and their arguments fit.
+class CudaLaunch final : public KernelStep {
  public:
-  CudaKernelStep(const Context& context, cuda::StatusWords& words, const ir::Graph& graph, const PlanStep& step,
-                 const lowering::GpuLaunch& launch, cuda::Function function)
-      : context_(context), words_(words), launch_(launch), function_(function) {
-    const lowering::GpuArgsLayout at(step.loops.nest, launch.variant.chunked);
-    const size_t plain = lowering::KernelArgsLayout(step.loops.nest).total;
-    int64_t* args = arguments_.add(step, 0, at.total - plain);
-    if (step.loops.nest.checks) {
-      status_ = words.take(failure_texts(graph, step));
-      args[at.status] = reinterpret_cast<int64_t>(status_);
+  CudaLaunch(const Context& context, cuda::StatusWords& words) : context_(context), words_(words) {}
+  CudaLaunch(const CudaLaunch&) = delete;
+  ~CudaLaunch() override {
+    for (int64_t* status : status_) words_.release(status);
+  }
+
+  void add(const ir::Graph& graph, std::span<const PlanStep> steps, const cuda::GroupLaunch& group,
+           cuda::Function function) {
+    One& one = launches_.emplace_back();
+    one.function = function;
+    one.threads = group.threads;
+    const lowering::GpuLaunch& first = group.members[0];
+    std::copy(first.grid, first.grid + 3, one.grid);
+    const size_t members = group.variant.members;
+    if (members == 1) return add_step(graph, steps[group.steps[0]], first.variant.chunked, one.arguments);
+    int64_t* blocks = one.arguments.add_words(members, lowering::GpuGroupLayout::kNoMember);
+    for (size_t m = 0; m < group.members.size(); ++m) blocks[m] = cuda::first_block(group, m);
+    for (size_t s : group.steps) add_step(graph, steps[s], false, one.arguments);
+    const lowering::GpuGroupLayout at(steps[0].loops.nest, members);
+    one.arguments.add_words(at.stride * (members - group.members.size()), 0);
+    one.grid[0] = static_cast<uint32_t>(cuda::first_block(group, group.members.size()));
+  }
+
+  void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
+    for (One& one : launches_) {
+      one.arguments.fill(memory, scalars);
+      context_.launch(one.function, one.grid, one.threads, one.arguments.data(), stream);
     }
-    if (!launch.variant.chunked) return;
+  }
+
+ private:
+  struct One {
+    cuda::Function function;
+    uint32_t grid[3], threads;
+    Arguments arguments;
+  };
+
+  void add_step(const ir::Graph& graph, const PlanStep& step, bool chunked, Arguments& arguments) {
+    const lowering::GpuArgsLayout at(step.loops.nest, chunked);
+    int64_t* args = arguments.add(step, 0, at.total - lowering::KernelArgsLayout(step.loops.nest).total);
+    if (step.loops.nest.checks) {
+      status_.push_back(words_.take(failure_texts(graph, step)));
+      args[at.status] = reinterpret_cast<int64_t>(status_.back());
+    }
+    if (!chunked) return;
     args[at.chunk_size] = step.loops.sizes[step.chunk_dim];
     args[at.chunk_total] = step.chunk_total;
     for (size_t a = 0; a < step.loops.accesses.size(); ++a) args[at.moves + a] = chunk_move(step, a);
   }
 
-  ~CudaKernelStep() override {
-    if (status_) words_.release(status_);
-  }
-
-  void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
-    if (!launch_.grid[0]) return;
-    arguments_.fill(memory, scalars);
-    context_.launch(function_, launch_.grid, launch_.threads, arguments_.data(), stream);
-  }
-
- private:
   const Context& context_;
   cuda::StatusWords& words_;
-  int64_t* status_ = nullptr;
-  lowering::GpuLaunch launch_;
-  cuda::Function function_;
-  Arguments arguments_;
+  std::vector<int64_t*> status_;
+  std::vector<One> launches_;
 };
 
 class CudaDevice final : public Device {
@@ -63,6 +86,7 @@ class CudaDevice final : public Device {
 
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
     return {.fusion = options.fusion,
+            .groups = options.fusion,
             .threads = target_.multiprocessors,
             .tiles = false,
             .libraries = &lowering::cuda_libraries(options.matmul)};
@@ -71,20 +95,22 @@ class CudaDevice final : public Device {
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan, const CompileOptions&,
                                                 Dump& dump) override {
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
-    std::vector<size_t> at;
-    std::vector<lowering::GpuLaunch> launches;
+    std::vector<uint32_t> at;  // for each request, the step at which its launch begins
+    std::vector<cuda::GroupLaunch> groups;
     std::vector<cuda::KernelRequest> requests;
-    for (size_t s = 0; s < steps.size(); ++s) {
+    for (uint32_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
-      if (step.kind != PlanStep::Kernel) continue;
-      at.push_back(s);
-      launches.push_back(cuda::choose_launch(step, target_));
-      requests.push_back({&step.loops.nest, launches.back().variant, label(graph, step)});
+      if (step.kind != PlanStep::Kernel || step.joined) continue;
+      steps[s] = std::make_unique<CudaLaunch>(context_, words_);
+      for (cuda::GroupLaunch& group : cuda::choose_launches(members(plan, s), target_)) {
+        at.push_back(s);
+        requests.push_back({&step.loops.nest, group.variant, label(graph, step)});
+        groups.push_back(std::move(group));
+      }
     }
     const auto kernels = cuda::kernels_for(context_, requests);
     for (size_t i = 0; i < at.size(); ++i) {
-      steps[at[i]] = std::make_unique<CudaKernelStep>(context_, words_, graph, plan.steps[at[i]], launches[i],
-                                                       kernels[i]->function);
+      static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, members(plan, at[i]), groups[i], kernels[i]->function);
       dump.gpu_kernel(kernels[i]->name, *requests[i].nest, requests[i].variant, target_.capability);
     }
     return steps;
@@ -104,6 +130,10 @@ class CudaDevice final : public Device {
   }
 
  private:
+  static std::span<const PlanStep> members(const lowering::Plan& plan, uint32_t s) {
+    return {plan.steps.data() + s, plan.launch(s).last - s};
+  }
+
   Context& context_;
   cuda::StatusWords words_;
   lowering::GpuTarget target_;

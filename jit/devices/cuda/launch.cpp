@@ -1,4 +1,5 @@
 #include "jit/devices/cuda/launch.h"
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
@@ -29,6 +30,12 @@ bool stores_elsewhere(const PlanStep& step) {
 
 }  // namespace
 
+int64_t first_block(const GroupLaunch& group, size_t member) {
+  int64_t blocks = 0;
+  for (size_t m = 0; m < member; ++m) blocks += group.members[m].grid[0];
+  return blocks;
+}
+
 lowering::GpuLaunch choose_launch(const PlanStep& step, const lowering::GpuTarget& target) {
   if (!lowering::fits_gpu(step.loops.nest)) throw std::runtime_error("a fused kernel has too many operands for a GPU");
   std::vector<int64_t> aligned;
@@ -38,12 +45,32 @@ lowering::GpuLaunch choose_launch(const PlanStep& step, const lowering::GpuTarge
   return launch;
 }
 
-void check_for_gpu(const PlanStep& step) {
+std::vector<GroupLaunch> choose_launches(std::span<const PlanStep> steps, const lowering::GpuTarget& target) {
+  std::vector<GroupLaunch> out;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const lowering::GpuLaunch launch = choose_launch(steps[s], target);
+    if (!launch.grid[0]) continue;  // nothing to do
+    const size_t most = launch.variant.chunked ? 1 : lowering::gpu_members(steps[s].loops.nest, steps.size());
+    auto fits = [&](const GroupLaunch& g) {
+      return g.variant == launch.variant && g.threads == launch.threads && g.steps.size() < most &&
+             first_block(g, g.members.size()) + launch.grid[0] < lowering::GpuGroupLayout::kNoMember;
+    };
+    auto group = std::find_if(out.begin(), out.end(), fits);
+    if (group == out.end()) group = out.insert(out.end(), {launch.variant, {}, {}, launch.threads});
+    group->members.push_back(launch);
+    group->steps.push_back(s);
+  }
+  for (GroupLaunch& g : out)
+    g.variant.members = static_cast<uint16_t>(lowering::gpu_members(steps[g.steps[0]].loops.nest, g.steps.size()));
+  return out;
+}
+
+void check_for_gpu(std::span<const PlanStep> steps) {
   static const char* wanted = std::getenv("LAZULI_CHECK_PTX");
   if (!wanted || !*wanted) return;
   const int capability = std::atoi(wanted);
-  const lowering::GpuLaunch launch = choose_launch(step, {.capability = capability});
-  link(compile_ptx(step.loops.nest, launch.variant, "kernel", capability), capability);
+  for (const GroupLaunch& g : choose_launches(steps, {.capability = capability}))
+    link(compile_ptx(steps[0].loops.nest, g.variant, "kernel", capability), capability);
 }
 
 }  // namespace lazuli::jit::cuda

@@ -11,7 +11,7 @@ void NestEmitter::flat() {
   Value* count = radix[0];
   for (size_t d = 1; d < radix.size(); ++d) count = b_.CreateMul(count, radix[d]);
   Value* per_block = natural(int64_t{variant_.threads} * passes());
-  Value* first = b_.CreateAdd(b_.CreateMul(natural(block_index(b_, 0)), per_block), natural(thread_));
+  Value* first = b_.CreateAdd(b_.CreateMul(natural(block_), per_block), natural(thread_));
   if (passes() == 1) {
     when(b_.CreateICmpULT(first, count), [&] {
       set_flat_point(0, first, radix);
@@ -44,7 +44,7 @@ void NestEmitter::set_flat_point(unsigned pass, Value* vector, llvm::ArrayRef<Va
 void NestEmitter::rows() {
   const unsigned team = variant_.team, per_block = variant_.threads / team;
   team_lane_ = natural(per_block == 1 ? thread_ : b_.CreateAnd(thread_, b_.getInt32(team - 1)));
-  Value* row = natural(block_index(b_, 0));
+  Value* row = natural(block_);
   llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + kept());
   if (per_block > 1) {
     Value* rows = natural(1);
@@ -72,7 +72,7 @@ void NestEmitter::columns() {
   leader_ = b_.CreateICmpEQ(team_row_, natural(0));
   llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + kept());
   radix.back() = ceil_divided(vectors_, team);
-  Values at = unravel(natural(block_index(b_, 0)), radix);
+  Values at = unravel(natural(block_), radix);
   Value* column = b_.CreateAdd(b_.CreateMul(at.back(), natural(team)), side);
   point_active_ = b_.CreateICmpULT(column, vectors_);
   at.back() = b_.CreateNUWMul(b_.CreateSelect(point_active_, column, natural(0)), natural(lanes()));

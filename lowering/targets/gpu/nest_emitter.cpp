@@ -56,7 +56,8 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       precision_(find_precision(nest, first_)),
       b_(module.getContext()),
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
-      function_(declare_kernel(module, symbol, layout_.total, variant.threads)),
+      function_(declare_kernel(module, symbol, variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
+                               variant.threads)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),
       index_(nest.rank),
@@ -88,7 +89,7 @@ void NestEmitter::emit() {
 }
 
 llvm::Value* NestEmitter::argument(size_t i, llvm::Type* type) {
-  Value* address = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(0), i);
+  Value* address = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), arguments_, i);
   return b_.CreateAlignedLoad(type ? type : b_.getInt64Ty(), address, llvm::Align(8));
 }
 
@@ -98,7 +99,31 @@ llvm::Value* NestEmitter::ceil_divided(Value* x, int64_t by) {
   return by == 1 ? x : b_.CreateUDiv(b_.CreateAdd(x, natural(by - 1)), natural(by));
 }
 
+// The member that the block works for is the last one that begins at or before it: a binary search, the same for all of
+// the block's threads.
+void NestEmitter::find_member() {
+  arguments_ = function_->getArg(0);
+  block_ = block_index(b_, 0);
+  if (variant_.members == 1) return;
+  Value* parameter = arguments_;
+  auto first_block = [&](Value* member) {
+    Value* address = b_.CreateInBoundsGEP(b_.getInt64Ty(), parameter, member);
+    return b_.CreateTrunc(b_.CreateAlignedLoad(b_.getInt64Ty(), address, llvm::Align(8)), b_.getInt32Ty());
+  };
+  Value* member = b_.getInt32(0);
+  for (uint32_t half = variant_.members / 2; half; half /= 2) {
+    Value* later = b_.CreateAdd(member, b_.getInt32(half));
+    member = b_.CreateSelect(b_.CreateICmpUGE(block_, first_block(later)), later, member);
+  }
+  const GpuGroupLayout group(nest_, variant_.members);
+  block_ = b_.CreateSub(block_, first_block(member));
+  Value* offset = b_.CreateAdd(b_.CreateMul(member, b_.getInt32(static_cast<uint32_t>(group.stride))),
+                               b_.getInt32(static_cast<uint32_t>(group.arguments)));
+  arguments_ = b_.CreateInBoundsGEP(b_.getInt64Ty(), parameter, offset);
+}
+
 void NestEmitter::read_arguments() {
+  find_member();
   thread_ = thread_index(b_);
   for (uint32_t d = 0; d < nest_.rank; ++d) size_.push_back(natural(argument(layout_.sizes + d)));
   Value* chunk = nullptr;

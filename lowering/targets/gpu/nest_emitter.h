@@ -18,6 +18,7 @@ class NestEmitter {
   using Value = llvm::Value;
 
   // The kernel's frame (nest_emitter.cpp).
+  void find_member();
   void read_arguments();
   Value* argument(size_t i, llvm::Type* type = nullptr);
   Value* natural(Value* x);  // to the type of indices
@@ -105,6 +106,7 @@ class NestEmitter {
   Values active_;                  // per pass: whether its point exists; null: surely
   Value* point_active_ = nullptr;  // whether the thread's row or column exists; null: surely
   Value* leader_ = nullptr;        // whether the thread stores what its whole team knows
+  Value *arguments_ = nullptr, *block_ = nullptr;  // the member's: its arguments, and the block's number in its grid
   Value *thread_ = nullptr, *team_lane_ = nullptr, *team_row_ = nullptr;
   Value *vectors_ = nullptr, *reduced_vectors_ = nullptr;  // along the vector dimension; Rows: in a whole row
   Values corner_;  // Tile: of the vector dimension and of the other, the first index

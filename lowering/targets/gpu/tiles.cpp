@@ -32,7 +32,7 @@ void NestEmitter::tiles() {
   llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.end());
   radix[vector_dim()] = ceil_divided(radix[vector_dim()], tile);
   radix[variant_.tile_dim] = ceil_divided(radix[variant_.tile_dim], tile);
-  const Values at = unravel(natural(block_index(b_, 0)), radix);
+  const Values at = unravel(natural(block_), radix);
   for (uint32_t d = 0; d < nest_.rank; ++d)
     if (d != vector_dim() && d != variant_.tile_dim) index_[d].push_back(at[d]);
   fix_addresses();

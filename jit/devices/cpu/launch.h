@@ -1,0 +1,34 @@
+// Kernel steps of one nest on the CPU, over other memory each: one parallel region does all of them, and threads share
+// out their work as if it were one kernel's.
+#pragma once
+#include "jit/arguments.h"
+#include "jit/device.h"
+
+namespace lazuli::jit {
+
+class CpuLaunch final : public KernelStep {
+ public:
+  // Without a function the loop nests are interpreted.
+  CpuLaunch(const ir::Graph& graph, std::span<const lowering::PlanStep> steps, lowering::KernelFn function);
+  void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) override;
+
+ private:
+  // A chunk of a step: units of equal weight, side by side with those of the other pieces.
+  struct Piece {
+    int64_t begin, units, weight;
+    size_t arguments;  // where its array begins
+  };
+  void add(const lowering::PlanStep& step, int64_t* status);
+  void run_range(int64_t begin, int64_t end) const;
+
+  const lowering::LoopNest& nest_;
+  const lowering::KernelFn function_;
+  std::vector<std::vector<std::string>> failures_;  // of each step: what its checks say
+  std::vector<int64_t> status_;                     // and its status word
+  Arguments arguments_;
+  std::vector<Piece> pieces_;
+  int64_t total_ = 0;  // weight: element instructions, roughly
+  int64_t units_ = 0;
+};
+
+}  // namespace lazuli::jit
