@@ -20,7 +20,7 @@ ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op) {
 
 }  // namespace
 
-ir::Graph freeze(const Trace& trace, std::span<const ValueId> live) {
+ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated) {
   ir::Graph graph;
   std::vector<ir::Value> values(trace.value_count());
   std::vector<uint32_t> line_of;  // interned line -> index in graph.lines
@@ -49,6 +49,7 @@ ir::Graph freeze(const Trace& trace, std::span<const ValueId> live) {
     graph.nodes.push_back(std::move(node));
   }
   for (ValueId v : live) graph.outputs.push_back(values[v]);
+  graph.donated = std::move(donated);
   graph.input_count = static_cast<uint32_t>(trace.inputs().size());
   graph.scalar_count = static_cast<uint32_t>(trace.scalars().size());
   return graph;

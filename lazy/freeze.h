@@ -6,7 +6,8 @@
 
 namespace lazuli::lazy {
 
-// The graph that computes the values `live`, in that order, with the trace's inputs and numbers as its own.
-ir::Graph freeze(const Trace& trace, std::span<const ValueId> live);
+// The graph that computes the values `live`, in that order, with the trace's inputs and numbers as its own. `donated`: by
+// input, whether a result may take over its memory; empty for none.
+ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated = {});
 
 }  // namespace lazuli::lazy

@@ -108,17 +108,22 @@ uint64_t Runner::completed() {
   return worker_->completed;
 }
 
+void Runner::drain() {
+  if (!worker_) return;
+  std::unique_lock lock(worker_->mutex);
+  if (worker_->jobs.empty() && !worker_->busy) return;
+  lock.unlock();
+  WithoutPython released;
+  lock.lock();
+  worker_->changed.wait(lock, [&] { return worker_->jobs.empty() && !worker_->busy; });
+}
+
 void Runner::wait() {
   if (!worker_) return;
+  drain();
   std::exception_ptr failure;
   {
-    std::unique_lock lock(worker_->mutex);
-    if (!worker_->jobs.empty() || worker_->busy) {
-      lock.unlock();
-      WithoutPython released;
-      lock.lock();
-      worker_->changed.wait(lock, [&] { return worker_->jobs.empty() && !worker_->busy; });
-    }
+    std::lock_guard lock(worker_->mutex);
     failure = std::exchange(worker_->failure, nullptr);
   }
   if (failure) std::rethrow_exception(failure);

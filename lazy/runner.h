@@ -20,6 +20,8 @@ class Runner {
   static void end();
   // Until every job has run; then throws what the first failing one threw, once.
   void wait();
+  // The same, but failures are left for the next wait().
+  void drain();
 
  private:
   struct Worker;

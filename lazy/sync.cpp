@@ -111,10 +111,24 @@ jit::CompileOptions compile_options(uint64_t key) {
   return o;
 }
 
-KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live) {
+// Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
+bool is_dead(const Cell& c, long buffers) {
+  return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;
+}
+
+// The inputs whose memory results should take over: those that are dead this time, as they will be when the same trace
+// comes again. A run in which one is not copies it first.
+std::vector<bool> donated_inputs(const Trace& trace) {
+  Runner::get().drain();  // earlier traces hold their values until they have run
+  std::vector<bool> donated;
+  for (ValueId v : trace.inputs()) donated.push_back(is_dead(*trace.cell(v), 1));
+  return donated;
+}
+
+KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, bool may_donate) {
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
-  if (!live.empty()) known->executable = jit::compile(freeze(trace, live), compile_options(key));
+  if (!live.empty()) known->executable = jit::compile(freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>()), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
   KnownTrace* k = known.get();
@@ -142,8 +156,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   for (size_t i = 0; i < n; ++i) {
     Cell* c = trace.cell(trace.inputs()[i]);
     inputs[i] = c->buffer;
-    // Only the trace holds the cell, and only the cell and this list hold the buffer: nobody can read it afterwards.
-    donate[i] = may_donate && c->references.load(std::memory_order_acquire) == 1 && c->buffer.owner.use_count() == 2;
+    donate[i] = may_donate && is_dead(*c, 2);  // the cell and this list hold the buffer
   }
   // Dead inputs give their buffers away, so that an executable may reuse or free them early.
   for (size_t i = 0; i < n; ++i)
@@ -184,11 +197,14 @@ void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
 // `completed`: the Runner's.
 bool is_filled(const Cell& c, uint64_t completed) { return c.job != Cell::kUnknownJob && c.job <= completed; }
 
+bool is_read(SyncReason reason) {
+  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
+}
+
 // A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
 // queue up behind the previous step: it runs on a stream of its own, from this thread, and is done when this returns.
 bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
-  const bool reads = reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
-  const auto side = reads ? backing().side_stream() : std::nullopt;
+  const auto side = is_read(reason) ? backing().side_stream() : std::nullopt;
   if (!side) return false;
   const uint64_t completed = Runner::get().completed();
   for (ValueId v : trace.inputs())
@@ -257,7 +273,7 @@ void sync(SyncReason reason) {
   try {
     or_fail(*trace, live, [&] {
       if (!known)
-        known = compile(key, *trace, live);
+        known = compile(key, *trace, live, !(is_read(reason) && backing().is_gpu()));  // run_aside does not donate
       else if (!live.empty())
         ++metrics().traces_reused;
     });
