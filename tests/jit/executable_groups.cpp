@@ -69,6 +69,59 @@ TEST_F(Groups, OfRowsAndColumns) {
   check();
 }
 
+// Small graphs in which kernels of one nest abound, some behind each other, with inputs that die.
+TEST(GroupsOfRandomGraphs, GiveWhatStepsGive) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    auto pick = [&](size_t n) { return random() % n; };
+    Model m;
+    TestHost host;
+    std::vector<Floats> data;
+    std::vector<std::vector<Value>> values;  // by size
+    for (int64_t n : {5, 300, 301, 40}) {
+      std::vector<Value>& pool = values.emplace_back();
+      for (int i = 0; i < 3; ++i) {
+        data.push_back(random_floats(n, static_cast<uint32_t>(seed * 100 + data.size()), 0.1f, 1));
+        pool.push_back(m.input({n}));
+        m.graph.donated.push_back(pick(2) != 0);
+      }
+    }
+    for (int i = 0; i < 30; ++i) {
+      std::vector<Value>& pool = values[pick(values.size())];
+      const Value x = pool[pick(pool.size())], y = pool[pick(pool.size())];
+      switch (pick(4)) {
+        case 0:
+          pool.push_back(m.apply(Op::tanh, {x}));
+          break;
+        case 1:
+          pool.push_back(m.apply(Op::maximum, {x, y}));
+          break;
+        case 2:
+          pool.push_back(m.apply(Op::cumsum, {m.mul(x, 0.01)}, ir::Attrs{{0}}));
+          break;
+        default:
+          pool.push_back(m.sub(x, m.apply(Op::amax, {y}, ir::Attrs{{0}, {1}})));
+      }
+      if (pick(3) == 0) m.graph.outputs.push_back(pool.back());
+    }
+    m.graph.outputs.push_back(values[0].back());
+    jit::CompileOptions reference;
+    reference.fusion = false;
+    reference.interpret_kernels = true;
+    auto inputs = [&] {
+      std::vector<jit::Buffer> in;
+      for (const Floats& d : data) in.push_back(buffer_of(host, d));
+      return in;
+    };
+    const Ran want = run(*jit::compile(m.graph, reference), host, m.graph, inputs());
+    const Ran got = run(*jit::compile(m.graph, {}), host, m.graph, inputs(), {}, /*donate=*/true);
+    for (size_t i = 0; i < got.floats.size(); ++i) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + " output " + std::to_string(i));
+      expect_close(got.floats[i], want.floats[i], 1e-4f);
+    }
+  }
+}
+
 TEST_F(Groups, OfOne) {
   m.graph.outputs = {m.apply(Op::exp, {input({100})})};
   check({}, false);
