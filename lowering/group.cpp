@@ -53,30 +53,61 @@ class Grouper {
       if (mates.size() == 1) key_[mates[0]] = kNoKey;
   }
 
-  template <class F>  // f(block, written)
-  static void for_blocks(const PlanStep& step, F&& f) {
-    for (size_t a = 0; a < step.blocks.size(); ++a) f(step.blocks[a], step.loops.nest.accesses[a].store);
-    for (const BlockView& v : step.operands)
-      if (v.block != kNoBlock) f(v.block, false);
-    for (const BlockView& v : step.results) f(v.block, true);
-    if (step.scratch != kNoBlock) f(step.scratch, true);
+  // Bytes [begin, end) of a block, or more, that a step reads or writes.
+  struct Touch {
+    uint32_t block;
+    int64_t begin, end;
+    bool written;
+    bool meets(const Touch& o) const { return begin < o.end && o.begin < end; }
+  };
+  struct Past {
+    uint32_t step;
+    Touch touch;
+  };
+
+  template <class F>
+  void for_touches(const PlanStep& step, F&& f) const {
+    auto whole = [&](uint32_t b, bool written) {
+      if (b != kNoBlock) f(Touch{b, 0, plan_.blocks[b].bytes, written});
+    };
+    for (size_t a = 0; a < step.blocks.size(); ++a) {
+      const Access& access = step.loops.nest.accesses[a];
+      const BoundAccess& bound = step.loops.accesses[a];
+      if (access.indexed || bound.partial || step.chunks > 1) {
+        whole(step.blocks[a], access.store);
+        continue;
+      }
+      int64_t first = bound.offset, last = bound.offset;
+      for (size_t d = 0; d < bound.strides.size(); ++d) {
+        const int64_t walk = bound.strides[d] * std::max<int64_t>(step.loops.sizes[d] - 1, 0);
+        (walk < 0 ? first : last) += walk;
+      }
+      const int64_t item = ir::item_size(access.dtype);
+      f(Touch{step.blocks[a], first * item, (last + 1) * item, access.store});
+    }
+    for (const BlockView& v : step.operands) whole(v.block, false);
+    for (const BlockView& v : step.results) whole(v.block, true);
+    whole(step.scratch, true);
   }
 
   // The steps that each must come after: for what they write, and for what they still read of memory that it writes.
   void find_sources() {
     sources_.resize(count_);
-    std::vector<uint32_t> writer(plan_.blocks.size(), UINT32_MAX);
-    std::vector<std::vector<uint32_t>> readers(plan_.blocks.size());
+    std::vector<std::vector<Past>> writers(plan_.blocks.size()), readers(plan_.blocks.size());
     for (uint32_t s = 0; s < count_; ++s) {
       std::vector<uint32_t>& mine = sources_[s];
-      for_blocks(plan_.steps[s], [&](uint32_t b, bool written) {
-        if (writer[b] != UINT32_MAX) mine.push_back(writer[b]);
-        if (written) mine.insert(mine.end(), readers[b].begin(), readers[b].end());
+      auto wait_for = [&](const Touch& t, const std::vector<Past>& past) {
+        for (const Past& p : past)
+          if (p.touch.meets(t)) mine.push_back(p.step);
+      };
+      for_touches(plan_.steps[s], [&](const Touch& t) {
+        wait_for(t, writers[t.block]);
+        if (t.written) wait_for(t, readers[t.block]);
       });
-      for_blocks(plan_.steps[s], [&](uint32_t b, bool written) {
-        if (!written) return readers[b].push_back(s);
-        writer[b] = s;
-        readers[b].clear();
+      for_touches(plan_.steps[s], [&](const Touch& t) {
+        const bool all = t.written && t.begin <= 0 && t.end >= plan_.blocks[t.block].bytes;
+        if (all) writers[t.block].clear(), readers[t.block].clear();  // who comes later waits for this step
+        (t.written ? writers : readers)[t.block].push_back({s, t});
       });
       std::sort(mine.begin(), mine.end());
       mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
@@ -91,11 +122,11 @@ class Grouper {
     std::vector<int64_t> dying(count_, 0);
     std::vector<uint32_t> first(plan_.blocks.size(), UINT32_MAX), last(plan_.blocks.size(), 0);
     for (uint32_t s = 0; s < count_; ++s)
-      for_blocks(plan_.steps[s], [&](uint32_t b, bool) {
-        const Block::Kind kind = plan_.blocks[b].kind;
-        if (kind == Block::Arena || kind == Block::External) held_[s] += plan_.blocks[b].bytes;
-        first[b] = std::min(first[b], s);
-        last[b] = s;
+      for_touches(plan_.steps[s], [&](const Touch& t) {
+        const Block::Kind kind = plan_.blocks[t.block].kind;
+        if (kind == Block::Arena || kind == Block::External) held_[s] += plan_.blocks[t.block].bytes;
+        first[t.block] = std::min(first[t.block], s);
+        last[t.block] = s;
       });
     for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
       const Block& block = plan_.blocks[b];

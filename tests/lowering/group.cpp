@@ -19,19 +19,27 @@ std::vector<size_t> launches_of(const Plan& plan) {
   return sizes;
 }
 
-// What a step reads and writes, as places: blocks, and within the arena bytes.
+// The bytes that a step of one dimension reads and writes, by block or, in the arena, by offset.
 struct Touched {
   std::set<std::pair<uint32_t, int64_t>> read, written;
 };
 Touched touched(const Plan& plan, const PlanStep& step) {
   Touched t;
-  auto add = [&](uint32_t b, bool written) {
-    const Block& block = plan.blocks[b];
-    auto& set = written ? t.written : t.read;
-    if (block.kind != Block::Arena) return void(set.insert({b, 0}));
-    for (int64_t at = 0; at < block.bytes; ++at) set.insert({UINT32_MAX, block.offset + at});
-  };
-  for (size_t a = 0; a < step.blocks.size(); ++a) add(step.blocks[a], step.loops.nest.accesses[a].store);
+  for (size_t a = 0; a < step.blocks.size(); ++a) {
+    const Block& block = plan.blocks[step.blocks[a]];
+    const lowering::Access& access = step.loops.nest.accesses[a];
+    const lowering::BoundAccess& bound = step.loops.accesses[a];
+    const int64_t item = ir::item_size(access.dtype);
+    ir::Dims at(step.loops.sizes.size(), 0);
+    for (int64_t i = 0; i < ir::product(step.loops.sizes); ++i) {
+      int64_t element = bound.offset, rest = i;
+      for (size_t d = at.size(); d-- > 0; rest /= step.loops.sizes[d])
+        element += rest % step.loops.sizes[d] * bound.strides[d];
+      const bool arena = block.kind == Block::Arena;
+      (access.store ? t.written : t.read)
+          .insert({arena ? UINT32_MAX : step.blocks[a], (arena ? block.offset : 0) + element * item});
+    }
+  }
   return t;
 }
 bool meet(const Touched& a, const Touched& b) {
@@ -76,6 +84,19 @@ TEST(Group, WhatReadsAnothersResultWaits) {
   const Plan plan = make_plan(m.graph, {});
   expect_independent(plan);
   for (size_t n : launches_of(plan)) EXPECT_LE(n, 2u);
+}
+
+TEST(Group, PiecesOfOneConcatenationAreOneLaunch) {
+  Model m;
+  std::vector<Value> pieces;
+  for (int64_t n : {30, 40, 50}) {
+    const Value x = m.input({n});
+    pieces.push_back(m.sum(m.mul(x, x), ir::Dims{0}, true));
+  }
+  m.graph.outputs = {m.emit(Op::cat, pieces, ir::Attrs{{0}})};
+  const Plan plan = make_plan(m.graph, {});
+  EXPECT_EQ(launches_of(plan), std::vector<size_t>{3});
+  expect_independent(plan);
 }
 
 TEST(Group, AResultMayTakeTheMemoryOfItsOwnOperandOnly) {
