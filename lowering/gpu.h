@@ -72,8 +72,7 @@ struct GpuGroupLayout {
   size_t arguments, stride, total;
 };
 
-// The members that a kernel for `count` launches has, as far as their arguments fit a kernel's parameters: then they are
-// fewer, and so many launches are done by one. 1: each by itself.
+// How many members a kernel for `count` launches has: as many as fit a kernel's parameters. 1: each goes by itself.
 size_t gpu_members(const LoopNest& nest, size_t count);
 
 // Whether the nest's arguments fit a kernel's parameters, chunked or not, and its reductions a block's shared memory.

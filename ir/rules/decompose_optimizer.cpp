@@ -44,7 +44,9 @@ void infer_states(std::span<const Type* const> in, std::span<Type> out, size_t s
 
 void infer_adam_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { infer_states(in, out, 3); }
 void infer_sgd_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { infer_states(in, out, 1); }
-void infer_adagrad_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { infer_states(in, out, 1); }
+void infer_adagrad_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
+  infer_states(in, out, 1);
+}
 
 void decompose_adam_step(Builder& b, const Application& a, std::span<Value> results) {
   const Step s(b, a, a.inputs[11]);

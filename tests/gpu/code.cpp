@@ -64,7 +64,8 @@ TEST_F(Code, OfGroupsAssembles) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     const RandomStep random(seed, seed % 2 ? 1000 : 37);
     lowering::GpuVariant variant = choose_launch(random.step).variant;
-    variant.members = static_cast<uint16_t>(std::min<size_t>(size_t{2} << seed % 7, lowering::gpu_members(random.step.loops.nest, 128)));
+    const size_t most = lowering::gpu_members(random.step.loops.nest, 128);
+    variant.members = static_cast<uint16_t>(std::min<size_t>(size_t{2} << seed % 7, most));
     const Assembled a = check("seed " + std::to_string(seed), random.step.loops.nest, variant, seed % 2 ? 80 : 90);
     if (HasFailure()) return;
     if (!a.ok) continue;

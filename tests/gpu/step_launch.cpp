@@ -65,7 +65,8 @@ lowering::GpuLaunch group_launch(std::span<const lowering::GpuLaunch> members) {
   return launch;
 }
 
-std::vector<int64_t> group_arguments(std::span<const PlanStep* const> steps, std::span<const lowering::GpuLaunch> members,
+std::vector<int64_t> group_arguments(std::span<const PlanStep* const> steps,
+                                     std::span<const lowering::GpuLaunch> members,
                                      std::span<const std::vector<uint64_t>> blocks) {
   const size_t capacity = std::bit_ceil(members.size());
   const lowering::GpuGroupLayout at(steps[0]->loops.nest, capacity);

@@ -14,7 +14,8 @@ struct Groups : ::testing::Test {
   std::vector<jit::Buffer> inputs;
 
   Value input(ir::Dims shape) {
-    inputs.push_back(buffer_of(host, random_floats(ir::product(shape), static_cast<uint32_t>(inputs.size() + 1), 0.1f, 1)));
+    const auto seed = static_cast<uint32_t>(inputs.size() + 1);
+    inputs.push_back(buffer_of(host, random_floats(ir::product(shape), seed, 0.1f, 1)));
     return m.input(std::move(shape));
   }
   // With several threads and with one, against interpreted kernels of a plan without fusion.

@@ -16,7 +16,9 @@ namespace {
 class CpuDevice final : public Device {
  public:
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
-    return {.fusion = options.fusion, .groups = options.fusion, .threads = options.threads > 0 ? options.threads : omp_get_max_threads()};
+    return {.fusion = options.fusion,
+            .groups = options.fusion,
+            .threads = options.threads > 0 ? options.threads : omp_get_max_threads()};
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,

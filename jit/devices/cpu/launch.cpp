@@ -62,7 +62,8 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
 
 // The units of all pieces that begin at a weight in [begin, end).
 void CpuLaunch::run_range(int64_t begin, int64_t end) const {
-  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin, [](int64_t at, const Piece& p) { return at < p.begin; });
+  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                                [](int64_t at, const Piece& p) { return at < p.begin; });
   if (piece != pieces_.begin()) --piece;
   for (; piece != pieces_.end() && piece->begin < end; ++piece) {
     auto unit_at = [&](int64_t at) {
