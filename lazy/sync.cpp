@@ -53,6 +53,7 @@ struct KnownTrace {
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
+  SyncReason ended = SyncReason::Read;  // the first time
 };
 
 struct Cache {
@@ -111,12 +112,13 @@ jit::CompileOptions compile_options(uint64_t key) {
   return o;
 }
 
-KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live) {
+KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
   if (!live.empty()) known->executable = jit::compile(freeze(trace, live), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
+  known->ended = reason;
   KnownTrace* k = known.get();
   cache().traces.emplace(key, std::move(known));
   double us = now_us() - start;
@@ -236,12 +238,29 @@ void predict(KnownTrace* done) {
   c.learning = c.expected == nullptr;
 }
 
+// Whether the trace is so far one that has been seen to end for another reason than its repetition.
+bool goes_the_known_way(const Trace& trace) {
+  const KnownTrace* known = cache().expected;
+  const size_t n = trace.size();
+  return known && known->ended != SyncReason::Repeat && n < known->code.size() &&
+         known->code.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1];
+}
+
+bool repeats(Recorder& r) {
+  if (!r.repetition.in_loop() && goes_the_known_way(r.trace)) {
+    r.repetition.wait_until(cache().expected->code.size());
+    return false;
+  }
+  return r.repetition.look(r.trace);
+}
+
 }  // namespace
 
 void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
+  if (reason != SyncReason::Repeat) r.repetition.restart();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();
@@ -257,7 +276,7 @@ void sync(SyncReason reason) {
   try {
     or_fail(*trace, live, [&] {
       if (!known)
-        known = compile(key, *trace, live);
+        known = compile(key, *trace, live, reason);
       else if (!live.empty())
         ++metrics().traces_reused;
     });
@@ -336,6 +355,7 @@ std::string pending_text() {
 void cut_if_due() {
   Recorder& r = recorder();
   const Config& c = config();
+  if (r.trace.size() >= r.repetition.due() && c.cut_at_repeat && repeats(r)) return sync(SyncReason::Repeat);
   const int64_t bytes = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
   if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= bytes)
     sync(SyncReason::Bound);
