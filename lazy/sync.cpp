@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 #include "ir/print.h"
 #include "jit/kernel.h"
@@ -53,7 +54,7 @@ struct KnownTrace {
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
-  SyncReason ended = SyncReason::Read;  // the first time
+  std::optional<Repetition> loop;  // which the trace's end cut
 };
 
 struct Cache {
@@ -118,7 +119,7 @@ KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live,
   if (!live.empty()) known->executable = jit::compile(freeze(trace, live), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
-  known->ended = reason;
+  if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
   KnownTrace* k = known.get();
   cache().traces.emplace(key, std::move(known));
   double us = now_us() - start;
@@ -238,18 +239,15 @@ void predict(KnownTrace* done) {
   c.learning = c.expected == nullptr;
 }
 
-// Whether the trace is so far one that has been seen to end for another reason than its repetition.
-bool goes_the_known_way(const Trace& trace) {
-  const KnownTrace* known = cache().expected;
-  const size_t n = trace.size();
-  return known && known->ended != SyncReason::Repeat && n < known->code.size() &&
-         known->code.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1];
-}
-
+// Whether the trace should end because it repeats itself. One that goes the way of a known trace need not be looked at.
 bool repeats(Recorder& r) {
-  if (!r.repetition.in_loop() && goes_the_known_way(r.trace)) {
-    r.repetition.wait_until(cache().expected->code.size());
-    return false;
+  const KnownTrace* known = cache().expected;
+  const size_t n = r.trace.size();
+  if (known && !r.repetition.in_loop() && n <= known->code.size() &&
+      known->code.prefix_hashes[n - 1] == r.trace.prefix_hashes[n - 1]) {
+    r.repetition.wait_until(known->code.size());
+    if (n < known->code.size()) return false;
+    if (known->loop) return r.repetition = *known->loop, true;
   }
   return r.repetition.look(r.trace);
 }

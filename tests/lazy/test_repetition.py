@@ -147,6 +147,22 @@ def test_a_loop_that_reads_now_and_then_compiles_nothing_new(counters, device):
     assert compiled[2:] == [compiled[2]] * len(compiled[2:])
 
 
+def test_accumulating_gradients_compiles_nothing_new(counters, device):
+    """Long enough to be cut inside a step, which is then cut so every time."""
+    net = small_net().to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    compiled = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        for _ in range(60):
+            x, y = batch(device)
+            F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        compiled.append(counters()["traces_compiled"])
+    assert counters()["syncs"]["repetition"] >= 6
+    assert compiled[2:] == [compiled[2]] * 4
+
+
 def layers(count=24):
     return [
         nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True) for _ in range(count)
