@@ -152,8 +152,10 @@ size_t narrowest(const Body& body, size_t p) {
 // Whether an iteration of a loop begins at `begin`, and not a layer.
 bool is_iteration(const Body& body, size_t p, size_t begin, size_t repeats) {
   const Outside outside = outside_of(body, p, begin);
-  const bool layer = outside.brought >= outside.reused + outside.carried && repeats < kDeepest;
-  return outside.carried > 0 && !layer && held_of_older(body, p) <= 1 + p / 8;
+  const size_t held = held_of_older(body, p);
+  if (held > 1 + p / 8) return false;
+  const bool layer = outside.brought >= outside.reused + outside.carried;
+  return layer ? outside.carried > 0 && repeats >= kDeepest : outside.carried > 0 || held > 0;
 }
 
 }  // namespace
@@ -209,9 +211,14 @@ bool Repetition::look(const Trace& trace) {
     return false;
   }
   std::rotate(period_.begin(), period_.begin() + static_cast<ptrdiff_t>(body % p), period_.end());
-  known_ = 0;
+  if (known_ > 0) {
+    // Not as many periods as there are now, which may be what a bound on bytes allows.
+    const size_t periods = std::min((kTraceEntries + p - 1) / p, std::max(body / p, size_t{2}) - 1);
+    cut_at_ = periods * p;
+    known_ = 0;
+  }
   last_cut_ = trace.hash();
-  cut_at_ = due_ = (kTraceEntries + p - 1) / p * p;
+  due_ = cut_at_;
   return true;
 }
 

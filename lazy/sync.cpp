@@ -353,10 +353,13 @@ std::string pending_text() {
 void cut_if_due() {
   Recorder& r = recorder();
   const Config& c = config();
-  if (r.trace.size() >= r.repetition.due() && c.cut_at_repeat && repeats(r)) return sync(SyncReason::Repeat);
-  const int64_t bytes = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
-  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= bytes)
-    sync(SyncReason::Bound);
+  const int64_t limit = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
+  const int64_t bytes = r.trace.pending_bytes();
+  if ((r.trace.size() >= r.repetition.due() || bytes >= limit) && c.cut_at_repeat && repeats(r))
+    return sync(SyncReason::Repeat);
+  // A loop that has just been found may come to the end of its iteration.
+  const int64_t more = r.repetition.in_loop() ? limit / 2 : 0;
+  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || bytes >= limit + more) sync(SyncReason::Bound);
 }
 
 bool needs_lines() {
