@@ -132,7 +132,7 @@ def test_a_loop_reaches_a_steady_state(make, counters, device):
             compiled.append(metrics["traces_compiled"])
             live.append(metrics["bytes_live"])
     assert set(metrics["syncs"]) <= {"repetition", "copy to host"}
-    assert 1 <= compiled[0] <= 3
+    assert compiled[0] <= 3  # none, if another test had the same loop
     assert compiled == [compiled[0]] * 3
     if make is not predictions_that_are_kept:
         assert live[-1] <= live[0] * 1.05 + 4096
