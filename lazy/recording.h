@@ -6,6 +6,7 @@
 #include <thread>
 #include "ir/builder.h"
 #include "lazy/convert.h"
+#include "lazy/repetition.h"
 #include "lazy/storage.h"
 #include "lazy/trace.h"
 
@@ -15,6 +16,7 @@ struct Recorder {
   std::recursive_mutex mutex;  // recursive: an external call may itself record (a custom op written in Python)
   Trace trace{1};
   uint64_t next_epoch = 2;
+  Repetition repetition;
   const std::thread::id first_thread = std::this_thread::get_id();  // that recorded; usually the user's main one
 };
 Recorder& recorder();

@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 #include "ir/print.h"
 #include "jit/kernel.h"
@@ -53,6 +54,7 @@ struct KnownTrace {
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
+  std::optional<Repetition> loop;  // which the trace's end cut
 };
 
 struct Cache {
@@ -125,12 +127,14 @@ std::vector<bool> donated_inputs(const Trace& trace) {
   return donated;
 }
 
-KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, bool may_donate) {
+KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
+  const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
   if (!live.empty()) known->executable = jit::compile(freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>()), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
+  if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
   KnownTrace* k = known.get();
   cache().traces.emplace(key, std::move(known));
   double us = now_us() - start;
@@ -252,12 +256,26 @@ void predict(KnownTrace* done) {
   c.learning = c.expected == nullptr;
 }
 
+// Whether the trace should end because it repeats itself. One that goes the way of a known trace need not be looked at.
+bool repeats(Recorder& r) {
+  const KnownTrace* known = cache().expected;
+  const size_t n = r.trace.size();
+  if (known && !r.repetition.in_loop() && n <= known->code.size() &&
+      known->code.prefix_hashes[n - 1] == r.trace.prefix_hashes[n - 1]) {
+    r.repetition.wait_until(known->code.size());
+    if (n < known->code.size()) return false;
+    if (known->loop) return r.repetition = *known->loop, true;
+  }
+  return r.repetition.look(r.trace);
+}
+
 }  // namespace
 
 void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
+  if (reason != SyncReason::Repeat) r.repetition.restart();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();
@@ -273,7 +291,7 @@ void sync(SyncReason reason) {
   try {
     or_fail(*trace, live, [&] {
       if (!known)
-        known = compile(key, *trace, live, !(is_read(reason) && backing().is_gpu()));  // run_aside does not donate
+        known = compile(key, *trace, live, reason);
       else if (!live.empty())
         ++metrics().traces_reused;
     });
@@ -352,9 +370,13 @@ std::string pending_text() {
 void cut_if_due() {
   Recorder& r = recorder();
   const Config& c = config();
-  const int64_t bytes = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
-  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || r.trace.pending_bytes() >= bytes)
-    sync(SyncReason::Bound);
+  const int64_t limit = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
+  const int64_t bytes = r.trace.pending_bytes();
+  if ((r.trace.size() >= r.repetition.due() || bytes >= limit) && c.cut_at_repeat && repeats(r))
+    return sync(SyncReason::Repeat);
+  // A loop that has just been found may come to the end of its iteration.
+  const int64_t more = r.repetition.in_loop() ? limit / 2 : 0;
+  if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || bytes >= limit + more) sync(SyncReason::Bound);
 }
 
 bool needs_lines() {

@@ -27,7 +27,7 @@ std::optional<c10::Stream> stream_to_read(const at::Tensor& t);
 std::string pending_text();
 
 // Called while recording, under the recorder's lock.
-void cut_if_due();   // ends the trace when a bound is reached
+void cut_if_due();   // ends the trace when it repeats itself, or a bound is reached
 bool needs_lines();  // false while the trace repeats a known one, whose lines are kept
 
 }  // namespace lazuli::lazy

@@ -82,7 +82,7 @@ class Finder {
       if (other == at || graph_.type(other).dtype != graph_.type(at).dtype) return false;
       if (op.kind == PostOp::Mul && graph_[other].op == Op::constant) {
         op.kind = PostOp::Scale;
-        op.scale = static_cast<float>(std::bit_cast<double>(graph_[other].attrs.number(0)));
+        op.scale = std::bit_cast<double>(graph_[other].attrs.number(0));
       } else {
         auto operand = window_of(contraction, other, graph_.type(at).shape);
         if (!operand) return false;

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "ir/error.h"
+#include "ir/interpret/scalar.h"
 #include "lowering/loop_nest.h"
-#include "lowering/scalar_eval.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -12,7 +12,7 @@ using ir::DType;
 
 // A Reduce instruction's state within one kept point.
 struct Accumulator {
-  Number value;
+  ir::Number value;
   int64_t position = 0;  // Arg*
   bool empty = true;
 };
@@ -97,15 +97,15 @@ class Interpreter {
         values_[i] = primitive(x);
         break;
       case Code::Load:
-        values_[i] = load_number(address(x, x.args[0]), nest_.accesses[x.slot].dtype);
+        values_[i] = ir::load_number(address(x, x.args[0]), nest_.accesses[x.slot].dtype);
         break;
       case Code::Store:
-        store_number(address(x, x.args[1]), nest_.accesses[x.slot].dtype, values_[x.args[0]]);
+        ir::store_number(address(x, x.args[1]), nest_.accesses[x.slot].dtype, values_[x.args[0]]);
         break;
       case Code::Param: {
         int64_t bits = args_[layout_.params + x.slot];
-        values_[i] = ir::is_floating(x.dtype) ? literal_number(std::bit_cast<double>(bits), x.dtype)
-                                              : convert_number({0, bits}, DType::I64, x.dtype);
+        values_[i] = ir::is_floating(x.dtype) ? ir::literal_number(std::bit_cast<double>(bits), x.dtype)
+                                              : ir::convert_number({0, bits}, DType::I64, x.dtype);
         break;
       }
       case Code::Position:
@@ -119,11 +119,11 @@ class Interpreter {
     }
   }
 
-  Number primitive(const Inst& x) const {
-    if (x.prim == ir::Prim::literal) return literal_number(x.value, x.dtype);
-    Number a[3];
+  ir::Number primitive(const Inst& x) const {
+    if (x.prim == ir::Prim::literal) return ir::literal_number(x.value, x.dtype);
+    ir::Number a[3];
     for (int k = 0; k < ir::info(x.prim).arity; ++k) a[k] = values_[x.args[k]];
-    return evaluate(x.prim, nest_.insts[x.args[0]].dtype, x.dtype, a);
+    return ir::evaluate(x.prim, nest_.insts[x.args[0]].dtype, x.dtype, a);
   }
 
   char* address(const Inst& x, uint16_t index_inst) const {
@@ -144,8 +144,8 @@ class Interpreter {
     Accumulator& s = state_[i] = {};
     const bool floating = ir::is_floating(x.dtype);
     if (x.reduce == Reduce::Prod || x.reduce == Reduce::All) s.value = {1, 1};
-    if (x.reduce == Reduce::Max) s.value = floating ? Number{-INFINITY, 0} : Number{0, extreme(x.dtype, false)};
-    if (x.reduce == Reduce::Min) s.value = floating ? Number{INFINITY, 0} : Number{0, extreme(x.dtype, true)};
+    if (x.reduce == Reduce::Max) s.value = floating ? ir::Number{-INFINITY, 0} : ir::Number{0, extreme(x.dtype, false)};
+    if (x.reduce == Reduce::Min) s.value = floating ? ir::Number{INFINITY, 0} : ir::Number{0, extreme(x.dtype, true)};
   }
 
   static int64_t extreme(DType t, bool largest) {
@@ -159,18 +159,18 @@ class Interpreter {
     Accumulator& s = state_[i];
     const DType from = nest_.insts[x.args[0]].dtype;
     if (x.reduce == Reduce::ArgMax || x.reduce == Reduce::ArgMin) {
-      const Number v = values_[x.args[0]];
+      const ir::Number v = values_[x.args[0]];
       if (s.empty || better(v, s.value, from, x.reduce == Reduce::ArgMax)) s = {v, position, false};
       return;
     }
-    const Number operands[] = {s.value, convert_number(values_[x.args[0]], from, x.dtype)};
+    const ir::Number operands[] = {s.value, ir::convert_number(values_[x.args[0]], from, x.dtype)};
     constexpr ir::Prim combine[] = {ir::Prim::add,     ir::Prim::mul,    ir::Prim::maximum,
                                     ir::Prim::minimum, ir::Prim::bit_or, ir::Prim::bit_and};
-    s.value = evaluate(combine[static_cast<int>(x.reduce)], x.dtype, x.dtype, operands);
+    s.value = ir::evaluate(combine[static_cast<int>(x.reduce)], x.dtype, x.dtype, operands);
   }
 
   // NaN beats every number, and nothing beats NaN.
-  static bool better(Number a, Number b, DType t, bool larger) {
+  static bool better(ir::Number a, ir::Number b, DType t, bool larger) {
     if (!ir::is_floating(t)) return larger ? a.i > b.i : a.i < b.i;
     if (std::isnan(b.f)) return false;
     return std::isnan(a.f) || (larger ? a.f > b.f : a.f < b.f);
@@ -179,14 +179,14 @@ class Interpreter {
   void finish(size_t i) {
     const Inst& x = nest_.insts[i];
     const bool positions = x.reduce == Reduce::ArgMax || x.reduce == Reduce::ArgMin;
-    values_[i] = positions ? Number{0, state_[i].position} : state_[i].value;
+    values_[i] = positions ? ir::Number{0, state_[i].position} : state_[i].value;
   }
 
   const LoopNest& nest_;
   KernelArgsLayout layout_;
   const int64_t* args_;
   std::vector<int64_t> index_;
-  std::vector<Number> values_;
+  std::vector<ir::Number> values_;
   std::vector<Accumulator> state_;
 };
 

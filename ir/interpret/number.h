@@ -10,7 +10,7 @@ namespace lazuli::ir {
 inline float from_bf16(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
 inline uint16_t to_bf16(float f) {
   uint32_t u = std::bit_cast<uint32_t>(f);
-  if (std::isnan(f)) return 0x7FC0;
+  if (std::isnan(f)) return static_cast<uint16_t>(u >> 16 | 0x40);  // quiet; sign and upper payload are kept
   return static_cast<uint16_t>((u + 0x7FFF + (u >> 16 & 1)) >> 16);  // half to even
 }
 inline float from_f16(uint16_t h) {
@@ -23,7 +23,7 @@ inline float from_f16(uint16_t h) {
 inline uint16_t to_f16(float f) {
   uint16_t sign = std::signbit(f) ? 0x8000 : 0;
   float a = std::fabs(f);
-  if (std::isnan(f)) return 0x7E00;
+  if (std::isnan(f)) return sign | 0x7E00;
   if (a >= 65520.0f) return sign | 0x7C00;
   int exponent = std::max(a > 0 ? std::ilogb(a) : -15, -14);  // below -14: subnormal
   auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(a, 10 - exponent)));

@@ -1,253 +1,280 @@
 #include "ir/interpret/scalar.h"
+#include <algorithm>
+#include <cmath>
 #include <limits>
-#include "ir/interpret/number.h"
+#include <string>
+#include "ir/error.h"
 #include "ir/philox.h"
 
 namespace lazuli::ir {
 namespace {
 
-// torch's rules: the remainder takes the divisor's sign, and the quotient is rounded from what is left without it.
-template <class T>
-T floor_mod(T a, T b) {
-  T r = std::fmod(a, b);
-  return r != 0 && (b < 0) != (r < 0) ? r + b : r;
-}
-template <class T>
-T floor_quotient(T a, T b) {
-  if (b == 0) return a / b;
-  T r = std::fmod(a, b), q = (a - r) / b;
-  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
-  if (q == 0) return std::copysign(T{0}, a / b);
-  T rounded = std::floor(q);
-  return q - rounded > T{0.5} ? rounded + 1 : rounded;
+double rounded(double x, DType t) { return t == DType::F32 ? static_cast<double>(static_cast<float>(x)) : x; }
+
+int64_t wrapped(int64_t x, DType t) {
+  switch (t) {
+    case DType::Bool:
+      return x & 1;
+    case DType::U8:
+      return static_cast<uint8_t>(x);
+    case DType::I8:
+      return static_cast<int8_t>(x);
+    case DType::I16:
+      return static_cast<int16_t>(x);
+    case DType::I32:
+      return static_cast<int32_t>(x);
+    default:
+      return x;
+  }
 }
 
-template <std::floating_point T>
-T arithmetic(Prim p, T a, T b, T c) {
-  switch (p) {
+// As x86 converts: through int32 for the narrower types, and to the smallest integer when out of range.
+int64_t truncated(double x, DType to) {
+  if (to == DType::I64)
+    return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min();
+  double t = std::trunc(x);
+  return wrapped(t >= -0x1p31 && t < 0x1p31 ? static_cast<int64_t>(t) : -(int64_t{1} << 31), to);
+}
+
+// Torch's c10::div_floor_floating.
+double floor_divide(double a, double b, DType t) {
+  if (b == 0) return rounded(a / b, t);
+  double m = std::fmod(a, b);
+  double q = rounded(rounded(a - m, t) / b, t);
+  if (m != 0 && (b < 0) != (m < 0)) q = rounded(q - 1, t);
+  if (q == 0) return std::copysign(0.0, a / b);
+  double f = std::floor(q);
+  return rounded(q - f, t) > 0.5 ? rounded(f + 1, t) : f;
+}
+
+double modulo(double a, double b, DType t) {
+  double m = std::fmod(a, b);
+  return m != 0 && (b < 0) != (m < 0) ? rounded(m + b, t) : m;
+}
+
+int64_t integer_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+  uint64_t r = 1, b = static_cast<uint64_t>(base);
+  for (; exponent; exponent >>= 1, b *= b)
+    if (exponent & 1) r *= b;
+  return static_cast<int64_t>(r);
+}
+
+int64_t divide(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
+}
+int64_t remainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+int64_t floor_modulo(int64_t a, int64_t b) {
+  int64_t m = remainder(a, b);
+  return m != 0 && (m < 0) != (b < 0) ? m + b : m;
+}
+
+int64_t shift(int64_t a, int64_t n, DType t, bool left) {
+  const int64_t width = item_size(t) * 8;
+  if (left) return n < 0 || n >= width ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << n);
+  return n < 0 || n >= width ? (a < 0 ? -1 : 0) : a >> n;
+}
+
+Number evaluate_floating(Prim prim, DType t, const Number* x) {
+  const double a = x[0].f, b = x[1].f, c = x[2].f;
+  auto number = [t](double v) { return Number{rounded(v, t), 0}; };
+  auto truth = [](bool v) { return Number{0, v}; };
+  switch (prim) {
     case Prim::add:
-      return a + b;
+      return number(a + b);
     case Prim::sub:
-      return a - b;
+      return number(a - b);
     case Prim::mul:
-      return a * b;
+      return number(a * b);
     case Prim::div:
-      return a / b;
+      return number(a / b);
     case Prim::floordiv:
-      return floor_quotient(a, b);
+      return number(floor_divide(a, b, t));
     case Prim::mod:
-      return floor_mod(a, b);
+      return number(modulo(a, b, t));
     case Prim::fmod:
-      return std::fmod(a, b);
+      return number(std::fmod(a, b));
     case Prim::pow:
-      return std::pow(a, b);
+      return number(std::pow(a, b));
     case Prim::atan2:
-      return std::atan2(a, b);
+      return number(std::atan2(a, b));
     case Prim::minimum:
-      return a != a || a < b ? a : b;
+      return number(std::isnan(a) || a < b ? a : b);
     case Prim::maximum:
-      return a != a || a > b ? a : b;
+      return number(std::isnan(a) || a > b ? a : b);
     case Prim::fma:
-      return std::fma(a, b, c);
+      return t == DType::F32 ? Number{std::fmaf(float(a), float(b), float(c)), 0} : Number{std::fma(a, b, c), 0};
     case Prim::neg:
-      return -a;
+      return number(-a);
     case Prim::abs:
-      return std::fabs(a);
+      return number(std::fabs(a));
     case Prim::sqrt:
-      return std::sqrt(a);
+      return number(std::sqrt(a));
     case Prim::rsqrt:
-      return 1 / std::sqrt(a);
+      return number(1 / rounded(std::sqrt(a), t));
     case Prim::reciprocal:
-      return 1 / a;
+      return number(1 / a);
     case Prim::exp:
-      return std::exp(a);
+      return number(std::exp(a));
     case Prim::expm1:
-      return std::expm1(a);
+      return number(std::expm1(a));
     case Prim::log:
-      return std::log(a);
+      return number(std::log(a));
     case Prim::log1p:
-      return std::log1p(a);
+      return number(std::log1p(a));
     case Prim::log2:
-      return std::log2(a);
+      return number(std::log2(a));
     case Prim::sin:
-      return std::sin(a);
+      return number(std::sin(a));
     case Prim::cos:
-      return std::cos(a);
+      return number(std::cos(a));
     case Prim::tan:
-      return std::tan(a);
+      return number(std::tan(a));
     case Prim::asin:
-      return std::asin(a);
+      return number(std::asin(a));
     case Prim::acos:
-      return std::acos(a);
+      return number(std::acos(a));
     case Prim::atan:
-      return std::atan(a);
+      return number(std::atan(a));
     case Prim::sinh:
-      return std::sinh(a);
+      return number(std::sinh(a));
     case Prim::cosh:
-      return std::cosh(a);
+      return number(std::cosh(a));
     case Prim::tanh:
-      return std::tanh(a);
+      return number(std::tanh(a));
     case Prim::erf:
-      return std::erf(a);
+      return number(std::erf(a));
     case Prim::erfc:
-      return std::erfc(a);
+      return number(std::erfc(a));
     case Prim::floor:
-      return std::floor(a);
+      return number(std::floor(a));
     case Prim::ceil:
-      return std::ceil(a);
+      return number(std::ceil(a));
     case Prim::trunc:
-      return std::trunc(a);
+      return number(std::trunc(a));
     case Prim::round:
-      return std::nearbyint(a);
-    default:
-      throw InternalError(std::string(info(p).name) + " is not defined on floating types");
-  }
-}
-
-template <std::integral T>
-bool negative(T x) {
-  if constexpr (std::is_signed_v<T>) return x < 0;
-  return false;
-}
-
-template <std::integral T>
-T integer_power(T base, T exponent) {
-  if (negative(exponent)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % 2 ? T(-1) : T(1)) : T(0);
-  uint64_t result = 1, factor = static_cast<uint64_t>(base);
-  for (auto e = static_cast<uint64_t>(exponent); e; e >>= 1, factor *= factor)
-    if (e & 1) result *= factor;
-  return static_cast<T>(result);
-}
-
-// Shifts by less than 0 or by the width and more leave no bits, but the sign.
-template <std::integral T>
-T shift(Prim p, T a, T b) {
-  constexpr uint64_t kWidth = std::is_same_v<T, bool> ? 1 : sizeof(T) * 8;
-  bool inside = !negative(b) && static_cast<uint64_t>(b) < kWidth;
-  if (p == Prim::shift_left) return inside ? static_cast<T>(static_cast<uint64_t>(a) << b) : T(0);
-  return inside ? static_cast<T>(a >> b) : negative(a) ? T(-1) : T(0);
-}
-
-// Wraps: computed on 64 unsigned bits and cut to the width.
-template <std::integral T>
-T arithmetic(Prim p, T a, T b, T c) {
-  auto u = [](T x) { return static_cast<uint64_t>(x); };
-  bool overflows = std::is_signed_v<T> && b == T(-1);  // the quotient of the smallest number
-  switch (p) {
-    case Prim::add:
-      return static_cast<T>(u(a) + u(b));
-    case Prim::sub:
-      return static_cast<T>(u(a) - u(b));
-    case Prim::mul:
-      return static_cast<T>(u(a) * u(b));
-    case Prim::fma:
-      return static_cast<T>(u(a) * u(b) + u(c));
-    case Prim::neg:
-      return static_cast<T>(-u(a));
-    case Prim::abs:
-      return negative(a) ? static_cast<T>(-u(a)) : a;
-    case Prim::div:
-      return b == 0 ? T(0) : overflows ? static_cast<T>(-u(a)) : static_cast<T>(a / b);
-    case Prim::fmod:
-      return b == 0 || overflows ? T(0) : static_cast<T>(a % b);
-    case Prim::mod: {
-      if (b == 0 || overflows) return 0;
-      T r = static_cast<T>(a % b);
-      return r != T(0) && negative(b) != negative(r) ? static_cast<T>(r + b) : r;
+      return number(std::nearbyint(a));
+    case Prim::round_bf16:
+    case Prim::round_bf16_result:
+    case Prim::round_f16: {
+      char memory[2];
+      const DType narrow = prim == Prim::round_f16 ? DType::F16 : DType::BF16;
+      store_number(memory, narrow, x[0]);
+      return load_number(memory, narrow);
     }
-    case Prim::floordiv: {
-      if (b == 0) return 0;
-      if (overflows) return static_cast<T>(-u(a));
-      T q = static_cast<T>(a / b);
-      return a % b != 0 && negative(a) != negative(b) ? static_cast<T>(q - 1) : q;
-    }
-    case Prim::pow:
-      return integer_power(a, b);
-    case Prim::minimum:
-      return std::min(a, b);
-    case Prim::maximum:
-      return std::max(a, b);
-    case Prim::check_index:
-      return a;
-    case Prim::bit_and:
-      return static_cast<T>(a & b);
-    case Prim::bit_or:
-      return static_cast<T>(a | b);
-    case Prim::bit_xor:
-      return static_cast<T>(a ^ b);
-    case Prim::bit_not:
-      return std::is_same_v<T, bool> ? static_cast<T>(!a) : static_cast<T>(~u(a));
-    case Prim::shift_left:
-    case Prim::shift_right:
-      return shift(p, a, b);
-    case Prim::floor:
-    case Prim::ceil:
-    case Prim::trunc:
-    case Prim::round:
-      return a;
-    default:
-      throw InternalError(std::string(info(p).name) + " is not defined on integers");
-  }
-}
-
-template <class T>
-bool compare(Prim p, T a, T b) {
-  switch (p) {
     case Prim::eq:
-      return a == b;
+      return truth(a == b);
     case Prim::ne:
-      return a != b;
+      return truth(a != b);
     case Prim::lt:
-      return a < b;
+      return truth(a < b);
+    case Prim::le:
+      return truth(a <= b);
     default:
-      return a <= b;
+      break;
   }
+  throw InternalError(std::string("no floating-point meaning of primitive ") + info(prim).name);
 }
 
-// Out of range and NaN, which C++ leaves undefined, give what x86-64 conversion to 64 bits gives, cut to the width.
-template <class To, class From>
-To converted(From x) {
-  if constexpr (std::is_same_v<To, bool>) return x != From(0);
-  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    bool fits = x >= From(-9223372036854775808.0) && x < From(9223372036854775808.0);
-    return static_cast<To>(fits ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min());
+// In unsigned arithmetic, so that overflow wraps. On Bool this makes + and - exclusive or, and * and.
+Number evaluate_integral(Prim prim, DType t, const Number* x) {
+  const int64_t a = x[0].i, b = x[1].i;
+  const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b), uc = static_cast<uint64_t>(x[2].i);
+  auto number = [t](auto v) { return Number{0, wrapped(static_cast<int64_t>(v), t)}; };
+  switch (prim) {
+    case Prim::add:
+      return t == DType::Bool ? number(a | b) : number(ua + ub);
+    case Prim::sub:
+      return number(ua - ub);
+    case Prim::mul:
+      return number(ua * ub);
+    case Prim::fma:
+      return t == DType::Bool ? number((a & b) | x[2].i) : number(ua * ub + uc);
+    case Prim::div:
+      return number(divide(a, b));
+    case Prim::fmod:
+      return number(remainder(a, b));
+    case Prim::mod:
+      return number(floor_modulo(a, b));
+    case Prim::floordiv:
+      return number(static_cast<uint64_t>(divide(a, b)) - (floor_modulo(a, b) != remainder(a, b)));
+    case Prim::pow:
+      return number(integer_power(a, b));
+    case Prim::check_index:
+      return x[0];
+    case Prim::minimum:
+      return number(a < b ? a : b);
+    case Prim::maximum:
+      return number(a > b ? a : b);
+    case Prim::neg:
+      return number(0 - ua);
+    case Prim::abs:
+      return number(a < 0 ? 0 - ua : ua);
+    case Prim::floor:
+    case Prim::ceil:
+    case Prim::trunc:
+    case Prim::round:
+      return x[0];
+    case Prim::eq:
+      return {0, a == b};
+    case Prim::ne:
+      return {0, a != b};
+    case Prim::lt:
+      return {0, a < b};
+    case Prim::le:
+      return {0, a <= b};
+    case Prim::bit_and:
+      return number(a & b);
+    case Prim::bit_or:
+      return number(a | b);
+    case Prim::bit_xor:
+      return number(a ^ b);
+    case Prim::bit_not:
+      return number(~a);
+    case Prim::shift_left:
+      return number(shift(a, b, t, true));
+    case Prim::shift_right:
+      return number(shift(a, b, t, false));
+    default:
+      break;
   }
-  return static_cast<To>(x);
-}
-
-Cell convert_cell(Cell x, DType from, DType to) {
-  return dispatch(
-      from, [&]<class From>() { return dispatch(to, [&]<class To>() { return cell(converted<To>(get<From>(x))); }); });
-}
-
-Cell random_cell(DType dtype, Cell seed, Cell offset, Cell index) {
-  if (dtype == DType::F64) return cell(philox_f64(seed.bits, offset.bits, index.bits));
-  return cell(philox_f32(seed.bits, offset.bits, index.bits));
-}
-
-Cell evaluate_node(const ScalarGraph& g, const ScalarNode& n, std::span<const Cell> cells) {
-  int arity = info(n.prim).arity;
-  auto argument = [&](int i) { return i < arity ? cells[n.args[i]] : Cell{}; };
-  Cell a = argument(0), b = argument(1), c = argument(2);
-  DType operand = g[n.args[0]].dtype;
-  if (n.prim == Prim::convert) return convert_cell(a, operand, n.dtype);
-  if (n.prim == Prim::select) return get<bool>(a) ? b : c;
-  if (n.prim == Prim::random) return random_cell(n.dtype, a, b, c);
-  if (n.prim == Prim::literal) return dispatch(n.dtype, [&]<class T>() { return cell(converted<T>(n.value)); });
-  if (info(n.prim).result == PrimResult::Bool)
-    return dispatch(operand, [&]<class T>() { return cell(compare(n.prim, get<T>(a), get<T>(b))); });
-  return dispatch(n.dtype, [&]<class T>() { return cell(arithmetic<T>(n.prim, get<T>(a), get<T>(b), get<T>(c))); });
+  throw InternalError(std::string("no integer meaning of primitive ") + info(prim).name);
 }
 
 }  // namespace
 
-Cell evaluate(const ScalarGraph& graph, uint16_t result, std::span<const Cell> arguments, std::vector<Cell>& cells) {
-  cells.resize(graph.size());
-  for (uint16_t i = 0; i <= result; ++i) {
-    const ScalarNode& n = graph[i];
-    cells[i] = n.prim == Prim::argument ? arguments[n.index] : evaluate_node(graph, n, cells);
+Number literal_number(double value, DType type) {
+  if (is_floating(type)) return {rounded(value, type), 0};
+  return {0, type == DType::Bool ? value != 0 : wrapped(static_cast<int64_t>(value), type)};
+}
+
+Number convert_number(Number x, DType from, DType to) {
+  if (is_floating(from)) {
+    if (is_floating(to)) return {rounded(x.f, to), 0};
+    return {0, to == DType::Bool ? x.f != 0 : truncated(x.f, to)};
   }
-  return cells[result];
+  if (to == DType::Bool) return {0, x.i != 0};
+  if (!is_floating(to)) return {0, wrapped(x.i, to)};
+  return {to == DType::F32 ? static_cast<float>(x.i) : static_cast<double>(x.i), 0};
+}
+
+Number evaluate(Prim prim, DType operand, DType result, const Number* args) {
+  switch (prim) {
+    case Prim::convert:
+      return convert_number(args[0], operand, result);
+    case Prim::select:
+      return args[0].i ? args[1] : args[2];
+    case Prim::random: {
+      uint64_t seed = args[0].i, offset = args[1].i, index = args[2].i;
+      return {result == DType::F32 ? philox_f32(seed, offset, index) : philox_f64(seed, offset, index), 0};
+    }
+    default: {
+      Number three[3];  // as many as any primitive has
+      std::copy_n(args, info(prim).arity, three);
+      return is_floating(operand) ? evaluate_floating(prim, operand, three) : evaluate_integral(prim, operand, three);
+    }
+  }
 }
 
 }  // namespace lazuli::ir

@@ -24,7 +24,7 @@ bool is_whole(const Layout& operand) {
 }  // namespace
 
 std::optional<BlasEpilogue> blas_epilogue(DType type, std::span<const PostOp> post_ops, const Layout& out) {
-  // For float64 cuBLAS promises only alpha and c, and a PostOp's scale has not enough digits.
+  // For float64 cuBLAS promises only alpha and c, and our alpha has not enough digits.
   const bool f64 = type == DType::F64;
   BlasEpilogue e;
   enum { Scaling, Added, Activated } done = Scaling;
@@ -32,7 +32,7 @@ std::optional<BlasEpilogue> blas_epilogue(DType type, std::span<const PostOp> po
     switch (op.kind) {
       case PostOp::Scale:
         if (done != Scaling || f64) return {};
-        e.alpha *= op.scale;
+        e.alpha *= static_cast<float>(op.scale);
         break;
       case PostOp::Add: {
         if (done != Scaling || op.operand.dtype != out.dtype) return {};

@@ -20,7 +20,7 @@ struct Layout {
 struct PostOp {
   enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
   Layout operand{};   // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
-  float scale = 1;    // Scale
+  double scale = 1;   // Scale
 };
 
 class LibraryCall {

@@ -136,7 +136,7 @@ Attributes attributes(std::span<const PostOp> ops, const ir::Dims& shape, size_t
       case PostOp::Sigmoid: list.append_eltwise(algorithm::eltwise_logistic, 0, 0); break;
       case PostOp::Tanh: list.append_eltwise(algorithm::eltwise_tanh, 0, 0); break;
       case PostOp::Silu: list.append_eltwise(algorithm::eltwise_swish, 1, 0); break;
-      case PostOp::Scale: list.append_eltwise(algorithm::eltwise_linear, op.scale, 0); break;
+      case PostOp::Scale: list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.scale), 0); break;
       default: throw InternalError("a post-op without a oneDNN counterpart");
     }
   }

@@ -1,5 +1,5 @@
 // Code for the scalar primitives of ir/scalar.def, one value per lane. Each primitive is lowered here once, for all
-// targets; lowering/scalar_eval.h says what each means.
+// targets; ir/interpret/scalar.h says what each means.
 #pragma once
 #include <span>
 

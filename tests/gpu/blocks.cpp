@@ -1,6 +1,6 @@
 #include "tests/gpu/blocks.h"
 #include <random>
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 
 namespace lazuli::testing {
 
@@ -9,7 +9,7 @@ void fill(std::vector<char>& block, ir::DType type, uint32_t seed) {
   const int64_t item = ir::item_size(type), n = static_cast<int64_t>(block.size()) / item;
   for (int64_t i = 0; i < n; ++i) {
     const double f = static_cast<double>(rng() % 4096) / 1024 - 2;
-    lowering::store_number(block.data() + i * item, type, {f, static_cast<int64_t>(rng() % 10)});
+    ir::store_number(block.data() + i * item, type, {f, static_cast<int64_t>(rng() % 10)});
   }
 }
 

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 
 namespace lazuli::testing {
 namespace {
 
-bool agree(lowering::Number got, lowering::Number want, ir::DType t, double tolerance) {
+bool agree(ir::Number got, ir::Number want, ir::DType t, double tolerance) {
   if (!ir::is_floating(t)) return got.i == want.i;
   if (std::isnan(got.f) || std::isnan(want.f)) return std::isnan(got.f) && std::isnan(want.f);
   const bool same_sign = std::signbit(got.f) == std::signbit(want.f);
@@ -30,13 +30,12 @@ std::string compare_access(const lowering::PlanStep& step, size_t access, const 
   if (got.size() != want.size()) return "a" + std::to_string(access) + ": written outside its memory";
   int64_t wrong = 0, first = 0;
   for (int64_t i = n; i-- > 0;)
-    if (!agree(lowering::load_number(&got[i * item], t), lowering::load_number(&want[i * item], t), t, tolerance)) {
+    if (!agree(ir::load_number(&got[i * item], t), ir::load_number(&want[i * item], t), t, tolerance)) {
       ++wrong;
       first = i;
     }
   if (!wrong) return "";
-  const lowering::Number g = lowering::load_number(&got[first * item], t),
-                         w = lowering::load_number(&want[first * item], t);
+  const ir::Number g = ir::load_number(&got[first * item], t), w = ir::load_number(&want[first * item], t);
   std::ostringstream out;
   out.precision(9);
   out << "a" << access << " (" << ir::name(t) << "): " << wrong << " of " << n << " wrong, first " << first << ": ";

@@ -10,9 +10,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "ir/interpret/scalar.h"
 #include "jit/compiler.h"
 #include "lowering/codegen.h"
-#include "lowering/scalar_eval.h"
 
 namespace lazuli::testing {
 namespace {
@@ -131,8 +131,8 @@ uint32_t emulated_exchange(uint32_t, uint32_t x, uint32_t distance, uint32_t) {
 
 uint32_t pair_of(ir::DType type, float high, float low) {
   uint16_t h = 0, l = 0;
-  lowering::store_number(&h, type, {high, 0});
-  lowering::store_number(&l, type, {low, 0});
+  ir::store_number(&h, type, {high, 0});
+  ir::store_number(&l, type, {low, 0});
   return uint32_t{h} << 16 | l;
 }
 uint32_t emulated_bf16_pair(float high, float low) { return pair_of(ir::DType::BF16, high, low); }

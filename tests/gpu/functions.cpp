@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/kernels.h"
 #include "tests/lowering/nest_builder.h"
@@ -63,7 +63,7 @@ struct GpuFunctions : ::testing::Test {
                          : i % 3 == 0 ? std::ldexp(narrow(rng), static_cast<int>(rng() % 240) - 120)
                          : i % 3 == 1 ? wide(rng)
                                       : narrow(rng);
-        lowering::store_number(&block[i * item], t, {x, 0});
+        ir::store_number(&block[i * item], t, {x, 0});
       }
     GpuKernels kernels(*gpu);
     GpuBlocks device(*gpu, host);
@@ -72,12 +72,11 @@ struct GpuFunctions : ::testing::Test {
     const std::vector<char> out = device.read(step.blocks.back());
     ASSERT_FALSE(out.empty()) << "written outside its memory";
     double worst = 0;
-    lowering::Number at[2];
+    ir::Number at[2];
     for (int64_t i = 0; i < n; ++i) {
-      lowering::Number x[2] = {lowering::load_number(&host[0][i * item], t),
-                               lowering::load_number(&host[host.size() - 2][i * item], t)};
-      const double got = lowering::load_number(&out[i * item], t).f;
-      const double error = ulps(got, lowering::evaluate(prim, DType::F64, DType::F64, x).f, t);
+      ir::Number x[2] = {ir::load_number(&host[0][i * item], t), ir::load_number(&host[host.size() - 2][i * item], t)};
+      const double got = ir::load_number(&out[i * item], t).f;
+      const double error = ulps(got, ir::evaluate(prim, DType::F64, DType::F64, x).f, t);
       if (error > worst) worst = error, at[0] = x[0], at[1] = x[1];
     }
     if (worst > limit)

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/gpu/run_nest.h"
 #include "tests/lowering/math_kernels.h"
 
@@ -35,8 +35,8 @@ void check(const Run& run) {
     for (size_t i = 0; i < x.size(); ++i) {
       float y = 0;
       std::memcpy(&y, &output[i * sizeof(float)], sizeof(float));
-      const lowering::Number arg{x[i], 0};
-      const auto expected = static_cast<float>(lowering::evaluate(prim, DType::F32, DType::F32, &arg).f);
+      const ir::Number arg{x[i], 0};
+      const auto expected = static_cast<float>(ir::evaluate(prim, DType::F32, DType::F32, &arg).f);
       if (std::isnan(x[i]))
         ASSERT_TRUE(std::isnan(y)) << std::hex << std::bit_cast<uint32_t>(x[i]);
       else

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/gpu/run_nest.h"
 #include "tests/lowering/math_kernels.h"
 
@@ -30,7 +30,7 @@ Bytes every_number() {
 Bytes moderate_numbers(DType t) {
   Bytes all = every_number();
   for (int64_t i = 0; i < kNumbers; ++i)
-    if (std::abs(lowering::load_number(&all[2 * i], t).f) > 0x1p60) lowering::store_number(&all[2 * i], t, {1, 0});
+    if (std::abs(ir::load_number(&all[2 * i], t).f) > 0x1p60) ir::store_number(&all[2 * i], t, {1, 0});
   return all;
 }
 
@@ -50,11 +50,10 @@ void check(const std::string& name, const lowering::LoopNest& nest, DType t, con
   ASSERT_EQ(output.size(), inputs[0].size()) << name << ": written outside its memory";
   int wrong = 0;
   for (int64_t i = 0; i < kNumbers && wrong < 5; ++i) {
-    const double a = lowering::load_number(&inputs[0][2 * i], t).f,
-                 b = lowering::load_number(&inputs.back()[2 * i], t).f;
-    const double got = lowering::load_number(&output[2 * i], t).f, exact = exactly(a, b);
+    const double a = ir::load_number(&inputs[0][2 * i], t).f, b = ir::load_number(&inputs.back()[2 * i], t).f;
+    const double got = ir::load_number(&output[2 * i], t).f, exact = exactly(a, b);
     uint16_t rounded = 0, bits = 0;
-    lowering::store_number(&rounded, t, {exact, 0});
+    ir::store_number(&rounded, t, {exact, 0});
     std::memcpy(&bits, &output[2 * i], 2);
     if (std::isnan(exact) || std::isnan(got) ? std::isnan(exact) == std::isnan(got)
                                              : std::abs(order(bits) - order(rounded)) <= 1)
@@ -84,8 +83,8 @@ void check_all(const Run& run) {
     for (int p = static_cast<int>(Prim::sqrt); p <= static_cast<int>(Prim::erfc); ++p) {
       const auto prim = static_cast<Prim>(p);
       check(ir::info(prim).name, prim_nest(prim, t), t, {every_number()}, run, [&](double x, double) {
-        const lowering::Number arg{x, 0};
-        return lowering::evaluate(prim, DType::F64, DType::F64, &arg).f;
+        const ir::Number arg{x, 0};
+        return ir::evaluate(prim, DType::F64, DType::F64, &arg).f;
       });
     }
     auto row = [&](Op op, double (*exactly)(double)) {
@@ -100,7 +99,7 @@ void check_all(const Run& run) {
     constexpr double kFloor = 0x1p-21;
     auto slope = [&](Op op, double (*exactly)(double)) {
       uint16_t one = 0;
-      lowering::store_number(&one, t, {1, 0});
+      ir::store_number(&one, t, {1, 0});
       check(
           std::string(ir::name(op)), row_nest(op, t), t, {repeated(one), moderate_numbers(t)}, run,
           [&](double, double x) { return exactly(x); }, kFloor);

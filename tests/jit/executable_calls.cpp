@@ -61,6 +61,18 @@ TEST(ExecutableCalls, ResidualIsAddedByTheCall) {
   expect_close(run(*e, host, m.graph, {buffer_of(host, a), buffer_of(host, b)}).floats[0], want);
 }
 
+TEST(ExecutableCalls, AFloat64ProductKeepsAllDigitsOfANumber) {
+  Model m;
+  auto x = m.input(ir::DType::F64, {2, 3}), w = m.input(ir::DType::F64, {3, 2});
+  m.graph.outputs = {m.mul(m.apply(Op::matmul, {x, w}), 0.1)};
+  TestHost host;
+  auto e = jit::compile(m.graph, {});
+  const std::vector<double> a{1, 2, 3, 4, 5, 6}, b{1, 0, 0, 1, 1, 1};
+  const Ran r = run(*e, host, m.graph, {buffer_of(host, a), buffer_of(host, b)});
+  const std::vector<double> want{4 * 0.1, 5 * 0.1, 10 * 0.1, 11 * 0.1};
+  EXPECT_EQ(values_of<double>(r.outputs[0]), want) << e->plan_text();
+}
+
 TEST(ExecutableCalls, ExternalCallSeesAStridedViewAndItsResultIsUsed) {
   Model m;
   auto x = m.input({3, 4});

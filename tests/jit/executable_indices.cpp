@@ -125,7 +125,9 @@ TEST_F(Positions, OfNumbersAreTested) {
 void expect_failure(const ir::Graph& graph, const std::vector<jit::Buffer>& inputs, TestHost& host,
                     const std::string& message) {
   for (bool interpret : {false, true}) {
-    auto e = jit::compile(graph, {.interpret_kernels = interpret});
+    jit::CompileOptions options;
+    options.interpret_kernels = interpret;
+    auto e = jit::compile(graph, options);
     try {
       run(*e, host, graph, inputs);
       ADD_FAILURE() << "expected an error: " << message;

@@ -116,3 +116,41 @@ def test_bfloat16(product):
             return F.gelu(make(device) + stepped(shape, device).bfloat16())
 
     assert_same(compute, rtol=5e-2, atol=1e-1)
+
+
+CHAINS = {
+    "bias": lambda y, b, x: y + b,
+    "bias and residual": lambda y, b, x: y + b + x,
+    "gelu of bias": lambda y, b, x: F.gelu(y + b),
+    "gate": lambda y, b, x: F.silu(y + b) * x,
+    "four ops": lambda y, b, x: ((y + x).tanh() + b).relu(),
+    "four products": lambda y, b, x: y * b * x * b * x,
+    "what rounding took away": lambda y, b, x: (y + b) - y,
+}
+NARROW_PRODUCTS = {
+    "mm": (lambda a, w: a @ w, (64, 96), (96, 128)),
+    "row": (F.linear, (1, 1024), (128, 1024)),
+    "conv2d": (F.conv2d, (2, 8, 16, 16), (128, 8, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("product", NARROW_PRODUCTS)
+def test_narrow_types_are_as_accurate_as_eager(product, chain, dtype):
+    """Eager rounds after each op; ours, once at the end, is no further from what is right."""
+    multiply, *shapes = NARROW_PRODUCTS[product]
+    torch.manual_seed(0)
+    a, w = (normal(*shape, device="cpu", dtype=dtype) for shape in shapes)
+    w /= 16
+    y = multiply(a, w)
+    bias = normal(128, *[1] * (y.dim() - 2), device="cpu", dtype=dtype)
+    operands = a, w, bias, normal(*y.shape, device="cpu", dtype=dtype)
+
+    def compute(convert):
+        a, w, bias, other = map(convert, operands)
+        return CHAINS[chain](multiply(a, w), bias, other).cpu().double()
+
+    right = compute(torch.Tensor.double)
+    error = {d: (compute(lambda t, d=d: t.to(d)) - right).norm() for d in ("cpu", "lazuli")}
+    assert error["lazuli"] <= error["cpu"] * 1.01

@@ -4,7 +4,7 @@
 #include <bit>
 #include <random>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/lowering/math_kernels.h"
 
 namespace lazuli {
@@ -50,9 +50,9 @@ TEST_P(Binary, IsWithinTwoUnitsInTheLastPlace) {
   const bool exact = prim != Prim::pow && prim != Prim::atan2;
   double worst = 0;
   for (size_t i = 0; i < z.size(); ++i) {
-    const lowering::Number args[2] = {{p.x[i], 0}, {p.y[i], 0}};
+    const ir::Number args[2] = {{p.x[i], 0}, {p.y[i], 0}};
     const DType type = exact ? DType::F32 : DType::F64;
-    const double expected = lowering::evaluate(prim, type, type, args).f, error = testing::ulps(z[i], expected);
+    const double expected = ir::evaluate(prim, type, type, args).f, error = testing::ulps(z[i], expected);
     worst = std::max(worst, error);
     ASSERT_LE(error, exact ? 0.0 : 1.0) << ir::info(prim).name << "(" << p.x[i] << ", " << p.y[i] << ") = " << z[i]
                                         << ", exactly " << expected << std::hexfloat << " " << p.x[i] << " " << p.y[i];

@@ -1,7 +1,7 @@
 // Rounding to the narrow floating types in registers: what storing and loading again gives, bit for bit.
 #include <gtest/gtest.h>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/lowering/math_kernels.h"
 
 namespace lazuli {
@@ -27,8 +27,8 @@ TEST_P(Rounding, IsWhatMemoryDoes) {
   std::vector<float> y(x.size());
   kernel(static_cast<int64_t>(x.size()), {x.data()}, y.data());
   for (size_t i = 0; i < x.size(); ++i) {
-    const lowering::Number arg{x[i], 0};
-    const auto expected = static_cast<float>(lowering::evaluate(prim, DType::F32, DType::F32, &arg).f);
+    const ir::Number arg{x[i], 0};
+    const auto expected = static_cast<float>(ir::evaluate(prim, DType::F32, DType::F32, &arg).f);
     if (std::isnan(x[i]))
       ASSERT_TRUE(std::isnan(y[i])) << std::hex << std::bit_cast<uint32_t>(x[i]);
     else

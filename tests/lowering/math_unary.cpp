@@ -1,7 +1,7 @@
 // Elementary functions of float32 over the whole domain, against float64: at most two units in the last place.
 #include <gtest/gtest.h>
 
-#include "lowering/scalar_eval.h"
+#include "ir/interpret/scalar.h"
 #include "tests/lowering/math_kernels.h"
 
 namespace lazuli {
@@ -11,8 +11,8 @@ using ir::DType;
 using ir::Prim;
 
 double exactly(Prim prim, double x) {
-  const lowering::Number arg{x, 0};
-  return lowering::evaluate(prim, DType::F64, DType::F64, &arg).f;
+  const ir::Number arg{x, 0};
+  return ir::evaluate(prim, DType::F64, DType::F64, &arg).f;
 }
 
 class Unary : public ::testing::TestWithParam<std::tuple<const char*, int>> {};

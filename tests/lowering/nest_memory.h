@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/interpret/scalar.h"
 #include "lowering/loop_nest.h"
-#include "lowering/scalar_eval.h"
 
 namespace lazuli::testing {
 
@@ -69,13 +69,13 @@ class NestMemory {
   const int64_t* args() const { return args_.data(); }
   char* data(size_t access) { return buffers_[access]->data(); }
   int64_t count(size_t access) const { return places_[access].extent; }
-  lowering::Number get(size_t access, int64_t i) const {
+  ir::Number get(size_t access, int64_t i) const {
     const ir::DType t = nest_.accesses[access].dtype;
-    return lowering::load_number(buffers_[access]->data() + i * ir::item_size(t), t);
+    return ir::load_number(buffers_[access]->data() + i * ir::item_size(t), t);
   }
-  void set(size_t access, int64_t i, lowering::Number x) {
+  void set(size_t access, int64_t i, ir::Number x) {
     const ir::DType t = nest_.accesses[access].dtype;
-    lowering::store_number(buffers_[access]->data() + i * ir::item_size(t), t, x);
+    ir::store_number(buffers_[access]->data() + i * ir::item_size(t), t, x);
   }
   void copy_from(const NestMemory& other) {
     for (size_t a = 0; a < buffers_.size(); ++a)
@@ -86,7 +86,7 @@ class NestMemory {
   std::string difference(const NestMemory& other) const {
     for (size_t a = 0; a < buffers_.size(); ++a)
       for (int64_t i = 0; i < count(a); ++i) {
-        const lowering::Number x = get(a, i), y = other.get(a, i);
+        const ir::Number x = get(a, i), y = other.get(a, i);
         const bool nans = std::isnan(x.f) && std::isnan(y.f);
         if (x.i == y.i && (nans || (x.f == y.f && std::signbit(x.f) == std::signbit(y.f)))) continue;
         return "access " + std::to_string(a) + " element " + std::to_string(i) + ": " +

@@ -59,7 +59,7 @@ class RandomNest {
   bool chance(int percent) { return below(100) < percent; }
   bool row_schedule() const { return nest_.schedule == lowering::Schedule::Row; }
 
-  lowering::Number number(DType t) {
+  ir::Number number(DType t) {
     if (!ir::is_floating(t)) {
       if (t == DType::Bool) return {0, below(2)};
       if (chance(10)) return {0, std::numeric_limits<int64_t>::min() >> (64 - 8 * ir::item_size(t))};

@@ -1,5 +1,8 @@
-"""Prints the table of lowering/targets/math/trig_table.h: for the float32 exponents from 2^15 up, the unit of the last
-place times 2/pi, modulo 4, as a float64 of 29 bits and the rest."""
+"""Prints the table of lowering/targets/math/trig_table.h.
+
+For the float32 exponents from 2^15 up: the unit of the last place times 2/pi, modulo 4, as a
+float64 of 29 bits and the rest.
+"""
 
 import mpmath as mp
 

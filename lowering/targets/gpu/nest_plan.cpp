@@ -21,7 +21,7 @@ Varies position_varies(const LoopNest& nest, uint32_t dim) {
 Varies varies_of(const LoopNest& nest, const Inst& x, const std::vector<Varies>& varies) {
   Varies v;
   if (x.code == Code::Reduce) return {nest.schedule == Schedule::Column, false};
-  for (unsigned k = 0; k < operand_count(nest, x); ++k) v = v | varies[x.args[k]];
+  for (int k = 0; k < operand_count(nest, x); ++k) v = v | varies[x.args[k]];
   if (x.code == Code::Position) return position_varies(nest, x.slot);
   if (x.code == Code::Load || x.code == Code::Store) return v | address_varies(nest, x);
   return v;
@@ -48,8 +48,8 @@ std::vector<uint16_t> find_repeated(const LoopNest& nest) {
   for (uint16_t i = 0; i < nest.insts.size(); ++i) {
     Inst x = nest.insts[i];
     x.stage = 0;
-    for (unsigned k = 0; k < operand_count(nest, x); ++k) x.args[k] = first[x.args[k]];
-    for (unsigned k = operand_count(nest, x); k < 3; ++k) x.args[k] = 0;
+    for (int k = 0; k < operand_count(nest, x); ++k) x.args[k] = first[x.args[k]];
+    for (int k = operand_count(nest, x); k < 3; ++k) x.args[k] = 0;
     seen.push_back(x);
     first[i] = i;
     if (x.row || x.code == Code::Reduce || x.code == Code::Store) continue;
