@@ -127,6 +127,10 @@ std::vector<bool> donated_inputs(const Trace& trace) {
   return donated;
 }
 
+bool is_read(SyncReason reason) {
+  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
+}
+
 KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
@@ -200,10 +204,6 @@ void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
 
 // `completed`: the Runner's.
 bool is_filled(const Cell& c, uint64_t completed) { return c.job != Cell::kUnknownJob && c.job <= completed; }
-
-bool is_read(SyncReason reason) {
-  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
-}
 
 // A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
 // queue up behind the previous step: it runs on a stream of its own, from this thread, and is done when this returns.
