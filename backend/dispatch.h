@@ -8,6 +8,9 @@
 
 namespace lazuli::backend {
 
+// Thrown where an op leaves our kernels while a light autograd node is being made for it.
+struct NotTaped {};
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 // Calls the fallback as `name.overload`, with unboxed arguments, and returns its (first) result.

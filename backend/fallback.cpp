@@ -3,6 +3,7 @@
 #include "backend/dispatch.h"
 #include "backend/generator.h"
 #include "lazy/external.h"
+#include "lazy/tape.h"
 
 namespace lazuli::backend {
 namespace {
@@ -22,6 +23,7 @@ void lend_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (lazy::Tape::current()) throw NotTaped{};
   if (op.hasTag(at::Tag::nondeterministic_seeded)) lend_generator(op, stack);
   lazy::external_call(op, stack);
 }

@@ -50,16 +50,16 @@ void differentiate_body(Builder& b, const Application& a, Value cotangent, uint3
   for (Value v : a.inputs) {
     DType t = compute_type(b.dtype(v));
     args.push_back(argument(g, static_cast<uint16_t>(args.size()), t));
-    values.push_back(b.convert(v, t));
+    values.push_back(v);
   }
   DType t = compute_type(b.dtype(cotangent));
   Scalar seed = argument(g, static_cast<uint16_t>(args.size()), t);
   Scalar y = expand_body(a.op, args, t);
-  values.push_back(b.convert(cotangent, t));
+  values.push_back(cotangent);
   std::vector<Value> known;
-  if (!a.results.empty() && a.results[0]) {
+  if (info(a.op).saves & SavesOutputs && !a.results.empty() && a.results[0]) {
     known.resize(y.id + 1u);
-    known[y.id] = b.convert(a.results[0], t);
+    known[y.id] = a.results[0];
   }
   for (size_t k = 0; k < a.inputs.size(); ++k) {
     if (!(needs >> k & 1)) continue;
@@ -113,11 +113,11 @@ Value fit(Builder& b, Value cotangent, Value operand) {
 Value emit_formula(Builder& b, const ScalarGraph& g, uint16_t id, std::span<const Value> arguments,
                    std::vector<Value>& known) {
   if (known.size() < g.size()) known.resize(g.size());
-  if (known[id]) return known[id];
   const ScalarNode& n = g[id];
+  if (known[id]) return known[id] = b.convert(known[id], n.dtype);
   Value v;
   if (n.prim == Prim::argument) {
-    v = arguments[n.index];
+    v = b.convert(arguments[n.index], n.dtype);
   } else if (n.prim == Prim::literal) {
     v = b.constant(n.value, n.dtype);
   } else {

@@ -24,6 +24,7 @@ const Setting kSettings[] = {
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
     {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},
     {"cut_at_repeat", "LAZULI_CUT_AT_REPEAT", &Config::cut_at_repeat},
+    {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
 };

@@ -8,6 +8,7 @@
 #include "lazy/metrics.h"
 #include "lazy/source.h"
 #include "lazy/sync.h"
+#include "lazy/tape.h"
 
 namespace lazuli::lazy {
 
@@ -16,13 +17,14 @@ Recorder& recorder() {
   return *r;
 }
 
-Recording::Recording() : trace_(recorder().trace), lock_(recorder().mutex) {
+Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_(recorder().mutex) {
   cut_if_due();
   start_ = trace_.size();
 }
 
 Recording::~Recording() {
   size_t end = trace_.size();
+  if (tape_) tape_->collect(trace_, start_, end);
   uint64_t epoch = trace_.epoch();
   ++metrics().ops_recorded;
   bool learning = end > start_ && needs_lines();
@@ -69,62 +71,74 @@ ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, co
 
 const ir::Type& Recording::type(ir::Value v) const { return trace_.cell(id(v))->type; }
 
-ir::Value Recording::storage_value(LazyStorage& storage) {
-  Cell* c = storage.cell();
-  if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
-  return {trace_.use(c), 0};
+ir::Value Recording::cell_value(Cell& cell) {
+  if (cell.state == Cell::State::Failed) TORCH_CHECK(false, *cell.failure);
+  return {trace_.use(&cell), 0};
 }
 
-ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
-  ir::Value v = storage_value(t);
-  int64_t bytes = static_cast<int64_t>(storage_of(t).nbytes());
+ir::Value Recording::storage_value(LazyStorage& storage) { return cell_value(*storage.cell()); }
+
+ir::Value Recording::flat(ir::Value v, int64_t bytes, ir::DType dtype) {
   int64_t n = bytes / ir::item_size(dtype);
   if (this->dtype(v) != dtype) return emit(ir::Op::bitcast, {v}, {{static_cast<int64_t>(dtype)}, {n}});
   return reshape(v, ir::Dims{n});
 }
 
+ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
+  LazyStorage& storage = storage_of(t);
+  return flat(storage_value(storage), static_cast<int64_t>(storage.nbytes()), dtype);
+}
+
+ir::Value Recording::window(Cell& memory, int64_t bytes, const Window& g) {
+  const ir::DType dtype = to_ir(g.type);
+  TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", g.type);
+  const ir::Dims shape = to_dims(g.sizes);
+  const int64_t numel = ir::product(shape);
+  Order order;
+  const bool dense = g.offset == 0 && memory_order(g.sizes, g.strides, order);
+  ir::Value base = cell_value(memory);
+  if (dense && this->dtype(base) == dtype && this->type(base).numel() == numel) {
+    if (order.empty()) return reshape(base, shape);
+    ir::Dims permuted, inverse(order.size(), 0);
+    for (size_t i = 0; i < order.size(); ++i) permuted.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
+    return permute(reshape(base, permuted), inverse);
+  }
+  base = flat(base, bytes, dtype);
+  if (dense && order.empty() && this->type(base).numel() == numel) return reshape(base, shape);
+  ir::Attrs attrs;
+  attrs.add(shape).add(to_dims(g.strides)).add(g.offset);
+  return emit(ir::Op::as_strided, {base}, attrs);
+}
+
 ir::Value Recording::value(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
-  Cell* c = storage_of(t).cell();
-  ir::DType dtype = to_ir(t.scalar_type());
-  at::IntArrayRef sizes = impl->sizes();
-  bool plain = impl->is_contiguous() && impl->storage_offset() == 0;
-  if (plain && c->type.dtype == dtype && std::ranges::equal(c->type.shape, sizes)) return storage_value(t);
-  TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", t.scalar_type());
-  ir::Dims shape = to_dims(sizes);
-  ir::Value base = storage_value(t);
-  if (this->dtype(base) == dtype) {
-    Order order;
-    if (plain && this->type(base).numel() == impl->numel()) return reshape(base, shape);
-    if (impl->storage_offset() == 0 && impl->numel() == this->type(base).numel() &&
-        memory_order(sizes, impl->strides(), order)) {
-      ir::Dims memory, inverse(order.size(), 0);
-      for (size_t i = 0; i < order.size(); ++i) memory.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
-      return permute(reshape(base, memory), inverse);
-    }
-  }
-  base = flat_value(t, dtype);
-  if (plain && this->type(base).numel() == impl->numel()) return reshape(base, shape);
-  ir::Attrs attrs;
-  attrs.add(shape).add(to_dims(impl->strides())).add(impl->storage_offset());
-  return emit(ir::Op::as_strided, {base}, attrs);
+  LazyStorage& storage = storage_of(t);
+  Cell& c = *storage.cell();
+  bool whole = impl->is_contiguous() && impl->storage_offset() == 0 && c.type.dtype == to_ir(t.scalar_type()) &&
+               std::ranges::equal(c.type.shape, impl->sizes());
+  ir::Value v = whole ? cell_value(c)
+                      : window(c, static_cast<int64_t>(storage.nbytes()),
+                               {t.scalar_type(), at::DimVector(impl->sizes()), at::DimVector(impl->strides()), impl->storage_offset()});
+  return tape_ ? tape_->read(*this, t, v, {}) : v;
 }
 
 ir::Value Recording::value(const at::Tensor& t, const Order& order) {
   if (order.empty()) return value(t);
   auto* impl = t.unsafeGetTensorImpl();
-  Cell* c = storage_of(t).cell();
+  Cell& c = *storage_of(t).cell();
   ir::Dims memory;
   for (int64_t d : order) memory.push_back(impl->size(d));
   Order own;
-  if (c->type.dtype == to_ir(t.scalar_type()) && c->type.shape == memory && impl->storage_offset() == 0 &&
-      memory_order(impl->sizes(), impl->strides(), own) && own == order)
-    return storage_value(t);
+  if (c.type.dtype == to_ir(t.scalar_type()) && c.type.shape == memory && impl->storage_offset() == 0 &&
+      memory_order(impl->sizes(), impl->strides(), own) && own == order) {
+    ir::Value v = cell_value(c);
+    return tape_ ? tape_->read(*this, t, v, order) : v;
+  }
   return permute(value(t), order);
 }
 
-ir::Value Recording::number(const c10::Scalar& s, ir::DType dtype) {
-  ValueId v = trace_.scalar(scalar_bits(s, dtype), dtype);
+ir::Value Recording::number_bits(int64_t bits, ir::DType dtype) {
+  ValueId v = trace_.scalar(bits, dtype);
   CellRef(trace_.define(v, ir::Type{dtype, {}}));
   return {v, 0};
 }

@@ -1,0 +1,83 @@
+#include "backend/autograd/light.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include "backend/operands.h"
+
+namespace lazuli::backend {
+namespace {
+
+torch::autograd::AutogradMeta* meta_of(const at::Tensor& t) {
+  return static_cast<torch::autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());
+}
+
+// Nobody else (functorch, a Python mode, a tensor subclass, a tracer) takes part in the call.
+bool alone(c10::DispatchKeySet keys) {
+  using K = c10::DispatchKey;
+  using S = c10::DispatchKeySet;
+  static const uint64_t known = (S(K::PrivateUse1) | S(K::AutogradPrivateUse1) | S(K::ADInplaceOrView) | S(K::CPU) | S(K::AutogradCPU) |
+                                 S(K::AutocastPrivateUse1) | S(K::AutocastCPU) | S(K::BackendSelect))
+                                    .raw_repr();
+  return !(keys.raw_repr() & ~known);
+}
+
+bool hooks_on_saved_tensors() {
+  const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+  return !state.stack.empty() || state.is_tracing;
+}
+
+}  // namespace
+
+Route OpTensors::route(c10::DispatchKeySet keys) const {
+  if (!alone(keys)) return Route::Torch;
+  bool wanted = false, ours = true;
+  for (const at::Tensor* t : tensors_) {
+    if (!t) continue;
+    auto* meta = meta_of(*t);
+    if (meta && meta->fw_grad_) return Route::Torch;
+    bool requires_grad = meta && meta->requires_grad();
+    wanted |= requires_grad;
+    if (t->is_privateuseone() ? t->is_inference() : requires_grad) ours = false;
+  }
+  if (!wanted || !c10::GradMode::is_enabled()) return Route::Below;
+  return ours && tensors_.size() <= 32 && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
+}
+
+uint64_t OpTensors::requiring_grad() const {
+  uint64_t mask = 0;
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i])
+      if (auto* meta = meta_of(*tensors_[i]); meta && meta->requires_grad()) mask |= uint64_t{1} << i;
+  return mask;
+}
+
+std::shared_ptr<LightNode> make_node(const char* name, std::span<const at::Tensor* const> inputs) {
+  torch::autograd::edge_list edges;
+  edges.reserve(inputs.size());
+  for (const at::Tensor* t : inputs) edges.push_back(t ? edge_of(*t) : torch::autograd::Edge());
+  return LightNode::make(name, std::move(edges));
+}
+
+bool finish(lazy::Tape& tape, const std::shared_ptr<LightNode>& node, std::span<const at::Tensor* const> inputs,
+            std::span<const at::Tensor* const> outputs) {
+  bool differentiable = tape.finish(outputs, [&](LightNode::Saved kind, uint16_t index) {
+    node->save(kind, index, kind == LightNode::Saved::Input ? *inputs[index] : *outputs[index]);
+  });
+  if (differentiable) LightNode::attach(node, outputs);
+  return differentiable;
+}
+
+void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  // The kernel that another device's autograd key has, which nobody overrides; kept by operator.
+  static std::mutex mutex;
+  static auto* kernels = new std::unordered_map<c10::OperatorName, std::unique_ptr<c10::SafeKernelFunction>>;
+  c10::SafeKernelFunction* kernel;
+  {
+    std::lock_guard lock(mutex);
+    auto& known = (*kernels)[op.operator_name()];
+    if (!known) known = std::make_unique<c10::SafeKernelFunction>(op.getComputedKernelForDispatchKey(c10::DispatchKey::AutogradXLA));
+    kernel = known.get();
+  }
+  kernel->callBoxed(op, keys, stack);
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,102 @@
+// An operator's kernel at torch's autograd key: records the op with a light node as its history, where that is all there
+// is to it; torch's own autograd does the rest.
+#pragma once
+#include <ATen/Operators.h>
+#include <ATen/core/boxing/impl/boxing.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/library.h>
+#include "backend/autograd/light_node.h"
+#include "backend/dispatch.h"
+
+namespace lazuli::backend {
+
+// Where a call goes.
+enum class Route {
+  Below,  // no gradient is wanted: to the kernel
+  Light,
+  Torch,  // wrapped tensors, Python modes, forward mode, saved-tensor hooks: to torch's own autograd kernel
+};
+
+// An operator's tensors in the order of its arguments; null where an optional one is absent.
+class OpTensors {
+ public:
+  void add(const at::Tensor& t) { tensors_.push_back(t.defined() ? &t : nullptr); }
+  void add(const std::optional<at::Tensor>& t) { tensors_.push_back(t && t->defined() ? &*t : nullptr); }
+  void add(const at::ITensorListRef& list) {
+    for (const at::Tensor& t : list) add(t);
+  }
+  void add(at::TensorList list) {
+    for (const at::Tensor& t : list) add(t);
+  }
+  template <class T>
+  void add(const T&) {}
+  std::span<const at::Tensor* const> tensors() const { return {tensors_.data(), tensors_.size()}; }
+  Route route(c10::DispatchKeySet keys) const;
+  uint64_t requiring_grad() const;
+
+ private:
+  c10::SmallVector<const at::Tensor*, 6> tensors_;
+};
+
+std::shared_ptr<LightNode> make_node(const char* name, std::span<const at::Tensor* const> inputs);
+// Ends the tape of an op that returned `outputs`; false when its derivative cannot be taken from what was recorded.
+bool finish(lazy::Tape& tape, const std::shared_ptr<LightNode>& node, std::span<const at::Tensor* const> inputs,
+            std::span<const at::Tensor* const> outputs);
+
+// Torch's own kernel at the autograd key.
+void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+inline void pointers(const at::Tensor& t, c10::SmallVectorImpl<const at::Tensor*>& out) { out.push_back(&t); }
+template <class... T>
+void pointers(const std::tuple<T...>& t, c10::SmallVectorImpl<const at::Tensor*>& out) {
+  std::apply([&](const auto&... x) { (out.push_back(&x), ...); }, t);
+}
+
+// `Aten` is a struct of at::_ops.
+template <class Aten, class Schema = typename Aten::schema>
+struct Light;
+template <class Aten, class Result, class... Args>
+struct Light<Aten, Result(Args...)> {
+  static inline const char* name;  // of the node
+
+  static Result by_torch(c10::DispatchKeySet keys, Args... args) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
+    torch::jit::Stack stack = c10::impl::boxArgs<Args...>(std::forward<Args>(args)...);
+    call_torch(op, keys, &stack);
+    return c10::impl::PopResult<Result>::call(stack);
+  }
+
+  static Result call(c10::DispatchKeySet keys, Args... args) {
+    OpTensors tensors;
+    (tensors.add(args), ...);
+    Route route = tensors.route(keys);
+    const c10::DispatchKeySet below = keys & c10::after_ADInplaceOrView_keyset;
+    if (route == Route::Below) {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      return Aten::redispatch(below, std::forward<Args>(args)...);
+    }
+    if (route == Route::Light) {
+      std::shared_ptr<LightNode> node = make_node(name, tensors.tensors());
+      try {
+        at::AutoDispatchBelowADInplaceOrView guard;
+        lazy::Tape tape(node->fragment(), tensors.tensors(), tensors.requiring_grad());
+        Result result = Aten::redispatch(below, args...);
+        c10::SmallVector<const at::Tensor*, 4> outputs;
+        pointers(result, outputs);
+        if (finish(tape, node, tensors.tensors(), {outputs.data(), outputs.size()})) return result;
+      } catch (const NotTaped&) {
+      }
+    }
+    return by_torch(keys, std::forward<Args>(args)...);
+  }
+
+  static void implement(torch::Library& m, const char* node_name) {
+    name = node_name;
+    std::string full = Aten::name + 6;  // without "aten::"
+    if (*Aten::overload_name) full = full + "." + Aten::overload_name;
+    m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(call)));
+  }
+};
+
+}  // namespace lazuli::backend

@@ -1,0 +1,82 @@
+// Operators with light nodes, by torch's names for their nodes. Registered when the plugin is loaded, or not at all:
+// under LAZULI_LIGHT_AUTOGRAD=1.
+#include "backend/autograd/light.h"
+#include "lazy/config.h"
+
+namespace lazuli::backend {
+namespace {
+
+template <class Aten>
+void light(torch::Library& m, const char* node) {
+  Light<Aten>::implement(m, node);
+}
+
+namespace o = at::_ops;
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  if (!lazy::config().light_autograd) return;
+  // Arithmetic
+  light<o::add_Tensor>(m, "AddBackward0");
+  light<o::sub_Tensor>(m, "SubBackward0");
+  light<o::mul_Tensor>(m, "MulBackward0");
+  light<o::div_Tensor>(m, "DivBackward0");
+  light<o::neg>(m, "NegBackward0");
+  light<o::abs>(m, "AbsBackward0");
+  light<o::reciprocal>(m, "ReciprocalBackward0");
+  light<o::sqrt>(m, "SqrtBackward0");
+  light<o::rsqrt>(m, "RsqrtBackward0");
+  light<o::pow_Tensor_Scalar>(m, "PowBackward0");
+  light<o::exp>(m, "ExpBackward0");
+  light<o::log>(m, "LogBackward0");
+  light<o::log1p>(m, "Log1PBackward0");
+  light<o::expm1>(m, "Expm1Backward0");
+  light<o::sin>(m, "SinBackward0");
+  light<o::cos>(m, "CosBackward0");
+  light<o::tanh>(m, "TanhBackward0");
+  light<o::erf>(m, "ErfBackward0");
+  light<o::where_self>(m, "WhereBackward0");
+  light<o::masked_fill_Scalar>(m, "MaskedFillBackward0");
+  light<o::masked_fill_Tensor>(m, "MaskedFillBackward1");
+  light<o::_to_copy>(m, "ToCopyBackward0");
+  light<o::clone>(m, "CloneBackward0");
+  // Activations
+  light<o::sigmoid>(m, "SigmoidBackward0");
+  light<o::relu>(m, "ReluBackward0");
+  light<o::silu>(m, "SiluBackward0");
+  light<o::gelu>(m, "GeluBackward0");
+  light<o::leaky_relu>(m, "LeakyReluBackward0");
+  light<o::hardswish>(m, "HardswishBackward0");
+  light<o::hardsigmoid>(m, "HardsigmoidBackward0");
+  light<o::mish>(m, "MishBackward0");
+  light<o::softplus>(m, "SoftplusBackward0");
+  light<o::elu>(m, "EluBackward0");
+  // Contractions
+  light<o::mm>(m, "MmBackward0");
+  light<o::bmm>(m, "BmmBackward0");
+  light<o::addmm>(m, "AddmmBackward0");
+  light<o::baddbmm>(m, "BaddbmmBackward0");
+  light<o::convolution>(m, "ConvolutionBackward0");
+  // Reductions and normalizations
+  light<o::sum>(m, "SumBackward0");
+  light<o::sum_dim_IntList>(m, "SumBackward1");
+  light<o::mean>(m, "MeanBackward0");
+  light<o::mean_dim>(m, "MeanBackward1");
+  light<o::cumsum>(m, "CumsumBackward0");
+  light<o::_softmax>(m, "SoftmaxBackward0");
+  light<o::_log_softmax>(m, "LogSoftmaxBackward0");
+  light<o::native_layer_norm>(m, "NativeLayerNormBackward0");
+  light<o::native_group_norm>(m, "NativeGroupNormBackward0");
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0");
+  // Losses, windows, the rest
+  light<o::nll_loss_forward>(m, "NllLossBackward0");
+  light<o::mse_loss>(m, "MseLossBackward0");
+  light<o::native_dropout>(m, "NativeDropoutBackward0");
+  light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0");
+  light<o::avg_pool2d>(m, "AvgPool2DBackward0");
+  light<o::cat>(m, "CatBackward0");
+  light<o::gather>(m, "GatherBackward0");
+  light<o::index_select>(m, "IndexSelectBackward0");
+}
+
+}  // namespace
+}  // namespace lazuli::backend

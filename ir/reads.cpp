@@ -1,0 +1,89 @@
+#include "ir/reads.h"
+
+#include <mutex>
+#include <unordered_map>
+#include "ir/error.h"
+#include "ir/hash.h"
+
+namespace lazuli::ir {
+namespace {
+
+// The rules of these ask operands' shapes only to fit cotangents to them.
+bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contraction(op) || is_view(op); }
+
+struct Trial {
+  Graph graph;
+  std::vector<Value> operands, results;
+};
+
+// Marks what the rule read, whether or not the cotangents `out` depend on it: it will read the same again.
+void mark(const Trial& t, std::span<const Value> out, Reads& reads) {
+  std::vector<bool> read(t.graph.nodes.size());
+  for (const Node& n : t.graph.nodes)
+    for (Value v : n.inputs)
+      if (v) read[v.node] = true;
+  for (Value v : out)
+    if (v) read[v.node] = true;
+  for (size_t i = 0; i < t.operands.size(); ++i)
+    if (t.operands[i] && read[t.operands[i].node]) reads.operands |= 1u << i;
+  for (size_t i = 0; i < t.results.size(); ++i)
+    if (read[t.results[i].node]) reads.results |= 1u << i;
+}
+
+// `given`: which results have a cotangent.
+void try_one(Op op, std::span<const Type* const> operands, std::span<const Type* const> results, const Attrs& attrs,
+             uint32_t needs, uint32_t given, Reads& reads) {
+  Trial t;
+  GraphBuilder b(t.graph);
+  for (const Type* type : operands) t.operands.push_back(type ? b.input(*type) : Value{});
+  for (const Type* type : results) t.results.push_back(b.input(*type));
+  std::vector<Value> cotangents, out(operands.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    cotangents.push_back(given >> i & 1 ? b.input(*results[i]) : Value{});
+  vjp(b, {op, t.operands, t.results, attrs}, cotangents, needs, out);
+  mark(t, out, reads);
+}
+
+Reads find(Op op, std::span<const Type* const> operands, std::span<const Type* const> results, const Attrs& attrs,
+           uint32_t needs) {
+  Reads reads;
+  uint32_t floating = 0;
+  for (size_t i = 0; i < results.size() && i < 32; ++i)
+    if (is_floating(results[i]->dtype)) floating |= 1u << i;
+  try {
+    for (size_t i = 0; i < results.size() && i < 32; ++i)
+      if (floating >> i & 1) try_one(op, operands, results, attrs, needs, 1u << i, reads);
+    if (floating & (floating - 1)) try_one(op, operands, results, attrs, needs, floating, reads);
+    reads.exists = true;
+  } catch (const InternalError&) {
+    return {};
+  } catch (const TypeError&) {
+    return {};
+  }
+  return reads;
+}
+
+}  // namespace
+
+Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
+                          const Attrs& attrs, uint32_t needs) {
+  const bool by_shape = !reads_alike_for_all_shapes(op);
+  uint64_t key = mix(mix(0, static_cast<uint64_t>(op)), needs);
+  for (auto types : {operands, results})
+    for (const Type* t : types) {
+      key = mix(key, t ? static_cast<uint64_t>(t->dtype) + 1 : 0);
+      if (!t || !by_shape) continue;
+      key = mix(key, t->shape.size());
+      for (int64_t s : t->shape) key = mix(key, static_cast<uint64_t>(s));
+    }
+  if (by_shape)
+    for (int64_t a : attrs.flat()) key = mix(key, static_cast<uint64_t>(a));
+  static std::mutex mutex;
+  static auto* known = new std::unordered_map<uint64_t, Reads>;
+  std::lock_guard lock(mutex);
+  auto [it, fresh] = known->try_emplace(key);
+  if (fresh) it->second = find(op, operands, results, attrs, needs);
+  return it->second;
+}
+
+}  // namespace lazuli::ir
