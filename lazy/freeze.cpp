@@ -3,9 +3,7 @@
 #include "lazy/source.h"
 
 namespace lazuli::lazy {
-namespace {
 
-// Leaves carry their type behind their own attributes (see Trace and Recording::emit); the graph types its nodes itself.
 ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op) {
   ir::Attrs attrs;
   size_t i = 0;
@@ -17,8 +15,6 @@ ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op) {
   }
   return attrs;
 }
-
-}  // namespace
 
 ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated) {
   ir::Graph graph;

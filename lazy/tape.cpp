@@ -2,7 +2,7 @@
 
 #include "ir/error.h"
 #include "ir/reads.h"
-#include "lazy/sync.h"
+#include "lazy/freeze.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -17,13 +17,6 @@ Order inverse_of(const Order& order) {
   Order inverse(order.size(), 0);
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
   return inverse;
-}
-
-ir::Attrs attrs_from(std::span<const int64_t> flat) {
-  ir::Attrs attrs;
-  for (size_t i = 0; i < flat.size(); i += static_cast<size_t>(flat[i]) + 1)
-    attrs.add(flat.subspan(i + 1, static_cast<size_t>(flat[i])));
-  return attrs;
 }
 
 // Records a fragment's derivative. Derivatives name the fragment's values without asking for them: such a name becomes a
@@ -107,7 +100,7 @@ class Backward final : public ir::Builder {
 
 }  // namespace
 
-ir::Attrs Fragment::attrs_of(const Step& s) const { return attrs_from({attrs.data() + s.attrs, s.attr_count}); }
+ir::Attrs Fragment::attrs_of(const Step& s) const { return unpack({attrs.data() + s.attrs, s.attr_count}, s.op); }
 
 void Fragment::release() {
   for (Slot& s : slots) s.cell = CellRef();
@@ -285,8 +278,6 @@ void Tape::collect(const Trace& trace, size_t begin, size_t end) {
       f_.operands.push_back(slot);
     }
     std::span<const int64_t> attrs = trace.attrs(e);
-    // Leaves carry their type behind the attributes of their row.
-    if (ir::is_leaf(e.op)) attrs = attrs.first(static_cast<size_t>(attrs[0]) + 1);
     f_.attrs.append(attrs);
     step.attr_count = static_cast<uint32_t>(attrs.size());
     step.results = static_cast<uint16_t>(f_.slots.size());

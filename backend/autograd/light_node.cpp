@@ -185,12 +185,11 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
     attach(node, {results.data(), results.size()});
     return out;
   }
-  auto error = std::make_shared<autograd::NotImplemented>(name());
   for (Tensor& t : out)
     if (t.defined()) {
+      auto error = std::make_shared<autograd::NotImplemented>(name());
       error->add_input_metadata(t);
-      autograd::impl::set_gradient_edge(t, {error, 0});
-      error = std::make_shared<autograd::NotImplemented>(name());
+      autograd::impl::set_gradient_edge(t, {std::move(error), 0});
     }
   return out;
 }
