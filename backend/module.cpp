@@ -40,22 +40,31 @@ std::string dump(const std::string& stage) {
   return lazy::pending_text();
 }
 
-// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs.
+// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of 100, as
+// programs do; with gradients, a chain ends by letting go of its history.
 double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations) {
   auto time = [&](auto&& call) {
-    for (int64_t i = 0; i < iterations / 10 + 1; ++i) call();
+    constexpr int64_t kChain = 100;
+    auto chains = [&](int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        at::Tensor t = a;
+        for (int64_t j = 0; j < kChain; ++j) t = call(t);
+      }
+    };
+    const int64_t n = (iterations + kChain - 1) / kChain;
+    chains(n / 10 + 1);
     auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < iterations; ++i) call();
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(iterations);
+    chains(n);
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(n * kChain);
   };
-  if (what == "add") return time([&] { at::add(a, b); });
-  if (what == "mul") return time([&] { at::mul(a, b); });
-  if (what == "sin") return time([&] { at::sin(a); });
-  if (what == "mm") return time([&] { at::mm(a, b); });
-  if (what == "view") return time([&] { a.view({-1}); });
+  if (what == "add") return time([&](const at::Tensor& t) { return at::add(t, b); });
+  if (what == "mul") return time([&](const at::Tensor& t) { return at::mul(t, b); });
+  if (what == "sin") return time([&](const at::Tensor& t) { return at::sin(t); });
+  if (what == "mm") return time([&](const at::Tensor& t) { return at::mm(t, b); });
+  if (what == "view") return time([&](const at::Tensor& t) { return t.view({-1}); });
   if (what == "add_") {
     at::Tensor c = a.detach().clone();
-    return time([&] { c.add_(b); });
+    return time([&](const at::Tensor&) { return c.add_(b); });
   }
   TORCH_CHECK_VALUE(false, "lazuli: no benchmark is called '", what, "'");
 }

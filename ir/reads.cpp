@@ -8,9 +8,6 @@
 namespace lazuli::ir {
 namespace {
 
-// The rules of these ask operands' shapes only to fit cotangents to them.
-bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contraction(op) || is_view(op); }
-
 struct Trial {
   Graph graph;
   std::vector<Value> operands, results;
@@ -64,6 +61,8 @@ Reads find(Op op, std::span<const Type* const> operands, std::span<const Type* c
 }
 
 }  // namespace
+
+bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contraction(op) || is_view(op); }
 
 Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
                           const Attrs& attrs, uint32_t needs) {

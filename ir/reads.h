@@ -16,4 +16,8 @@ struct Reads {
 Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
                           const Attrs& attrs, uint32_t needs);
 
+// Whether the answer depends on neither shapes nor attributes: the rules of such rows ask shapes only to fit cotangents
+// to them.
+bool reads_alike_for_all_shapes(Op op);
+
 }  // namespace lazuli::ir

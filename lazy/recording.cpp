@@ -24,7 +24,7 @@ Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_
 
 Recording::~Recording() {
   size_t end = trace_.size();
-  if (tape_) tape_->collect(trace_, start_, end);
+  if (tape_) tape_->recorded(trace_, start_, end);
   uint64_t epoch = trace_.epoch();
   ++metrics().ops_recorded;
   bool learning = end > start_ && needs_lines();

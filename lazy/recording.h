@@ -7,6 +7,7 @@
 #include "ir/builder.h"
 #include "lazy/convert.h"
 #include "lazy/repetition.h"
+#include "lazy/segment.h"
 #include "lazy/storage.h"
 #include "lazy/trace.h"
 
@@ -30,8 +31,6 @@ struct Window {
   int64_t offset = 0;
 };
 
-// A permutation of dimensions from outermost to innermost in memory; empty = row-major already.
-using Order = ir::Dims;
 
 class Recording final : public ir::Builder {
  public:
@@ -73,6 +72,8 @@ class Recording final : public ir::Builder {
   void write(const at::Tensor& t, ir::Value v);
   void rebind_storage(LazyStorage& storage, ir::Value v) { storage.rebind(CellRef::share(trace_.cell(id(v)))); }
   void rebind_storage(const at::Tensor& t, ir::Value v) { rebind_storage(storage_of(t), v); }
+
+  const Trace& trace() const { return trace_; }
 
  private:
   ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }

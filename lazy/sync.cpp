@@ -276,6 +276,7 @@ void sync(SyncReason reason) {
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
   if (reason != SyncReason::Repeat) r.repetition.restart();
+  r.trace.settle_segments();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();

@@ -14,6 +14,13 @@ void Trace::restart(uint64_t epoch) {
   inputs_.clear();
   lines.clear();
   prefix_hashes.clear();
+  segments.clear();
+}
+
+void Trace::settle_segments() {
+  for (const SegmentRef& s : segments)
+    if (s.shared()) s->settle(*this);
+  segments.clear();
 }
 
 ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {

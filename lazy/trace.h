@@ -6,17 +6,16 @@
 #include <span>
 #include <vector>
 #include "ir/graph.h"
+#include "ir/hash.h"
 #include "lazy/cell.h"
+#include "lazy/segment.h"
 
 namespace lazuli::lazy {
 
 using ValueId = uint32_t;
 inline constexpr ValueId kAbsent = UINT32_MAX;
 
-inline uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h ^ v) * 0x9E3779B97F4A7C15ull;
-  return h ^ (h >> 29);
-}
+using ir::mix;
 
 struct Entry {
   ir::Op op;
@@ -60,6 +59,8 @@ class Trace {
   std::span<const ValueId> inputs() const { return inputs_; }
   // Values that somebody besides the trace can still read.
   std::vector<ValueId> live() const;
+  // Before its values go: gives the nodes that still hold entries what they need of them.
+  void settle_segments();
   bool same_code(const Trace& other) const;
   // The same code for comparing with later recordings, holding no values.
   Trace without_cells() const;
@@ -68,6 +69,7 @@ class Trace {
   // Python lines by entry; interned numbers, 0 = unknown.
   std::vector<uint32_t> lines;
   std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
+  std::vector<SegmentRef> segments;     // entries that autograd nodes hold
 
  private:
   ValueId enter(Cell* cell);

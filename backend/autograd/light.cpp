@@ -27,43 +27,30 @@ bool hooks_on_saved_tensors() {
 
 }  // namespace
 
-Route OpTensors::route(c10::DispatchKeySet keys) const {
+Route OpTensors::route(c10::DispatchKeySet keys) {
   if (!alone(keys)) return Route::Torch;
-  bool wanted = false, ours = true;
-  for (const at::Tensor* t : tensors_) {
+  bool ours = tensors_.size() <= 32;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor* t = tensors_[i];
     if (!t) continue;
     auto* meta = meta_of(*t);
     if (meta && meta->fw_grad_) return Route::Torch;
-    bool requires_grad = meta && meta->requires_grad();
-    wanted |= requires_grad;
+    const bool requires_grad = meta && meta->requires_grad();
+    if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
     if (t->is_privateuseone() ? t->is_inference() : requires_grad) ours = false;
   }
-  if (!wanted || !c10::GradMode::is_enabled()) return Route::Below;
-  return ours && tensors_.size() <= 32 && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
+  if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
+  return ours && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
 }
 
-uint64_t OpTensors::requiring_grad() const {
-  uint64_t mask = 0;
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    if (tensors_[i])
-      if (auto* meta = meta_of(*tensors_[i]); meta && meta->requires_grad()) mask |= uint64_t{1} << i;
-  return mask;
-}
-
-std::shared_ptr<LightNode> make_node(const char* name, std::span<const at::Tensor* const> inputs) {
+bool finish(lazy::OpTape& tape, const char* name, lazy::Tensors inputs, lazy::Tensors results) {
+  lazy::Saved saved = tape.finish(results);
+  if (!saved.differentiable) return false;
   torch::autograd::edge_list edges;
   edges.reserve(inputs.size());
   for (const at::Tensor* t : inputs) edges.push_back(t ? edge_of(*t) : torch::autograd::Edge());
-  return LightNode::make(name, std::move(edges));
-}
-
-bool finish(lazy::Tape& tape, const std::shared_ptr<LightNode>& node, std::span<const at::Tensor* const> inputs,
-            std::span<const at::Tensor* const> outputs) {
-  bool differentiable = tape.finish(outputs, [&](LightNode::Saved kind, uint16_t index) {
-    node->save(kind, index, kind == LightNode::Saved::Input ? *inputs[index] : *outputs[index]);
-  });
-  if (differentiable) LightNode::attach(node, outputs);
-  return differentiable;
+  LightNode::attach(LightNode::make(name, std::move(edges)), tape.segment(), saved, inputs, results);
+  return true;
 }
 
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

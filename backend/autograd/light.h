@@ -31,18 +31,18 @@ class OpTensors {
   }
   template <class T>
   void add(const T&) {}
-  std::span<const at::Tensor* const> tensors() const { return {tensors_.data(), tensors_.size()}; }
-  Route route(c10::DispatchKeySet keys) const;
-  uint64_t requiring_grad() const;
+  lazy::Tensors tensors() const { return {tensors_.data(), tensors_.size()}; }
+  Route route(c10::DispatchKeySet keys);
+  uint64_t requiring_grad() const { return requiring_grad_; }  // a mask, once there is a route
 
  private:
   c10::SmallVector<const at::Tensor*, 6> tensors_;
+  uint64_t requiring_grad_ = 0;
 };
 
-std::shared_ptr<LightNode> make_node(const char* name, std::span<const at::Tensor* const> inputs);
-// Ends the tape of an op that returned `outputs`; false when its derivative cannot be taken from what was recorded.
-bool finish(lazy::Tape& tape, const std::shared_ptr<LightNode>& node, std::span<const at::Tensor* const> inputs,
-            std::span<const at::Tensor* const> outputs);
+// Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken from
+// what was recorded.
+bool finish(lazy::OpTape& tape, const char* name, lazy::Tensors inputs, lazy::Tensors results);
 
 // Torch's own kernel at the autograd key.
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -77,14 +77,13 @@ struct Light<Aten, Result(Args...)> {
       return Aten::redispatch(below, std::forward<Args>(args)...);
     }
     if (route == Route::Light) {
-      std::shared_ptr<LightNode> node = make_node(name, tensors.tensors());
       try {
         at::AutoDispatchBelowADInplaceOrView guard;
-        lazy::Tape tape(node->fragment(), tensors.tensors(), tensors.requiring_grad());
+        lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad());
         Result result = Aten::redispatch(below, args...);
-        c10::SmallVector<const at::Tensor*, 4> outputs;
-        pointers(result, outputs);
-        if (finish(tape, node, tensors.tensors(), {outputs.data(), outputs.size()})) return result;
+        c10::SmallVector<const at::Tensor*, 4> results;
+        pointers(result, results);
+        if (finish(tape, name, tensors.tensors(), {results.data(), results.size()})) return result;
       } catch (const NotTaped&) {
       }
     }

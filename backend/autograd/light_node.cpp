@@ -36,6 +36,13 @@ class PooledMeta final : public autograd::AutogradMeta, public lazy::Pooled<Pool
   using lazy::Pooled<PooledMeta, 320>::operator delete;
 };
 
+c10::TensorOptions options_of(const c10::TensorImpl& t) { return c10::TensorOptions(t.dtype()).device(lazy::device()).layout(c10::kStrided); }
+
+Tensor without_history(const Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  return Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_metadata_change=*/true));
+}
+
 void set_history(const Tensor& t, std::shared_ptr<LightNode> node, uint32_t output) {
   auto* impl = t.unsafeGetTensorImpl();
   if (impl->autograd_meta()) return autograd::impl::set_gradient_edge(t, {std::move(node), output});
@@ -67,67 +74,79 @@ std::shared_ptr<LightNode> LightNode::make(const char* name, autograd::edge_list
   return {new LightNode(name, std::move(edges)), autograd::deleteNode, ControlBlockAllocator<char>()};
 }
 
-void LightNode::save(Saved kind, uint16_t index, const Tensor& t) {
-  versions_.push_back({t.unsafeGetTensorImpl()->version_counter(), t.unsafeGetTensorImpl()->version_counter().current_version(), kind,
-                       index, t.scalar_type(), at::DimVector(t.sizes())});
+void LightNode::keep(bool input, size_t index, Tensor t) {
+  Kept& k = kept_.emplace_back();
+  k.cell = lazy::storage_of(t).cell();
+  k.version = t.unsafeGetTensorImpl()->version_counter().current_version();
+  k.input = input;
+  k.index = static_cast<uint16_t>(index);
+  k.tensor = std::move(t);
 }
 
-void LightNode::attach(const std::shared_ptr<LightNode>& node, std::span<const Tensor* const> outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Tensor* t = outputs[i];
-    bool flows = t && t->defined() && node->fragment_.outputs[i].slot != lazy::Fragment::kNone;
-    if (!flows) {
+c10::SmallVector<lazy::Replaced, 2> LightNode::replaced(lazy::Recording& r) const {
+  c10::SmallVector<lazy::Replaced, 2> out;
+  for (const Kept& k : kept_)
+    if (lazy::storage_of(k.tensor).cell() != k.cell) out.push_back({k.input, k.index, r.value(k.tensor)});
+  return out;
+}
+
+void LightNode::attach(std::shared_ptr<LightNode> node, lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs,
+                       Tensors results) {
+  for (size_t i = 0; saved.inputs >> i; ++i)
+    if (saved.inputs >> i & 1) node->keep(true, i, *inputs[i]);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (saved.outputs >> i & 1) node->keep(false, i, without_history(*results[i]));
+    if (!(saved.flowing >> i & 1)) {
       node->add_input_metadata(undefined_input());
       continue;
     }
-    uint32_t number = node->add_input_metadata(*t);
-    set_history(*t, node, number);
+    auto* t = results[i]->unsafeGetTensorImpl();
+    uint32_t number = node->add_input_metadata(options_of(*t), t->sym_sizes(), false, false, c10::typeMetaToScalarType(t->dtype()));
+    set_history(*results[i], node, number);
   }
+  node->keeps_ = saved.any;
+  node->segment_ = std::move(segment);
 }
 
 void LightNode::release_variables() {
+  if (!keeps_) return;  // as good for another backward
   std::lock_guard lock(mutex_);
-  released_ |= fragment_.keeps_values();
-  fragment_.release();
-  versions_.clear();
+  released_ = true;
+  segment_ = {};
+  kept_.clear();
 }
 
 void LightNode::check() const {
   TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
-  for (const Version& v : versions_) {
-    uint32_t now = v.counter.current_version();
-    if (now == v.expected) continue;
+  for (const Kept& k : kept_) {
+    uint32_t now = k.tensor.unsafeGetTensorImpl()->version_counter().current_version();
+    if (now == k.version) continue;
     std::ostringstream text;
     text << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
-         << at::getDeprecatedTypeProperties(c10::Backend::PrivateUse1, v.type).toString() << ' ' << at::IntArrayRef(v.sizes) << ']';
-    const autograd::Node* producer = this;
-    uint32_t number = v.index;
-    if (v.kind == Saved::Input) {
-      producer = v.index < next_edges_.size() ? next_edges_[v.index].function.get() : nullptr;
-      number = producer ? next_edges_[v.index].input_nr : 0;
-      if (producer && producer->num_outputs() == 0) producer = nullptr;  // a leaf's accumulator
-    }
+         << k.tensor.toString() << ' ' << k.tensor.sizes() << ']';
+    const autograd::Node* producer = k.input ? k.tensor.grad_fn().get() : this;
+    uint32_t number = k.input ? static_cast<uint32_t>(k.tensor.output_nr()) : k.index;
     if (producer) text << ", which is output " << number << " of " << producer->name() << ',';
-    text << " is at version " << now << "; expected version " << v.expected << " instead.";
+    text << " is at version " << now << "; expected version " << k.version << " instead.";
     if (autograd::AnomalyMode::is_enabled())
       text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
               "question was changed in there or anywhere later. Good luck!";
     else
       text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-              "torch.autograd.set_detect_anomaly(True).";
+              "torch.autograd.set_detect_anomaly(True, check_nan=False).";
     TORCH_CHECK(false, text.str());
   }
 }
 
 void LightNode::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) {
-  lazy::differentiate(r, fragment_, gradients, needs, out);
+  auto changes = replaced(r);
+  lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()});
 }
 
 Tensor LightNode::input_gradient(lazy::Recording& r, size_t input, ir::Value g) const {
   c10::ScalarType type = lazy::to_torch(r.dtype(g));
-  for (const auto& s : fragment_.slots)  // in the memory order of what it is the gradient of
-    if (s.from == lazy::Fragment::Slot::From::Input && s.index == input && !s.order.empty())
-      return r.tensor(r.permute(g, s.order), type, s.order);
+  for (const auto& read : segment_->reads)  // in the memory order of what it is the gradient of
+    if (read.tensor == input && read.order) return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
   return r.tensor(g, type);
 }
 
@@ -145,7 +164,12 @@ variable_list LightNode::record(const variable_list& gradients, uint64_t needs) 
 // The same, while a tape notes it: over the gradients, then this node's inputs, then its outputs, the latter two as far as
 // backward reads them.
 variable_list LightNode::record_differentiably(const variable_list& gradients, uint64_t needs) {
-  const size_t inputs = next_edges_.size(), outputs = fragment_.outputs.size();
+  {
+    std::lock_guard lock(lazy::recorder().mutex);
+    segment_->settle(lazy::recorder().trace);
+  }
+  const lazy::Fragment& fragment = *segment_->fragment;
+  const size_t inputs = next_edges_.size(), outputs = fragment.outputs.size();
   autograd::edge_list edges;
   c10::SmallVector<const Tensor*, 8> tensors;
   uint64_t wanted = 0;
@@ -161,28 +185,22 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   auto node = make(name_, std::move(edges));
   variable_list out(inputs);
   c10::SmallVector<const Tensor*, 4> results;
-  bool differentiable;
-  {
-    lazy::Tape tape(node->fragment_, {tensors.data(), tensors.size()}, wanted);
-    tape.continues(fragment_, static_cast<uint16_t>(gradients.size()), static_cast<uint16_t>(gradients.size() + inputs));
-    out = record(gradients, needs);
-    for (const Tensor& t : out) results.push_back(&t);
-    differentiable = tape.finish({results.data(), results.size()}, [&](Saved kind, uint16_t index) {
-      if (kind == Saved::Output) return node->save(kind, index, out[index]);
-      if (index < gradients.size()) return node->save(kind, index, gradients[index]);
-      index = static_cast<uint16_t>(index - gradients.size());
-      const Saved whose = index < inputs ? Saved::Input : Saved::Output;
-      if (whose == Saved::Output) index = static_cast<uint16_t>(index - inputs);
-      for (Version v : versions_)
-        if (v.kind == whose && v.index == index) {
-          v.kind = Saved::Input;
-          v.index = static_cast<uint16_t>(gradients.size() + (whose == Saved::Output ? inputs : 0) + index);
-          node->versions_.push_back(std::move(v));
-        }
-    });
-  }
-  if (differentiable) {
-    attach(node, {results.data(), results.size()});
+  const size_t first_result = gradients.size() + inputs;
+  lazy::DerivativeTape tape({tensors.data(), gradients.size()}, wanted, fragment, static_cast<uint16_t>(gradients.size()),
+                            static_cast<uint16_t>(first_result));
+  out = record(gradients, needs);
+  for (const Tensor& t : out) results.push_back(&t);
+  lazy::Saved saved = tape.finish({results.data(), results.size()});
+  if (saved.differentiable) {
+    // What it keeps of this node's tensors must stay as it was when this node kept it.
+    for (const Kept& k : kept_) {
+      Kept own = k;
+      own.input = true;
+      own.index = static_cast<uint16_t>((k.input ? gradients.size() : first_result) + k.index);
+      if (saved.inputs >> own.index & 1) node->kept_.push_back(std::move(own));
+    }
+    saved.inputs &= (uint64_t{1} << gradients.size()) - 1;
+    attach(std::move(node), tape.segment(), saved, {tensors.data(), tensors.size()}, {results.data(), results.size()});
     return out;
   }
   for (Tensor& t : out)

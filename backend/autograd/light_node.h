@@ -1,4 +1,4 @@
-// Autograd nodes that hold what their op recorded (lazy/tape.h) in place of saved tensors. To torch's engine they are
+// Autograd nodes that hold what their op recorded (lazy/segment.h) in place of saved tensors. To torch's engine they are
 // nodes like any other: hooks, captures, anomaly mode and foreign nodes beside them work as always.
 #pragma once
 #include <torch/csrc/autograd/function.h>
@@ -12,7 +12,7 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
  public:
   using lazy::Pooled<LightNode, 1024>::operator new;
   using lazy::Pooled<LightNode, 1024>::operator delete;
-  using Saved = lazy::Tape::Saved;
+  using Tensors = lazy::Tensors;
 
   // `name` lives as long as the program: torch's name for the node.
   LightNode(const char* name, torch::autograd::edge_list&& edges) : Node(std::move(edges)), name_(name) {}
@@ -26,11 +26,10 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
   // Throws torch's errors for a second backward without its graph, and for a saved value that was written since.
   void check() const;
 
-  // For who builds the node: its fragment, and the tensors whose values that keeps.
-  lazy::Fragment& fragment() { return fragment_; }
-  void save(Saved kind, uint16_t index, const at::Tensor& t);
-  // Makes the node the history of its outputs; undefined ones, and those through which no gradient flows, have none.
-  static void attach(const std::shared_ptr<LightNode>& node, std::span<const at::Tensor* const> outputs);
+  // Makes a new node the history of what an op over `inputs` returned; undefined results, and those through which no
+  // gradient flows, have none.
+  static void attach(std::shared_ptr<LightNode> node, lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs,
+                     Tensors results);
 
  private:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
@@ -39,19 +38,23 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
   torch::autograd::variable_list one_by_one(const torch::autograd::variable_list& gradients);
   at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
 
-  // A saved value's tensor must not be written before backward reads it.
-  struct Version {
-    c10::VariableVersion counter;
-    uint32_t expected;
-    Saved kind;
+  // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new `.data` of
+  // it counts, and a result without its history.
+  struct Kept {
+    at::Tensor tensor;
+    const lazy::Cell* cell;  // what its storage held
+    uint32_t version;
+    bool input;  // of the op; else its result
     uint16_t index;
-    c10::ScalarType type;
-    at::DimVector sizes;
   };
+  void keep(bool input, size_t index, at::Tensor t);
+  // Values that were replaced behind the version counter's back.
+  c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;
+
   const char* name_;
-  bool released_ = false;
-  lazy::Fragment fragment_;
-  c10::SmallVector<Version, 2> versions_;
+  bool keeps_ = false, released_ = false;
+  lazy::SegmentRef segment_;
+  c10::SmallVector<Kept, 2> kept_;
 };
 
 // The edge to which a tensor's gradient flows; invalid when it needs none.

@@ -31,8 +31,6 @@ FILES = (
 DIFFERENT = (
     "test_grad_fn_hooks",  # type(grad_fn) is CppFunction: torch names Python types by C++ class
     "test_gradient_penalty",  # the stride of a dimension of size one
-    "test_gradient_after_data_changed",  # a leaf's new .data counts for what was recorded before
-    "test_under_no_grad_too",  # the tensor type's name in the message
 )
 
 

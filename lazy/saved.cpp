@@ -1,0 +1,68 @@
+#include "lazy/saved.h"
+
+#include <array>
+#include <unordered_map>
+#include "ir/reads.h"
+
+namespace lazuli::lazy {
+namespace {
+
+// A value's place in the segment: the same number for the same role, whatever else the trace holds.
+uint64_t place(const Segment& s, ValueId v, ValueId first) {
+  for (size_t i = 0; i < s.reads.size(); ++i)
+    if (s.reads[i].id == v) return 1 + i;
+  if (v == kAbsent) return 0xfffff;
+  return v >= first ? 0x10000 + (v - first) : 0xffffe;  // computed here; from before
+}
+
+uint64_t key_of(const Trace& trace, const Segment& s) {
+  uint64_t key = s.end - s.begin;
+  for (const auto& r : s.reads) key = mix(key, r.tensor | uint64_t{r.active} << 16);
+  const ValueId first = trace.entries()[s.begin].first_result;
+  auto add_type = [&](ValueId v, bool shape) {
+    const ir::Type& t = trace.cell(v)->type;
+    key = mix(key, static_cast<uint64_t>(t.dtype));
+    if (!shape) return;
+    key = mix(key, t.shape.size());
+    for (int64_t n : t.shape) key = mix(key, static_cast<uint64_t>(n));
+  };
+  for (uint32_t i = s.begin; i < s.end; ++i) {
+    const Entry& e = trace.entries()[i];
+    const bool by_shape = !ir::reads_alike_for_all_shapes(e.op);
+    key = mix(key, static_cast<uint64_t>(e.op) | uint64_t{e.results} << 16 | uint64_t{e.operand_count} << 32);
+    for (ValueId v : trace.operands(e)) {
+      key = mix(key, place(s, v, first));
+      if (v != kAbsent) add_type(v, by_shape);
+    }
+    for (uint16_t j = 0; j < e.results; ++j) add_type(e.first_result + j, by_shape);
+    if (by_shape && !ir::is_leaf(e.op))
+      for (int64_t a : trace.attrs(e)) key = mix(key, static_cast<uint64_t>(a));
+  }
+  for (const auto& o : s.outputs) key = mix(key, place(s, o.id, first));
+  return key;
+}
+
+Saved find(const Trace& trace, const Segment& s) {
+  Fragment trial;
+  return build(trial, trace, s);
+}
+
+}  // namespace
+
+Saved saved_by(const Trace& trace, const Segment& s) {
+  struct Answer {
+    uint64_t key = 0;
+    Saved saved;
+  };
+  static auto* recent = new std::array<Answer, 256>;
+  static auto* known = new std::unordered_map<uint64_t, Saved>;
+  const uint64_t key = key_of(trace, s);
+  Answer& a = (*recent)[key % recent->size()];
+  if (a.key == key) return a.saved;
+  auto [it, fresh] = known->try_emplace(key);
+  if (fresh) it->second = find(trace, s);
+  a = {key, it->second};
+  return a.saved;
+}
+
+}  // namespace lazuli::lazy

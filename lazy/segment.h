@@ -1,0 +1,79 @@
+// What one op recorded, as its autograd node holds it: some entries of the trace, which backward differentiates in place.
+// Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
+// fragments (lazy/fragment.h), for the nodes that are left.
+#pragma once
+#include <c10/util/SmallVector.h>
+#include <atomic>
+#include <memory>
+#include <utility>
+#include "ir/builder.h"
+#include "lazy/pool.h"
+
+namespace lazuli::lazy {
+
+class Recording;
+class Trace;
+struct Fragment;
+struct Replaced;
+// A permutation of dimensions from outermost to innermost in memory; empty = row-major already.
+using Order = ir::Dims;
+
+struct Segment final : Pooled<Segment, 192> {
+  struct Value {
+    uint32_t id = 0;       // in the trace
+    uint16_t order = 0;    // one of `orders`, from 1 on: the dimensions as they lie in memory; 0: as they are
+    uint16_t tensor = 0;   // of a read value: which of the op's tensors showed it
+    bool active = false;   // gradients flow through it
+  };
+  Segment();
+  ~Segment();
+
+  std::atomic<uint32_t> references{1};
+  uint64_t epoch = 0;           // of the trace
+  uint32_t begin = 0, end = 0;  // its entries
+  c10::SmallVector<Value, 3> reads;
+  c10::SmallVector<Value, 1> outputs;
+  std::vector<Order> orders;
+  std::unique_ptr<Fragment> fragment;  // once the trace has ended
+
+  const Order& order(const Value& v) const { return orders[v.order - 1u]; }
+  uint16_t add_order(const Order& order) { return order.empty() ? 0 : (orders.push_back(order), static_cast<uint16_t>(orders.size())); }
+  // Makes the fragment; `trace` is the one that it belongs to. Does nothing a second time.
+  void settle(const Trace& trace);
+};
+
+class SegmentRef {
+ public:
+  SegmentRef() = default;
+  static SegmentRef make() { return SegmentRef(new Segment); }
+  SegmentRef(const SegmentRef& o) : p_(o.p_) {
+    if (p_) p_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  SegmentRef(SegmentRef&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  SegmentRef& operator=(SegmentRef o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~SegmentRef() {
+    if (p_ && p_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete p_;
+  }
+  // A second reference, when this is the only one.
+  SegmentRef share_first() const {
+    p_->references.store(2, std::memory_order_relaxed);
+    return SegmentRef(p_);
+  }
+  Segment* operator->() const { return p_; }
+  Segment& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  bool shared() const { return p_->references.load(std::memory_order_acquire) > 1; }
+
+ private:
+  explicit SegmentRef(Segment* p) : p_(p) {}
+  Segment* p_ = nullptr;
+};
+
+// Cotangents of a segment's tensors, from those of its outputs: see differentiate() of fragments.
+void differentiate(Recording& r, const Segment& s, std::span<const ir::Value> cotangents, uint64_t needs,
+                   std::span<ir::Value> out, std::span<const Replaced> replaced);
+
+}  // namespace lazuli::lazy
