@@ -52,7 +52,8 @@ void set_history(const Tensor& t, std::shared_ptr<LightNode> node, uint32_t outp
   impl->set_autograd_meta(std::move(meta));
 }
 
-// Plain tensors of this device can be recorded; a wrapper's content is its own business.
+}  // namespace
+
 bool is_plain(const Tensor& t) {
   using K = c10::DispatchKey;
   static const uint64_t known = (c10::DispatchKeySet(K::PrivateUse1) | c10::DispatchKeySet(K::AutogradPrivateUse1) |
@@ -60,8 +61,6 @@ bool is_plain(const Tensor& t) {
                                     .raw_repr();
   return !(t.unsafeGetTensorImpl()->key_set().raw_repr() & ~known);
 }
-
-}  // namespace
 
 autograd::Edge edge_of(const Tensor& t) {
   auto* meta = static_cast<autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());

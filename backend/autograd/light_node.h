@@ -23,6 +23,8 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
 
   // Gradients of the inputs that `needs` masks, from those of the outputs, as values of the trace.
   void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out);
+  // A tensor for the gradient of an input.
+  at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
   // Throws torch's errors for a second backward without its graph, and for a saved value that was written since.
   void check() const;
 
@@ -36,7 +38,6 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
   torch::autograd::variable_list record(const torch::autograd::variable_list& gradients, uint64_t needs);
   torch::autograd::variable_list record_differentiably(const torch::autograd::variable_list& gradients, uint64_t needs);
   torch::autograd::variable_list one_by_one(const torch::autograd::variable_list& gradients);
-  at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
 
   // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new `.data` of
   // it counts, and a result without its history.
@@ -56,6 +57,9 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
   lazy::SegmentRef segment_;
   c10::SmallVector<Kept, 2> kept_;
 };
+
+// Plain tensors of this device can be recorded; a wrapper's content is its own business.
+bool is_plain(const at::Tensor& t);
 
 // The edge to which a tensor's gradient flows; invalid when it needs none.
 torch::autograd::Edge edge_of(const at::Tensor& t);

@@ -1,5 +1,6 @@
 // Operators with light nodes, by torch's names for their nodes. Registered when the plugin is loaded, or not at all:
 // under LAZULI_LIGHT_AUTOGRAD=1.
+#include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
 #include "lazy/config.h"
 
@@ -15,6 +16,7 @@ namespace o = at::_ops;
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   if (!lazy::config().light_autograd) return;
+  install_engine_hook();
   // Arithmetic
   light<o::add_Tensor>(m, "AddBackward0");
   light<o::sub_Tensor>(m, "SubBackward0");

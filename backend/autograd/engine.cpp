@@ -1,0 +1,286 @@
+#include "backend/autograd/engine.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <queue>
+#include "backend/autograd/light_node.h"
+
+namespace lazuli::backend {
+namespace {
+
+namespace autograd = torch::autograd;
+using at::Tensor;
+using autograd::Edge;
+using autograd::GraphTask;
+using autograd::Node;
+using autograd::variable_list;
+
+bool is_light(const Node& n) { return typeid(n) == typeid(LightNode); }
+bool is_accumulator(const Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
+bool is_hooked(Node& n) {
+  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
+         n.tensor_post_acc_grad_hooks();
+}
+
+// Torch's engine collects what a run warns of, and says it on the caller's thread; it exports no way to do that.
+template <auto Member>
+struct Expose {
+  friend auto& warnings_of(autograd::utils::DelayWarningHandler& h) { return h.*Member; }
+};
+auto& warnings_of(autograd::utils::DelayWarningHandler& h);
+template struct Expose<&autograd::utils::DelayWarningHandler::warnings_>;
+
+// The lock that torch's nodes take while they run.
+struct NodeMutex : Node {
+  static std::mutex& of(Node& n) { return n.*(&NodeMutex::mutex_); }
+};
+
+// What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
+struct Pending {
+  std::shared_ptr<Node> node;
+  c10::SmallVector<lazy::CellRef, 1> values;
+  variable_list tensors;
+};
+
+class Backward final : public Node {
+ public:
+  Backward(GraphTask& task, std::shared_ptr<Node> root) : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
+  std::string name() const override { return "LazuliBackward"; }
+
+ private:
+  variable_list apply(variable_list&&) override {
+    auto& root = static_cast<autograd::GraphRoot&>(*root_);
+    pending_.reserve(task_.dependencies_.size());
+    for (size_t i = 0; i < root.next_edges().size(); ++i)
+      if (const Edge& e = root.next_edge(i); e.is_valid()) feed(e, root.outputs[i]);
+    while (!ready_.empty()) {
+      Node* node = ready_.top().second;
+      ready_.pop();
+      auto it = pending_.find(node);
+      Pending p = std::move(it->second);
+      pending_.erase(it);
+      run(std::move(p));
+    }
+    pause();
+    return {};
+  }
+
+  using Turn = std::pair<uint64_t, Node*>;  // torch's order: the latest node first
+
+  GraphTask::ExecInfo* info(Node* n) {
+    if (!filtered_) return nullptr;
+    auto it = task_.exec_info_.find(n);
+    return it == task_.exec_info_.end() ? nullptr : &it->second;
+  }
+  bool is_wanted(Node* n) {
+    if (!filtered_) return true;
+    auto* i = info(n);
+    return i && i->should_execute();
+  }
+
+  // One of the edges that lead to a node has been followed. Null when nothing is to be done there.
+  Pending* arrive(const Edge& e) {
+    Node* n = e.function.get();
+    auto it = task_.dependencies_.find(n);
+    TORCH_INTERNAL_ASSERT(it != task_.dependencies_.end());
+    const bool ready = --it->second == 0;
+    if (ready) task_.dependencies_.erase(it);
+    if (!is_wanted(n)) return nullptr;
+    Pending& p = pending_[n];
+    if (!p.node) p.node = e.function;
+    if (ready) ready_.push({n->sequence_nr(), n});
+    return &p;
+  }
+
+  // Nodes that can do with values of the trace.
+  bool takes_values(Node& n) const { return !c10::GradMode::is_enabled() && (is_light(n) || is_accumulator(n)); }
+
+  void feed(const Edge& e, Tensor t) {
+    Pending* p = arrive(e);
+    if (!p || !t.defined()) return;
+    if (takes_values(*e.function) && p->tensors.empty() && is_plain(t)) {
+      add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(resume().value(t))));
+      return;
+    }
+    add_tensor(*p, e.input_nr, std::move(t));
+  }
+  // `g` is the gradient of an input of the light node `from`.
+  void feed(const Edge& e, LightNode& from, size_t input, ir::Value g) {
+    Pending* p = arrive(e);
+    if (!p || !g) return;
+    if (takes_values(*e.function) && p->tensors.empty())
+      add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(g)));
+    else
+      add_tensor(*p, e.input_nr, from.input_gradient(resume(), input, g));
+  }
+  void add_value(Pending& p, uint32_t input, lazy::CellRef v) {
+    if (p.values.size() <= input) p.values.resize(std::max(p.node->num_inputs(), input + 1));
+    lazy::CellRef& sum = p.values[input];
+    if (sum) {
+      lazy::Recording& r = resume();
+      v = lazy::CellRef::share(&r.cell(r.add(r.cell_value(*sum), r.cell_value(*v))));
+    }
+    sum = std::move(v);
+  }
+  void add_tensor(Pending& p, uint32_t input, Tensor t) {
+    to_tensors(p);
+    if (p.tensors.size() <= input) p.tensors.resize(std::max(p.node->num_inputs(), input + 1));
+    pause();
+    Tensor& sum = p.tensors[input];
+    sum = sum.defined() ? at::add(sum, t) : std::move(t);
+  }
+  void to_tensors(Pending& p) {
+    for (size_t i = 0; i < p.values.size(); ++i) {
+      if (!p.values[i]) continue;
+      if (p.tensors.empty()) p.tensors.resize(p.node->num_inputs());
+      lazy::Recording& r = resume();
+      ir::Value v = r.cell_value(*p.values[i]);
+      p.tensors[i] = r.tensor(v, lazy::to_torch(r.dtype(v)));
+    }
+    p.values.clear();
+  }
+
+  void run(Pending p) {
+    Node& n = *p.node;
+    const GraphTask::ExecInfo* i = info(&n);
+    const bool captured = i && (i->captures_ || !i->needed_);
+    if (!captured && p.tensors.empty() && takes_values(n) && !is_hooked(n)) {
+      if (is_light(n)) return run_light(p);
+      if (accumulate(p)) return;
+    }
+    to_tensors(p);
+    pause();
+    run_torch(p, i);
+  }
+
+  void run_light(Pending& p) {
+    auto& n = static_cast<LightNode&>(*p.node);
+    const size_t edges = n.num_outputs();
+    c10::SmallVector<ir::Value, 4> in(n.num_inputs()), out(edges);
+    uint64_t needs = 0;
+    bool any = false;
+    lazy::Recording& r = resume();
+    for (size_t i = 0; i < p.values.size(); ++i)
+      if (p.values[i]) in[i] = r.cell_value(*p.values[i]), any = true;
+    if (any) {
+      for (size_t i = 0; i < edges; ++i)
+        if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
+      n.check();
+      n.backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
+    }
+    for (size_t i = 0; i < edges; ++i)
+      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, needs >> i & 1 ? out[i] : ir::Value{});
+    done_.push_back(std::move(p.node));
+    if (done_.size() >= 64) pause();
+  }
+
+  // A leaf's first gradient becomes its `.grad` as it is; further ones are added by torch's own node.
+  bool accumulate(Pending& p) {
+    auto& n = static_cast<autograd::AccumulateGrad&>(*p.node);
+    const Tensor& leaf = n.variable;
+    if (p.values.empty() || !p.values[0]) return true;
+    if (!leaf.is_privateuseone() || !is_plain(leaf) || !leaf.requires_grad()) return false;
+    std::unique_lock lock(NodeMutex::of(n), std::try_to_lock);
+    lazy::Order order;
+    if (!lock || leaf.grad().defined() || !lazy::memory_order(leaf.sizes(), leaf.strides(), order)) return false;
+    lazy::Recording& r = resume();
+    ir::Value g = r.cell_value(*p.values[0]);
+    if (r.dtype(g) != lazy::to_ir(leaf.scalar_type()) || !std::ranges::equal(r.shape(g), leaf.sizes())) return false;
+    leaf.mutable_grad() = order.empty() ? r.tensor(g, leaf.scalar_type()) : r.tensor(r.permute(g, order), leaf.scalar_type(), order);
+    return true;
+  }
+
+  void run_torch(Pending& p, const GraphTask::ExecInfo* i) {
+    Node& n = *p.node;
+    variable_list in = std::move(p.tensors);
+    in.resize(std::max<size_t>(in.size(), n.num_inputs()));
+    for (const auto& hook : n.tensor_pre_hooks()) in = (*hook)(in);
+    for (const auto& hook : n.retains_grad_hooks()) in = (*hook.second)(in);
+    if (i) {
+      if (i->captures_) capture(*i, in);
+      if (!i->needed_) return;
+    }
+    for (const auto& hook : n.pre_hooks()) in = (*hook)(in);
+    if (!task_.keep_graph_) n.will_release_variables();
+    const bool watched = !n.post_hooks().empty();
+    variable_list seen;
+    if (watched) seen = in;
+    variable_list out = n(std::move(in));
+    autograd::validate_outputs(n.next_edges(), out, [&](const std::string& what) { return "Function " + n.name() + " returned an " + what; });
+    for (const auto& hook : n.post_hooks()) out = (*hook)(out, seen);
+    if (!task_.keep_graph_) n.release_variables();
+    for (size_t e = 0; e < out.size() && e < n.num_outputs(); ++e)
+      if (n.next_edge(e).is_valid()) feed(n.next_edge(e), std::move(out[e]));
+  }
+  void capture(const GraphTask::ExecInfo& i, const variable_list& in) {
+    for (const auto& c : *i.captures_) {
+      Tensor g = in[c.input_idx_];
+      for (const auto& hook : c.DO_NOT_USE_DEPRECATED_get_capture_hooks()) g = (*hook)(g);
+      task_.captured_vars_[c.output_idx_] = std::move(g);
+    }
+  }
+
+  // Light nodes share a scope of recording. It holds the trace's lock, so it ends before anything runs that may be Python:
+  // foreign code, and destructors.
+  lazy::Recording& resume() {
+    if (!recording_) recording_.emplace();
+    return *recording_;
+  }
+  void pause() {
+    recording_.reset();
+    if (!task_.keep_graph_)
+      for (const auto& n : done_) n->release_variables();
+    done_.clear();
+  }
+
+  GraphTask& task_;
+  const std::shared_ptr<Node> root_;
+  const bool filtered_;  // only some nodes are wanted
+  std::unordered_map<Node*, Pending> pending_;
+  std::priority_queue<Turn> ready_;
+  std::vector<std::shared_ptr<Node>> done_;
+  std::optional<lazy::Recording> recording_;
+};
+
+variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
+  auto& engine = autograd::Engine::get_default_engine();
+  auto result = engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
+  result->wait();
+  for (const c10::Warning& w : std::exchange(warnings_of(task.warning_handler_), {})) c10::warn(w);
+  return result->value().toTensorVector();
+}
+
+// Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
+bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
+  if (autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
+  bool light = false;
+  for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
+  if (!light) return false;
+  for (const Tensor& t : root.outputs)
+    if (!t.defined()) return false;
+  if (!at::globalContext().hasCUDA()) return true;
+  for (const auto& [n, count] : task.dependencies_)
+    if (!is_light(*n) && n->device().is_cuda()) return false;
+  return true;
+}
+
+variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/, const autograd::edge_list&) {
+  auto& task = const_cast<GraphTask&>(given);
+  if (!is_ours(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
+  auto run = std::make_shared<Backward>(task, root);
+  run->add_input_metadata(Node::undefined_input());
+  if (!task.exec_info_.empty()) task.exec_info_[run.get()].needed_ = true;
+  return finish(task, std::move(run));
+}
+
+}  // namespace
+
+void install_engine_hook() { autograd::Engine::set_compiled_autograd(&hook); }
+void remove_engine_hook() { autograd::Engine::set_compiled_autograd(nullptr); }
+
+}  // namespace lazuli::backend

@@ -1,0 +1,14 @@
+// Backward of graphs with light nodes: torch's engine hands a whole run over (through the hook that it has for compiled
+// autograd), and gets it back as one node, which it runs on the caller's thread. In it light nodes record their derivatives
+// one after the other, without tensors in between and without their own turn on autograd's thread; every other node runs
+// as torch's engine would run it, with hooks, captures, checks and accumulation, in the same order.
+#pragma once
+
+namespace lazuli::backend {
+
+// From now on; until somebody else installs a hook of their own. With it removed, light nodes run one by one on torch's
+// engine, with the same results.
+void install_engine_hook();
+void remove_engine_hook();
+
+}  // namespace lazuli::backend
