@@ -40,6 +40,15 @@ def count_python(reports: Path) -> tuple[int, int]:
     return passed, failed
 
 
+def count_kernels(reports: Path) -> tuple[int, int]:
+    """All kernels that were linked for GPUs are one test; each that was not has failed."""
+    report = reports / "kernels.report"
+    if not report.exists():
+        return 0, int(status(reports / "kernels.status") != 0)
+    linked, failed = map(int, report.read_text().split())
+    return int(linked > 0 and failed == 0), failed
+
+
 def main() -> int:
     reports = Path(sys.argv[1])
     includes_failed = int(status(reports / "includes.status") != 0)
@@ -48,6 +57,7 @@ def main() -> int:
         count_googletest(reports, "gpu"),
         (1 - includes_failed, includes_failed),
         count_python(reports),
+        count_kernels(reports),
     ]
     passed, failed = (sum(column) for column in zip(*counts, strict=True))
     print(f"{passed} passed, {failed} failed")

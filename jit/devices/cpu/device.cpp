@@ -4,7 +4,7 @@
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/devices/cpu/launch.h"
-#include "jit/devices/cuda/launch.h"
+#include "jit/devices/cuda/emission.h"
 #include "jit/kernel.h"
 
 namespace lazuli::jit {
@@ -23,13 +23,13 @@ class CpuDevice final : public Device {
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                 const CompileOptions& options, Dump& dump) override {
+    cuda::emit_for_gpu(graph, options);
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
       if (step.kind != PlanStep::Kernel || step.joined) continue;
       const auto [first, last] = plan.launch(static_cast<uint32_t>(s));
       const std::span members(plan.steps.data() + first, last - first);
-      cuda::check_for_gpu(members);
       lowering::KernelFn function = nullptr;
       if (!options.interpret_kernels) {
         const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));
