@@ -1,6 +1,7 @@
 // The CPU as a device: kernels from LLVM ORC, spread over OpenMP's threads.
 #include "jit/device.h"
 #include <cstring>
+#include <new>
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/devices/cpu/launch.h"
@@ -42,9 +43,14 @@ class CpuDevice final : public Device {
   }
 
   Buffer arena(Host&, size_t bytes) override {
-    auto arena = std::make_shared<Arena>(bytes);
-    return {arena->data(), bytes, arena};
+    try {
+      auto arena = std::make_shared<Arena>(bytes);
+      return {arena->data(), bytes, arena};
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory("tried to allocate " + std::to_string(bytes) + " bytes of host memory");
+    }
   }
+  void free_memory() override { trim_arena_pool(); }
   void copy(void* to, const void* from, size_t bytes, void*) override { std::memcpy(to, from, bytes); }
   void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
             void*) override {
