@@ -35,10 +35,12 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("bad", [7, -9])
+@pytest.mark.parametrize("bad", [20, -20])
 @pytest.mark.parametrize("name", READS)
 def test_an_index_out_of_range(name, bad):
-    x = torch.randn(7, 7).to("lazuli")
+    # A size of its own: a trace that was seen before has the lines of the first time.
+    n = 7 + list(READS).index(name)
+    x = torch.randn(n, n).to("lazuli")
     i = torch.tensor([0, bad, 3]).to("lazuli")
     y = READS[name](x, i)
     z = (y * 2).sum()
@@ -46,7 +48,7 @@ def test_an_index_out_of_range(name, bad):
         z.item()
     line = READS[name].__code__.co_firstlineno
     assert f"test_gpu_errors.py:{line}" in str(error.value)
-    assert x[torch.tensor([1]).to("lazuli")].shape == (1, 7)
+    assert x[torch.tensor([1]).to("lazuli")].shape == (1, n)
 
 
 def test_a_zero_divisor():
@@ -63,14 +65,16 @@ def test_a_zero_divisor():
 
 
 def test_a_check_that_fails_in_a_step_is_told_by_who_waits():
-    net = torch.nn.Embedding(4, 8).to("lazuli")
+    table, ids = torch.randn(4, 8).to("lazuli"), torch.tensor([1, 9]).to("lazuli")
+    net = torch.nn.Linear(8, 3).to("lazuli")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     where = line_after()
-    net(torch.tensor([1, 9]).to("lazuli")).sum().backward()
-    optimizer.step()
+    rows = torch.nn.functional.embedding(ids, table)
+    net(rows).sum().backward()
+    optimizer.step()  # only hands the trace over
     with pytest.raises((RuntimeError, IndexError), match="index out of range") as error:
         torch.lazuli.synchronize()
-    assert where in str(error.value) or "sparse.py" in str(error.value)
+    assert where in str(error.value)
 
 
 FAULT = """
@@ -100,7 +104,6 @@ def test_a_kernel_that_breaks_off(blocking, tmp_path):
     )
     assert re.search("illegal|unspecified launch failure", done.stdout), done
     if blocking:
-        assert "fault.py:8" in done.stdout
-        assert "sum" in done.stdout
+        assert re.search(r"(sin|add|sum) \(\S*fault\.py:8\)", done.stdout), done.stdout
     else:
         assert "CUDA_LAUNCH_BLOCKING=1" in done.stdout

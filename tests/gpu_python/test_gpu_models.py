@@ -17,7 +17,7 @@ def test_losses_follow_cuda(name, options):
     _, expected = train(name, "cuda", options=options)
     _, actual = train(name, "lazuli", options=options)
     assert expected[-1] < expected[0]
-    assert_follows(actual, expected, 5e-4)
+    assert_follows(actual, expected, 1e-3)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -52,7 +52,7 @@ def test_losses_that_are_read_at_the_end(name):
             optimizer.step()
             kept.append(loss.detach())
         losses[device] = torch.stack(kept).tolist()
-    assert_follows(losses["lazuli"], losses["cuda"], 5e-4)
+    assert_follows(losses["lazuli"], losses["cuda"], 5e-3)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -87,7 +87,7 @@ def test_memory_of_a_stream_is_not_given_again_too_early():
         for _ in range(5):
             want = (want * 1.001).sin() + n
         want = (want + 1).sum(dtype=torch.float64)
-        torch.testing.assert_close(result.cpu(), want.cpu(), rtol=1e-5, atol=1e-2)
+        torch.testing.assert_close(result.cpu(), want.cpu(), rtol=1e-5, atol=1.0)
 
 
 def test_events_of_lazuli():
@@ -109,7 +109,7 @@ def test_events_of_cuda_cover_what_was_synchronized():
     x = torch.randn(1024, 1024)
     ours = x.to("lazuli")
     for _ in range(10):
-        ours = (ours @ ours).tanh()
+        ours = (ours @ ours * 0.02).tanh()
     theirs = ours.to("cuda")
     event.record()
     with torch.cuda.stream(side):
@@ -118,8 +118,8 @@ def test_events_of_cuda_cover_what_was_synchronized():
     side.synchronize()
     want = x.cuda()
     for _ in range(10):
-        want = (want @ want).tanh()
-    torch.testing.assert_close(total, want.sum(), rtol=1e-2, atol=50.0)
+        want = (want @ want * 0.02).tanh()
+    torch.testing.assert_close(total, want.sum(), rtol=1e-2, atol=5.0)
 
 
 def test_streams_of_lazuli():
