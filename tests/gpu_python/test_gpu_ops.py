@@ -56,6 +56,14 @@ def eager(function):
         return function(host_copy)
 
 
+def allowed_gradient(op, dtype, expected):
+    """In narrow types a gradient near zero has the error of the large terms that it is made of."""
+    found = allowed(op, dtype, expected, scale=10)
+    if dtype is torch.bfloat16 and expected.numel() and expected.dtype.is_floating_point:
+        found["atol"] += 2e-2 * expected.nan_to_num().abs().max().item()
+    return found
+
+
 @pytest.mark.parametrize(("name", "dtype"), cases(DTYPES))
 def test_values(name, dtype):
     op = find(name)
@@ -98,7 +106,7 @@ def test_gradients(name, dtype):
             [actual[i].contiguous() for i in present],
             [expected[i].contiguous() for i in present],
             reference,
-            functools.partial(allowed, op, dtype, scale=10),
+            functools.partial(allowed_gradient, op, dtype),
             f"sample {n}: {sample}",
         )
 
