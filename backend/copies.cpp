@@ -20,17 +20,19 @@ using c10::Scalar;
 
 bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.sizes(), t.strides(), order); }
 
-// A row-major snapshot of host memory on our side; the caller may change its tensor at once.
+// A row-major snapshot of host memory on our side; the caller may change its tensor at once. `host` may also be torch's
+// own tensor on the backing GPU, which work in the current stream may still be about to fill.
 lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   ir::DType dtype = lazy::to_ir(type);
   auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
-  c10::OptionalStreamGuard guard(lazy::backing().side_stream());  // not behind the previous step
+  // Not behind the previous step.
+  c10::OptionalStreamGuard guard(host.is_cpu() ? lazy::backing().side_stream() : std::nullopt);
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
   at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type).device(lazy::backing().device())).copy_(host);
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   lazy::CellRef cell = lazy::make_ready(std::move(buffer), std::move(value));
-  cell->job = 0;  // the copy is done
+  if (host.is_cpu()) cell->job = 0;  // the copy is done
   return cell;
 }
 
@@ -71,10 +73,11 @@ void copy_within(const Tensor& self, const Tensor& src) {
   lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(from);
 }
 
+// `dst` may also be torch's own tensor on the backing GPU: that copy does not wait, so it goes where its readers are.
 void copy_to_host(const Tensor& self, const Tensor& dst) {
   const Tensor from = lazy::host_view(self, lazy::SyncReason::HostCopy);
-  c10::OptionalStreamGuard guard(lazy::stream_to_read(self));
-  const_cast<Tensor&>(dst).copy_(from);
+  c10::OptionalStreamGuard guard(dst.is_cpu() ? lazy::stream_to_read(self) : std::nullopt);
+  lazy::backing().waiting([&] { const_cast<Tensor&>(dst).copy_(from); });
   lazy::backing().raise_failures();
 }
 
@@ -111,7 +114,7 @@ Scalar local_scalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   const Tensor from = lazy::host_view(self, lazy::SyncReason::Read);
   c10::OptionalStreamGuard guard(lazy::stream_to_read(self));
-  const Scalar number = at::_local_scalar_dense(from);
+  const Scalar number = lazy::backing().waiting([&] { return at::_local_scalar_dense(from); });
   lazy::backing().raise_failures();
   return number;
 }

@@ -29,8 +29,9 @@ class Device {
   // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For who
   // has just waited.
   virtual void raise_failures() {}
-  // Memory for a run's temporaries.
+  // Memory for a run's temporaries; throws OutOfMemory.
   virtual Buffer arena(Host& host, size_t bytes) = 0;
+  virtual void free_memory() {}  // as the Host's
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
   virtual void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
                     void* stream) = 0;

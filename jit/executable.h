@@ -31,6 +31,8 @@ struct BufferView {
 struct Host {
   virtual ~Host() = default;
   virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws OutOfMemory on exhaustion
+  // Gives back what is kept for reuse: an allocation that failed is tried once more after it.
+  virtual void free_memory() {}
   // Runs recorded call `call`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;

@@ -65,14 +65,29 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   for (size_t i = 0; i < outputs.size(); ++i) {
     Buffer& made = memory_[plan_.outputs[i]];
     if (!made.owner && !made.data && plan_.blocks[plan_.outputs[i]].kind == Block::Output)
-      made = host.allocate(static_cast<size_t>(plan_.blocks[plan_.outputs[i]].bytes));  // nothing ever wrote it
+      made = allocate(host, plan_.outputs[i]);  // nothing ever wrote it
     outputs[i] = made;
   }
 }
 
+template <class F>
+Buffer Executor::with_memory(Host& host, F take) {
+  try {
+    return take();
+  } catch (const OutOfMemory&) {
+    host.free_memory();
+    device_.free_memory();
+  }
+  return take();
+}
+
+Buffer Executor::allocate(Host& host, uint32_t block) {
+  return with_memory(host, [&] { return host.allocate(static_cast<size_t>(plan_.blocks[block].bytes)); });
+}
+
 Buffer Executor::make_arena(Host& host) {
   try {
-    return device_.arena(host, static_cast<size_t>(plan_.arena_bytes));
+    return with_memory(host, [&] { return device_.arena(host, static_cast<size_t>(plan_.arena_bytes)); });
   } catch (const OutOfMemory& e) {
     // No single op is to blame.
     throw OutOfMemory("temporaries of " + std::to_string(steps_.size()) + " steps up to " +
@@ -91,13 +106,18 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
     if (block.kind != Block::Input) continue;
     memory_[b] = inputs[block.index];
     if (!block.donated || (block.index < donate.size() && donate[block.index])) continue;
-    memory_[b] = host.allocate(static_cast<size_t>(block.bytes));
+    try {
+      memory_[b] = allocate(host, b);
+    } catch (const OutOfMemory& e) {
+      const bool used = block.first <= block.last;
+      throw OutOfMemory("an input's copy" + (used ? " for " + steps_[block.last].where : "") + ": " + e.what());
+    }
     if (block.bytes) device_.copy(memory_[b].data, inputs[block.index].data, static_cast<size_t>(block.bytes), stream_);
   }
 }
 
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
-  for (uint32_t b : steps_[s].born) memory_[b] = host.allocate(static_cast<size_t>(plan_.blocks[b].bytes));
+  for (uint32_t b : steps_[s].born) memory_[b] = allocate(host, b);
   switch (plan_.steps[s].kind) {
     case PlanStep::Kernel:
       steps_[s].kernel->run(memory_, scalars, stream_);

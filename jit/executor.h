@@ -26,6 +26,10 @@ class Executor {
     std::string where;                 // op and Python line
   };
 
+  // Calls `take`, once more after freeing memory if there is none.
+  template <class F>
+  Buffer with_memory(Host& host, F take);
+  Buffer allocate(Host& host, uint32_t block);
   Buffer make_arena(Host& host);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);

@@ -55,6 +55,16 @@ void* Backing::stream() const {
 
 c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
 
+c10::Stream Backing::default_stream() const { return guard().getDefaultStream(device_); }
+
+void Backing::order(c10::Stream before, c10::Stream after) const {
+  if (before == after) return;
+  void* event = nullptr;
+  guard().record(&event, before, device_.index(), c10::EventFlag::PYTORCH_DEFAULT);
+  guard().block(event, after);
+  guard().destroyEvent(event, device_.index());
+}
+
 namespace {
 const c10::Stream& the_side_stream(c10::Device device) {
   static const c10::Stream stream = guard().getStreamFromGlobalPool(device, /*isHighPriority=*/true);
@@ -81,7 +91,7 @@ bool Backing::passed(void* event) const {
 
 void Backing::wait() const {
   if (!is_gpu()) return;
-  guard().synchronizeStream(guard().getStream(device_));
+  waiting([&] { guard().synchronizeStream(guard().getStream(device_)); });
   raise_failures();
 }
 
@@ -103,8 +113,8 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
 
 jit::Buffer Backing::allocate(size_t bytes) const {
   auto data = std::make_shared<c10::DataPtr>(c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1)));
-  // Memory of the side stream is read by the default one too: it is not given again before that has passed.
-  if (guard().getStream(device_) == the_side_stream(device_)) guard().recordDataPtrOnStream(*data, guard().getDefaultStream(device_));
+  // Memory of another stream is used in the default one too: it is not given again before that has passed.
+  if (guard().getStream(device_) != guard().getDefaultStream(device_)) guard().recordDataPtrOnStream(*data, guard().getDefaultStream(device_));
   void* p = data->get();
   return {p, bytes, std::shared_ptr<void>(std::move(data), p)};
 }

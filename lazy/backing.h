@@ -2,6 +2,7 @@
 // An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides otherwise.
 #pragma once
 #include <c10/core/Stream.h>
+#include <c10/util/Exception.h>
 #include <optional>
 #include "jit/executable.h"
 
@@ -26,13 +27,26 @@ class Backing {
   std::optional<c10::Stream> side_stream() const;
   // GPU only, as the next ones.
   c10::Stream current_stream() const;
+  c10::Stream default_stream() const;
+  // What comes in `after` waits for what is in `before` now.
+  void order(c10::Stream before, c10::Stream after) const;
   // An event behind the work in the current stream; `passed` frees it when it says yes.
   void* mark() const;
   bool passed(void* event) const;
-  // Until everything in that stream is done. Throws what raise_failures() throws.
+  // Until everything in that stream is done. Throws what raise_failures() throws, and CUDA's error if a kernel broke off.
   void wait() const;
   // After a wait of any kind: throws a torch error for an index out of range or a zero divisor that a kernel has met.
   void raise_failures() const;
+  // Calls what waits for the device. To an error of the device, which may be of any kernel before, it adds how to find out.
+  template <class F>
+  auto waiting(F call) const {
+    try {
+      return call();
+    } catch (c10::AcceleratorError& e) {
+      e.add_context("lazuli: a kernel launched before this line broke off; with CUDA_LAUNCH_BLOCKING=1 the error names it");
+      throw;
+    }
+  }
   // Device to device, in stream order.
   void copy(void* to, const void* from, size_t bytes) const;
   // GPU only: from torch's caching allocator, in stream order.

@@ -8,6 +8,7 @@
 #include <utility>
 #include "ir/type.h"
 #include "jit/executable.h"
+#include "lazy/failure.h"
 #include "lazy/pool.h"
 
 namespace lazuli::lazy {
@@ -29,7 +30,7 @@ struct Cell final : Pooled<Cell, 192> {
   uint64_t job = kUnknownJob;
   ir::Type type;
   jit::Buffer buffer;
-  std::shared_ptr<std::string> failure;
+  std::shared_ptr<const Failure> failure;
 };
 
 class CellRef {

@@ -441,6 +441,8 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     }
     stack = call.signature.rebuild(host, backing().device());
     call.signature.op.callBoxed(stack);
+  } catch (const c10::OutOfMemoryError& e) {
+    throw jit::OutOfMemory(call.signature.name() + ": " + e.what_without_backtrace());
   } catch (const c10::Error& e) {
     throw std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace());
   }

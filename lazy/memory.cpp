@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 #include "lazy/backing.h"
+#include "lazy/runner.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -107,10 +108,21 @@ MemoryStats gpu_stats() {
           s.allocation[all].allocated};
 }
 
+jit::Buffer allocate_on_gpu(size_t bytes) {
+  try {
+    return backing().allocate(bytes);
+  } catch (const c10::OutOfMemoryError&) {
+    if (Runner::is_running()) throw;  // the executor frees and tries again
+  }
+  Runner::get().drain();  // traces hold values until they have run
+  release_cached_memory();
+  return backing().allocate(bytes);
+}
+
 }  // namespace
 
 jit::Buffer allocate_buffer(size_t bytes) {
-  if (backing().is_gpu()) return backing().allocate(bytes);
+  if (backing().is_gpu()) return allocate_on_gpu(bytes);
   size_t size = size_class(bytes);
   void* p = allocator().take(size);
   return {p, bytes, std::shared_ptr<void>(p, [size](void* q) { allocator().give(q, size); })};

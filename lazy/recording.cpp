@@ -72,7 +72,7 @@ ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, co
 const ir::Type& Recording::type(ir::Value v) const { return trace_.cell(id(v))->type; }
 
 ir::Value Recording::cell_value(Cell& cell) {
-  if (cell.state == Cell::State::Failed) TORCH_CHECK(false, *cell.failure);
+  if (cell.state == Cell::State::Failed) cell.failure->raise();
   return {trace_.use(&cell), 0};
 }
 

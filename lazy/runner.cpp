@@ -6,11 +6,16 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include "lazy/backing.h"
 #include "lazy/source.h"
 
 namespace lazuli::lazy {
+
+namespace {
+thread_local bool in_job = false;
+}
 
 // Never destroyed: the process may end with jobs running.
 struct Runner::Worker {
@@ -31,8 +36,19 @@ struct Runner::Worker {
   std::exception_ptr failure;
   uint64_t submitted = 0, completed = 0;
   std::deque<Mark> marks;  // of jobs that the device may not be done with
+  std::optional<c10::Stream> last;  // the latest job's
 
+  // Jobs run one after another on the device too, whatever streams they were submitted in: an event that the user records
+  // to order streams does not cover a job that is still waiting here. The default stream, whose pool most memory is of,
+  // does not get ahead of any.
+  void run(const Job& job) const {
+    if (last && *last != job.stream) backing().order(*last, job.stream);
+    c10::StreamGuard guard(job.stream);
+    job.run();
+    backing().order(job.stream, backing().default_stream());
+  }
   void loop() {
+    in_job = true;
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return !jobs.empty(); });
@@ -43,8 +59,8 @@ struct Runner::Worker {
       std::exception_ptr thrown;
       void* event = nullptr;
       try {
+        run(job);
         c10::StreamGuard guard(job.stream);
-        job.run();
         event = backing().mark();
       } catch (...) {
         thrown = std::current_exception();
@@ -53,6 +69,7 @@ struct Runner::Worker {
       lock.lock();
       if (event) marks.push_back({job.number, event});
       busy = false;
+      last = job.stream;
       if (thrown && !failure) failure = thrown;
       changed.notify_all();
     }
@@ -122,11 +139,17 @@ void Runner::wait() {
   if (!worker_) return;
   drain();
   std::exception_ptr failure;
+  std::optional<c10::Stream> last;
   {
     std::lock_guard lock(worker_->mutex);
     failure = std::exchange(worker_->failure, nullptr);
+    last = worker_->last;
   }
   if (failure) std::rethrow_exception(failure);
+  // Who waits goes on in a stream of his own choice.
+  if (last && *last != backing().current_stream()) backing().order(*last, backing().current_stream());
 }
+
+bool Runner::is_running() { return in_job; }
 
 }  // namespace lazuli::lazy

@@ -22,6 +22,8 @@ class Runner {
   void wait();
   // The same, but failures are left for the next wait().
   void drain();
+  // Whether the caller is a job, which must not wait for itself.
+  static bool is_running();
 
  private:
   struct Worker;

@@ -29,21 +29,28 @@ double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
+// The executor adds op and line.
+template <class F>
+auto tell_of_memory(F call) {
+  try {
+    return call();
+  } catch (const c10::OutOfMemoryError& e) {
+    throw jit::OutOfMemory(e.what_without_backtrace());
+  }
+}
+
 struct TorchHost final : jit::Host {
   jit::Buffer allocate(size_t bytes) override {
-    try {
-      return allocate_buffer(bytes);
-    } catch (const c10::Error& e) {
-      throw jit::OutOfMemory(e.what_without_backtrace());  // the executor adds op and line
-    }
+    return tell_of_memory([&] { return allocate_buffer(bytes); });
   }
+  void free_memory() override { release_cached_memory(); }
   std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
-    return run_external(call, inputs, results);
+    return tell_of_memory([&] { return run_external(call, inputs, results); });
   }
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                  std::span<const ir::Type> results) override {
-    return run_eager_row(node, inputs, results);
+    return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
   }
   void* stream() override { return backing().stream(); }
 };
@@ -152,7 +159,7 @@ KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live,
 // A value that an earlier trace failed to compute fails whatever is computed from it, with the same words.
 void check_inputs(const Trace& trace) {
   for (ValueId v : trace.inputs())
-    if (const Cell* c = trace.cell(v); c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
+    if (const Cell* c = trace.cell(v); c->state == Cell::State::Failed) c->failure->raise();
 }
 
 // `may_donate`: dead inputs may be written over.
@@ -177,12 +184,13 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
 }
 
-void fail(const Trace& trace, const std::vector<ValueId>& live, const std::string& why) {
-  auto failure = std::make_shared<std::string>(why);
+std::shared_ptr<const Failure> fail(const Trace& trace, const std::vector<ValueId>& live, Failure why) {
+  auto failure = std::make_shared<const Failure>(std::move(why));
   for (ValueId v : live) {
     trace.cell(v)->failure = failure;
     trace.cell(v)->state = Cell::State::Failed;
   }
+  return failure;
 }
 
 // Calls `what`, and if it throws fails the values and throws a torch error.
@@ -190,15 +198,16 @@ template <class F>
 void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
   try {
     what();
+  } catch (const c10::OutOfMemoryError& e) {
+    fail(trace, live, {e.what_without_backtrace(), true});
+    throw;
   } catch (const c10::Error& e) {
-    fail(trace, live, e.what_without_backtrace());
+    fail(trace, live, {e.what_without_backtrace()});
     throw;
   } catch (const jit::OutOfMemory& e) {
-    fail(trace, live, e.what());
-    TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+    fail(trace, live, {e.what(), true})->raise();
   } catch (const std::exception& e) {
-    fail(trace, live, e.what());
-    TORCH_CHECK(false, e.what());
+    fail(trace, live, {e.what()})->raise();
   }
 }
 
@@ -325,7 +334,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   if (s.cell()->state == Cell::State::Pending) sync(reason);
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();
   Cell* c = s.cell();
-  if (c->state == Cell::State::Failed) TORCH_CHECK(false, *c->failure);
+  if (c->state == Cell::State::Failed) c->failure->raise();
   if (c->state == Cell::State::Uninitialized) {
     s.rebind(make_ready(allocate_buffer(s.nbytes()), c->type));
     c = s.cell();

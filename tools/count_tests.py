@@ -1,4 +1,4 @@
-"""Adds up the reports that tools/test collected; the last line is `N passed, N failed`.
+"""Adds up the reports of tools/test or tools/test_gpu; the last line is `N passed, N failed`.
 
 A runner that died without a report, or failed for another reason than a test, counts as one
 failure.
@@ -40,14 +40,30 @@ def count_python(reports: Path) -> tuple[int, int]:
     return passed, failed
 
 
+def count_includes(reports: Path) -> tuple[int, int]:
+    report = reports / "includes.status"
+    if not report.exists():
+        return 0, 0
+    failed = int(status(report) != 0)
+    return 1 - failed, failed
+
+
+def count_kernels(reports: Path) -> tuple[int, int]:
+    """All kernels that were linked for GPUs are one test; each that was not has failed."""
+    report = reports / "kernels.report"
+    if not report.exists():
+        return 0, int(status(reports / "kernels.status") != 0)
+    linked, failed = map(int, report.read_text().split())
+    return int(linked > 0 and failed == 0), failed
+
+
 def main() -> int:
     reports = Path(sys.argv[1])
-    includes_failed = int(status(reports / "includes.status") != 0)
     counts = [
-        count_googletest(reports, "core"),
-        count_googletest(reports, "gpu"),
-        (1 - includes_failed, includes_failed),
+        *(count_googletest(reports, name) for name in ("core", "gpu", "products")),
+        count_includes(reports),
         count_python(reports),
+        count_kernels(reports),
     ]
     passed, failed = (sum(column) for column in zip(*counts, strict=True))
     print(f"{passed} passed, {failed} failed")

@@ -209,9 +209,22 @@ def too_much():
 
 def test_out_of_memory_names_the_line():
     torch.lazuli.synchronize()
-    with pytest.raises((RuntimeError, torch.OutOfMemoryError)) as error:
+    with pytest.raises(torch.OutOfMemoryError) as error:
         too_much().cpu()
     assert "memory" in str(error.value).lower() or "allocate" in str(error.value).lower()
     assert "test_late.py" in str(error.value)
     assert "frame #" not in str(error.value)
     assert (torch.ones(2, device="lazuli") + 1).tolist() == [2, 2]
+
+
+def test_out_of_memory_is_told_each_time():
+    torch.lazuli.synchronize()
+    bystander = torch.ones(3).to("lazuli")
+    with torch.lazuli.config.patch(max_pending_bytes=1 << 60):
+        where = line_after()
+        x = torch.zeros(1 << 46, device="lazuli") + 1
+        for read in (lambda: x[:2].cpu(), lambda: x[1].item(), lambda: (x + 1).sum().item()):
+            with pytest.raises(torch.OutOfMemoryError) as error:
+                read()
+            assert where in str(error.value)
+    assert (bystander + 1).tolist() == [2, 2, 2]

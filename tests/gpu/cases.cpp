@@ -78,21 +78,23 @@ void layer_norm_backward(Cases& c, DType t, int64_t rows, int64_t columns) {
       {}, std::max(1e-3, 10 * tolerance_of(t)));
 }
 
-void adamw(Cases& c, int64_t n) {
+void adamw(Cases& c, DType t, int64_t n) {
   c.add(
-      "adamw" + suffix(kF32, {n}),
+      "adamw" + suffix(t, {n}),
       [&](Model& m) {
-        auto p = m.input({n}), g = m.input({n}), mom = m.input({n}), v = m.input({n});
+        auto input = [&] { return m.convert(m.input(t, {n}), kF32); };
+        auto p = input(), g = input(), mom = input(), v = input();
         auto lr = m.scalar(kF32), c1 = m.scalar(kF32), c2 = m.scalar(kF32);
         auto decayed = m.sub(p, m.mul(p, m.mul(lr, 0.01)));
         auto m1 = m.add(m.mul(mom, 0.9), m.mul(g, 0.1));
         auto v1 = m.add(m.mul(m.apply(Op::abs, {v}), 0.999), m.mul(m.mul(g, g), 0.001));
         auto denominator = m.add(m.div(m.apply(Op::sqrt, {v1}), c2), 1e-8);
         auto p1 = m.sub(decayed, m.mul(m.div(lr, c1), m.div(m1, denominator)));
-        m.graph.outputs = {p1, m1, v1};
+        m.graph.outputs = {m.convert(p1, t), m.convert(m1, t), m.convert(v1, t)};
         m.graph.donated = {true, false, true, true};
       },
-      {std::bit_cast<int64_t>(0.01), std::bit_cast<int64_t>(0.1), std::bit_cast<int64_t>(0.03)}, 1e-4);
+      {std::bit_cast<int64_t>(0.01), std::bit_cast<int64_t>(0.1), std::bit_cast<int64_t>(0.03)},
+      std::max(1e-4, tolerance_of(t)));
 }
 
 void transpose(Cases& c, DType t, int64_t a, int64_t b) {
@@ -127,8 +129,9 @@ void elementwise(Cases& c) {
   for (int64_t n : {8, 1003, 4096}) gelu(c, DType::BF16, n);
   gelu(c, DType::F16, 1001);
   gelu(c, DType::F64, 1001);
-  adamw(c, 1000);
-  adamw(c, 5003);
+  adamw(c, kF32, 1000);
+  adamw(c, kF32, 5003);
+  adamw(c, DType::BF16, 5003);
   c.add(
       "bias and gelu backward",
       [](Model& m) {
@@ -256,8 +259,8 @@ std::vector<GpuCase> benchmark_cases(int64_t bytes) {
     const int64_t side = int64_t{1} << 12;
     transpose(c, t, side, m / side);
     column_sum(c, t, m / 1024, 1024);
+    adamw(c, t, m);
   }
-  adamw(c, n);
   return std::move(c.all);
 }
 

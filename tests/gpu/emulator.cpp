@@ -12,6 +12,7 @@
 
 #include "ir/interpret/scalar.h"
 #include "jit/compiler.h"
+#include "jit/devices/cuda/emission.h"
 #include "lowering/codegen.h"
 
 namespace lazuli::testing {
@@ -203,6 +204,7 @@ struct EmulatedKernel::State {
 
 EmulatedKernel::EmulatedKernel(const lowering::LoopNest& nest, const lowering::GpuVariant& variant)
     : state_(std::make_unique<State>()) {
+  jit::cuda::emit_for_gpu(nest, variant, "emulated");
   jit::Compiler::host();  // has LLVM know this machine
   auto builder = checked(llvm::orc::JITTargetMachineBuilder::detectHost());
   state_->jit = checked(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());

@@ -1,5 +1,6 @@
-"""What test_opinfo.py needs of torch's OpInfo database."""
+"""What tests over torch's OpInfo database share: its samples, calls on a device, comparisons."""
 
+import itertools
 import os
 import sys
 
@@ -8,7 +9,7 @@ from native_ops import CONTRACTION
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import DecorateInfo
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 _asked = os.environ.get("LAZULI_OPINFO_SAMPLES", "12")
 SAMPLES = sys.maxsize if _asked == "all" else int(_asked)
@@ -76,3 +77,76 @@ def limits(op, dtype, result, scale=1) -> dict:
                 declared = inner.d[dtype]
                 rtol, atol = max(rtol, declared.rtol), max(atol, declared.atol)
     return {"rtol": rtol, "atol": atol}
+
+
+def samples(op, dtype, grad=False, most=SAMPLES):
+    torch.manual_seed(0)
+    found = op.sample_inputs("cpu", dtype, requires_grad=grad)
+    return list(itertools.islice((s for s in found if not is_random(s)), most))
+
+
+def call(op, function, sample, convert):
+    def convert_all(tree, convert):
+        return tree_map(lambda x: convert(x) if isinstance(x, torch.Tensor) else x, tree)
+
+    torch.manual_seed(0)
+    arguments = host_copy if op.name in HOST_ARGUMENTS else convert
+    result = function(
+        convert_all(sample.input, convert),
+        *convert_all(sample.args, arguments),
+        **convert_all(sample.kwargs, arguments),
+    )
+    return sample.output_process_fn_grad(result)
+
+
+def significant(t):
+    """The strides that decide where elements lie."""
+    return [st for size, st in zip(t.shape, t.stride(), strict=True) if size > 1 and t.numel()]
+
+
+def assert_close(actual, expected, reference, tolerance_of, where):
+    """Compares results; in narrow types being close to the float64 result is as good as eager's."""
+    assert len(actual) == len(expected), where
+    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        assert (a.dtype, a.shape) == (e.dtype, e.shape), f"result {i}: {where}"
+        assert significant(a) == significant(e), f"result {i}, strides: {where}"
+        a, e = a.detach().cpu(), e.detach().cpu()
+        tolerance = tolerance_of(e)
+        try:
+            torch.testing.assert_close(a, e, equal_nan=True, check_stride=False, **tolerance)
+        except AssertionError as error:
+            try:
+                better = reference()[i].detach().to(e.dtype) if reference else None
+            except (RuntimeError, ValueError, TypeError):
+                better = None
+            if better is None:
+                raise AssertionError(f"result {i}: {error} {where}") from None
+            torch.testing.assert_close(a, better, equal_nan=True, check_stride=False, **tolerance)
+
+
+def allowed(op, dtype, expected, scale=1):
+    found = limits(op, dtype, expected.dtype, scale)
+    if full_name(op) in SUMS and expected.numel() and expected.dtype.is_floating_point:
+        found["atol"] += found["rtol"] * expected.nan_to_num().abs().max().item()
+    return found
+
+
+def widened(t):
+    return t.double() if t.dtype == torch.bfloat16 else t
+
+
+def gradients(op, sample, convert):
+    inputs = []
+
+    def collect(t):
+        t = convert(t)
+        inputs.extend([t] if t.requires_grad else [])
+        return t
+
+    outputs = tensors_in(call(op, op, sample, collect))
+    outputs = [t for t in outputs if t.requires_grad]
+    if not inputs or not outputs:
+        return []
+    torch.manual_seed(1)
+    given = [torch.randn(t.shape, dtype=t.dtype).to(t.device) for t in outputs]
+    return torch.autograd.grad(outputs, inputs, given, allow_unused=True)

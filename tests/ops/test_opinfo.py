@@ -4,26 +4,26 @@ The first LAZULI_OPINFO_SAMPLES samples (12; `all` for all) of each op and dtype
 """
 
 import functools
-import itertools
 
 import pytest
 import torch
 from native_ops import ELSEWHERE, NAMES
 from op_samples import (
-    HOST_ARGUMENTS,
     HOST_ONLY,
     SAMPLES,
-    SUMS,
+    allowed,
+    assert_close,
+    call,
     device_copy,
     find,
     full_name,
+    gradients,
     host_copy,
-    is_random,
-    limits,
+    samples,
     tensors_in,
+    widened,
 )
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_map
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
 DIFFERENTIABLE = (torch.float32, torch.float64)
@@ -38,62 +38,6 @@ def cases(dtypes, wanted=lambda op, dtype: True):
         and (name, dtype) not in HOST_ONLY
         and wanted(find(name), dtype)
     ]
-
-
-def samples(op, dtype, grad=False, most=SAMPLES):
-    torch.manual_seed(0)
-    found = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    return list(itertools.islice((s for s in found if not is_random(s)), most))
-
-
-def call(op, function, sample, convert):
-    def convert_all(tree, convert):
-        return tree_map(lambda x: convert(x) if isinstance(x, torch.Tensor) else x, tree)
-
-    torch.manual_seed(0)
-    arguments = host_copy if op.name in HOST_ARGUMENTS else convert
-    result = function(
-        convert_all(sample.input, convert),
-        *convert_all(sample.args, arguments),
-        **convert_all(sample.kwargs, arguments),
-    )
-    return sample.output_process_fn_grad(result)
-
-
-def significant(t):
-    """The strides that decide where elements lie."""
-    return [st for size, st in zip(t.shape, t.stride(), strict=True) if size > 1 and t.numel()]
-
-
-def assert_close(actual, expected, reference, tolerance_of, where):
-    """Compares results; in narrow types being close to the float64 result is as good as eager's."""
-    assert len(actual) == len(expected), where
-    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
-        assert (a.dtype, a.shape) == (e.dtype, e.shape), f"result {i}: {where}"
-        assert significant(a) == significant(e), f"result {i}, strides: {where}"
-        a, e = a.detach().cpu(), e.detach()
-        tolerance = tolerance_of(e)
-        try:
-            torch.testing.assert_close(a, e, equal_nan=True, check_stride=False, **tolerance)
-        except AssertionError as error:
-            try:
-                better = reference()[i].detach().to(e.dtype) if reference else None
-            except (RuntimeError, ValueError, TypeError):
-                better = None
-            if better is None:
-                raise AssertionError(f"result {i}: {error} {where}") from None
-            torch.testing.assert_close(a, better, equal_nan=True, check_stride=False, **tolerance)
-
-
-def allowed(op, dtype, expected, scale=1):
-    found = limits(op, dtype, expected.dtype, scale)
-    if full_name(op) in SUMS and expected.numel() and expected.dtype.is_floating_point:
-        found["atol"] += found["rtol"] * expected.nan_to_num().abs().max().item()
-    return found
-
-
-def widened(t):
-    return t.double() if t.dtype == torch.bfloat16 else t
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(DTYPES))
@@ -129,23 +73,6 @@ def test_gradients(name, dtype):
                     check_stride=False,
                     **allowed(op, dtype, e, scale=10),
                 )
-
-
-def gradients(op, sample, convert):
-    inputs = []
-
-    def collect(t):
-        t = convert(t)
-        inputs.extend([t] if t.requires_grad else [])
-        return t
-
-    outputs = tensors_in(call(op, op, sample, collect))
-    outputs = [t for t in outputs if t.requires_grad]
-    if not inputs or not outputs:
-        return []
-    torch.manual_seed(1)
-    given = [torch.randn(t.shape, dtype=t.dtype).to(t.device) for t in outputs]
-    return torch.autograd.grad(outputs, inputs, given, allow_unused=True)
 
 
 @pytest.mark.parametrize(

@@ -42,5 +42,8 @@ def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, i
     Raises ValueError for a device of another type.
     """
     device_index(device)
+    backing = _ops._backing()
+    if backing.type == "cuda":
+        return torch.cuda.mem_get_info(backing)
     page = os.sysconf("SC_PAGE_SIZE")
     return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")

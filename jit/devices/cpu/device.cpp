@@ -1,10 +1,11 @@
 // The CPU as a device: kernels from LLVM ORC, spread over OpenMP's threads.
 #include "jit/device.h"
 #include <cstring>
+#include <new>
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/devices/cpu/launch.h"
-#include "jit/devices/cuda/launch.h"
+#include "jit/devices/cuda/emission.h"
 #include "jit/kernel.h"
 
 namespace lazuli::jit {
@@ -23,13 +24,13 @@ class CpuDevice final : public Device {
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                 const CompileOptions& options, Dump& dump) override {
+    cuda::emit_for_gpu(graph, options);
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
       if (step.kind != PlanStep::Kernel || step.joined) continue;
       const auto [first, last] = plan.launch(static_cast<uint32_t>(s));
       const std::span members(plan.steps.data() + first, last - first);
-      cuda::check_for_gpu(members);
       lowering::KernelFn function = nullptr;
       if (!options.interpret_kernels) {
         const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));
@@ -42,9 +43,14 @@ class CpuDevice final : public Device {
   }
 
   Buffer arena(Host&, size_t bytes) override {
-    auto arena = std::make_shared<Arena>(bytes);
-    return {arena->data(), bytes, arena};
+    try {
+      auto arena = std::make_shared<Arena>(bytes);
+      return {arena->data(), bytes, arena};
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory("tried to allocate " + std::to_string(bytes) + " bytes of host memory");
+    }
   }
+  void free_memory() override { trim_arena_pool(); }
   void copy(void* to, const void* from, size_t bytes, void*) override { std::memcpy(to, from, bytes); }
   void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
             void*) override {

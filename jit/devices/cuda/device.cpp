@@ -9,7 +9,6 @@
 #include "jit/devices/cuda/linker.h"
 #include "jit/devices/cuda/status_words.h"
 #include "jit/failures.h"
-#include "lowering/cuda_libraries.h"
 
 namespace lazuli::jit {
 namespace {
@@ -85,11 +84,7 @@ class CudaDevice final : public Device {
   }
 
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
-    return {.fusion = options.fusion,
-            .groups = options.fusion,
-            .threads = target_.multiprocessors,
-            .tiles = false,
-            .libraries = &lowering::cuda_libraries(options.matmul)};
+    return cuda::plan_options(options, target_);
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan, const CompileOptions&,
@@ -102,7 +97,7 @@ class CudaDevice final : public Device {
       const PlanStep& step = plan.steps[s];
       if (step.kind != PlanStep::Kernel || step.joined) continue;
       steps[s] = std::make_unique<CudaLaunch>(context_, words_);
-      for (cuda::GroupLaunch& group : cuda::choose_launches(members(plan, s), target_)) {
+      for (cuda::GroupLaunch& group : cuda::choose_launches(cuda::members(plan, s), target_)) {
         at.push_back(s);
         requests.push_back({&step.loops.nest, group.variant, label(graph, step)});
         groups.push_back(std::move(group));
@@ -110,7 +105,7 @@ class CudaDevice final : public Device {
     }
     const auto kernels = cuda::kernels_for(context_, requests);
     for (size_t i = 0; i < at.size(); ++i) {
-      static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, members(plan, at[i]), groups[i], kernels[i]->function);
+      static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, cuda::members(plan, at[i]), groups[i], kernels[i]->function);
       dump.gpu_kernel(kernels[i]->name, *requests[i].nest, requests[i].variant, target_.capability);
     }
     return steps;
@@ -130,10 +125,6 @@ class CudaDevice final : public Device {
   }
 
  private:
-  static std::span<const PlanStep> members(const lowering::Plan& plan, uint32_t s) {
-    return {plan.steps.data() + s, plan.launch(s).last - s};
-  }
-
   Context& context_;
   cuda::StatusWords words_;
   lowering::GpuTarget target_;

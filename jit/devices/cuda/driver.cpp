@@ -1,4 +1,5 @@
 #include "jit/devices/cuda/driver.h"
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@ struct Driver {
   Result (*find_function)(void**, void*, const char*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   Result (*copy)(uint64_t, uint64_t, size_t, void*);
+  Result (*synchronize)(void*);
   Result (*map_host)(void**, size_t, unsigned);
   Result (*error_name)(Result, const char**);
   Result (*error_text)(Result, const char**);
@@ -39,6 +41,7 @@ const Driver& driver() {
     library.find(d.find_function, "cuModuleGetFunction");
     library.find(d.launch, "cuLaunchKernel");
     library.find(d.copy, "cuMemcpyDtoDAsync_v2");
+    library.find(d.synchronize, "cuStreamSynchronize");
     library.find(d.map_host, "cuMemHostAlloc");
     library.find(d.error_name, "cuGetErrorName");
     library.find(d.error_text, "cuGetErrorString");
@@ -99,6 +102,9 @@ void Context::launch(Function function, const uint32_t grid[3], uint32_t threads
   void* parameters[] = {const_cast<void*>(arguments)};
   check(driver().launch(function.handle, grid[0], grid[1], grid[2], threads, 1, 1, 0, stream, parameters, nullptr),
         "cuLaunchKernel");
+  // As torch's kernels do then: a kernel that breaks off fails its own launch, whose op and line the executor knows.
+  static const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (blocking && *blocking == '1') check(driver().synchronize(stream), "the kernel");
 }
 
 void Context::copy(void* to, const void* from, size_t bytes, void* stream) const {

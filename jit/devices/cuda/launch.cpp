@@ -1,11 +1,9 @@
 #include "jit/devices/cuda/launch.h"
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <stdexcept>
 #include "jit/arguments.h"
-#include "jit/devices/cuda/linker.h"
-#include "jit/nvptx_compiler.h"
+#include "lowering/cuda_libraries.h"
 
 namespace lazuli::jit::cuda {
 
@@ -29,6 +27,18 @@ bool stores_elsewhere(const PlanStep& step) {
 }
 
 }  // namespace
+
+lowering::PlanOptions plan_options(const CompileOptions& options, const lowering::GpuTarget& target) {
+  return {.fusion = options.fusion,
+          .groups = options.fusion,
+          .threads = target.multiprocessors,
+          .tiles = false,
+          .libraries = &lowering::cuda_libraries(options.matmul)};
+}
+
+std::span<const PlanStep> members(const lowering::Plan& plan, uint32_t first) {
+  return {plan.steps.data() + first, plan.launch(first).last - first};
+}
 
 int64_t first_block(const GroupLaunch& group, size_t member) {
   int64_t blocks = 0;
@@ -63,14 +73,6 @@ std::vector<GroupLaunch> choose_launches(std::span<const PlanStep> steps, const 
   for (GroupLaunch& g : out)
     g.variant.members = static_cast<uint16_t>(lowering::gpu_members(steps[g.steps[0]].loops.nest, g.steps.size()));
   return out;
-}
-
-void check_for_gpu(std::span<const PlanStep> steps) {
-  static const char* wanted = std::getenv("LAZULI_CHECK_PTX");
-  if (!wanted || !*wanted) return;
-  const int capability = std::atoi(wanted);
-  for (const GroupLaunch& g : choose_launches(steps, {.capability = capability}))
-    link(compile_ptx(steps[0].loops.nest, g.variant, "kernel", capability), capability);
 }
 
 }  // namespace lazuli::jit::cuda

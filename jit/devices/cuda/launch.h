@@ -1,11 +1,16 @@
-// How a plan's kernel step runs on a GPU.
+// How a plan and its kernel steps run on a GPU.
 #pragma once
 #include <span>
 #include <vector>
+#include "jit/executable.h"
 #include "lowering/gpu.h"
 #include "lowering/plan.h"
 
 namespace lazuli::jit::cuda {
+
+lowering::PlanOptions plan_options(const CompileOptions& options, const lowering::GpuTarget& target);
+// The steps of the launch that begins at step `first`.
+std::span<const lowering::PlanStep> members(const lowering::Plan& plan, uint32_t first);
 
 // Throws std::runtime_error for a step that no kernel of a GPU can be.
 lowering::GpuLaunch choose_launch(const lowering::PlanStep& step, const lowering::GpuTarget& target);
@@ -21,10 +26,5 @@ struct GroupLaunch {
 // Where a member begins in the grid of all; for one past the last, the grid's size.
 int64_t first_block(const GroupLaunch& group, size_t member);
 std::vector<GroupLaunch> choose_launches(std::span<const lowering::PlanStep> steps, const lowering::GpuTarget& target);
-
-// With LAZULI_CHECK_PTX=90 in the environment, makes the kernels of the steps of a launch for sm_90 and links them, for
-// nothing but the errors: so every test of the CPU also says whether its kernels would build for a GPU, where there is
-// none.
-void check_for_gpu(std::span<const lowering::PlanStep> steps);
 
 }  // namespace lazuli::jit::cuda

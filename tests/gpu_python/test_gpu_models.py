@@ -1,0 +1,64 @@
+"""Well-known models train as on eager CUDA: ten AdamW steps."""
+
+import pytest
+import torch
+from small_models import MODELS, build
+from test_training import STEPS, train
+
+
+def assert_follows(actual, expected, relative):
+    for step, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        assert abs(a - e) <= relative * abs(e), f"step {step}: {actual} against {expected}"
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_follow_cuda(name, options):
+    _, expected = train(name, "cuda", options=options)
+    _, actual = train(name, "lazuli", options=options)
+    assert expected[-1] < expected[0]
+    assert_follows(actual, expected, 1e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_follow_cuda_under_autocast(name):
+    losses = {}
+    for device in ("cuda", "lazuli"):
+        model, batch = build(name, device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        losses[device] = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.bfloat16):
+                loss = model(**batch)
+            loss.backward()
+            optimizer.step()
+            losses[device].append(loss.item())
+    assert_follows(losses["lazuli"], losses["cuda"], 3e-2)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_that_are_read_at_the_end(name):
+    """No step waits for the one before."""
+    losses = {}
+    for device in ("cuda", "lazuli"):
+        model, batch = build(name, device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        kept = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = model(**batch)
+            loss.backward()
+            optimizer.step()
+            kept.append(loss.detach())
+        losses[device] = torch.stack(kept).tolist()
+    assert_follows(losses["lazuli"], losses["cuda"], 5e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_compiled_after_the_third_step(name, counters):
+    seen = []
+    train(name, "lazuli", lambda step: seen.append(counters()))
+    for kind in ("traces_compiled", "kernels_compiled"):
+        counts = [metrics[kind] for metrics in seen]
+        assert counts[3:] == [counts[2]] * (STEPS - 3), (kind, counts)
