@@ -1,6 +1,8 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
 #include <torch/library.h>
 #include <chrono>
+#include "backend/autograd/engine.h"
+#include "backend/autograd/light.h"
 #include "backend/generator.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -27,6 +29,14 @@ void set_config(const std::string& name, const std::string& value) {
 void manual_seed(int64_t seed) { generator_of(std::nullopt).set_current_seed(static_cast<uint64_t>(seed)); }
 at::Tensor get_rng_state(int64_t) { return at::Tensor(generator_of(std::nullopt).get_state()); }
 void set_rng_state(const at::Tensor& state, int64_t) { generator_of(std::nullopt).set_state(*state.unsafeGetTensorImpl()); }
+// Addresses, three for each type of autograd node: its name in Python, its std::type_info, room for its Python type.
+std::vector<int64_t> autograd_node_types() {
+  std::vector<int64_t> out;
+  for (const NodeType& t : node_types())
+    for (const void* p : {static_cast<const void*>(t.name), static_cast<const void*>(t.type), static_cast<const void*>(t.python_type)})
+      out.push_back(reinterpret_cast<int64_t>(p));
+  return out;
+}
 void set_device(int64_t index) { TORCH_CHECK(index == 0, "lazuli: there is no device lazuli:", index); }
 std::string memory_stats(int64_t) {
   lazy::MemoryStats s = lazy::memory_stats();
@@ -86,6 +96,8 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
   m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
   m.def("_step_end() -> ()", step_end);
+  m.def("_node_types() -> int[]", autograd_node_types);
+  m.def("_take_engine() -> ()", install_engine_hook);
   m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);

@@ -25,6 +25,7 @@ const Setting kSettings[] = {
     {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},
     {"cut_at_repeat", "LAZULI_CUT_AT_REPEAT", &Config::cut_at_repeat},
     {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
+    {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
 };

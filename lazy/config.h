@@ -13,7 +13,8 @@ struct Config {
   bool source_lines = true;       // remember the Python line of each op
   bool cut_at_step = true;        // end the trace with each optimizer step
   bool cut_at_repeat = true;      // end the trace where it begins to repeat itself (repetition.h)
-  bool light_autograd = false;    // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
+  bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
+  bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
 };

@@ -57,11 +57,12 @@ void OpTape::recorded(const Trace& trace, size_t begin, size_t end) {
   s.end = static_cast<uint32_t>(end);
 }
 
-bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
+bool OpTape::find_outputs(Tensors results, uint32_t differentiable, uint64_t epoch) {
   Segment& s = *segment_;
-  for (const at::Tensor* t : results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor* t = results[i];
     Segment::Value v{kAbsent};
-    if (may_flow(t)) {
+    if (differentiable >> i & 1 && may_flow(t)) {
       Cell* cell;
       Order order;
       if (!value_of(*t, cell, order) || cell->epoch != epoch) return false;
@@ -73,11 +74,11 @@ bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
   return true;
 }
 
-Saved OpTape::finish(Tensors results) {
+Saved OpTape::finish(Tensors results, uint32_t differentiable) {
   std::lock_guard lock(recorder().mutex);
   Trace& trace = recorder().trace;
   Segment& s = *segment_;
-  if (broken_ || s.epoch != trace.epoch() || requires_grad_ & ~read_ || !find_outputs(results, s.epoch)) return {};
+  if (broken_ || s.epoch != trace.epoch() || requires_grad_ & ~read_ || !find_outputs(results, differentiable, s.epoch)) return {};
   Saved saved = saved_by(trace, s);
   for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved.flowing >> i & 1;
   if (saved.differentiable) trace.segments.push_back(segment_.share_first());

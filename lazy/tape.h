@@ -36,12 +36,12 @@ class OpTape final : public Tape {
   OpTape(Tensors inputs, uint64_t requires_grad) : inputs_(inputs), requires_grad_(requires_grad), segment_(SegmentRef::make()) {}
   ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
   void recorded(const Trace& trace, size_t begin, size_t end) override;
-  // Ends the note-taking of an op that returned `results`.
-  Saved finish(Tensors results);
+  // Ends the note-taking of an op that returned `results`; `differentiable` masks those that may have a gradient.
+  Saved finish(Tensors results, uint32_t differentiable);
   SegmentRef segment() { return std::move(segment_); }
 
  private:
-  bool find_outputs(Tensors results, uint64_t epoch);
+  bool find_outputs(Tensors results, uint32_t differentiable, uint64_t epoch);
 
   Tensors inputs_;
   uint64_t requires_grad_;

@@ -45,7 +45,7 @@ def compare(actual, expected, where="result", ignore=(), **tolerance):
         has, wants = geometry(actual), geometry(expected)
         for name in ignore:
             has.pop(name), wants.pop(name)
-        assert has == wants, where
+        assert has == wants, f"{where}: {has} against {wants}"
         torch.testing.assert_close(
             actual.detach().cpu(),
             expected.detach(),

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <queue>
 #include "backend/autograd/light_node.h"
+#include "lazy/config.h"
 
 namespace lazuli::backend {
 namespace {
@@ -20,7 +21,7 @@ using autograd::GraphTask;
 using autograd::Node;
 using autograd::variable_list;
 
-bool is_light(const Node& n) { return typeid(n) == typeid(LightNode); }
+bool is_light(const Node& n) { return dynamic_cast<const LightNode*>(&n); }
 bool is_accumulator(const Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
 bool is_hooked(Node& n) {
   return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
@@ -43,6 +44,8 @@ struct NodeMutex : Node {
 // What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
 struct Pending {
   std::shared_ptr<Node> node;
+  bool light = false;
+  bool takes_values = false;  // can do with values of the trace
   c10::SmallVector<lazy::CellRef, 1> values;
   variable_list tensors;
 };
@@ -92,18 +95,19 @@ class Backward final : public Node {
     if (ready) task_.dependencies_.erase(it);
     if (!is_wanted(n)) return nullptr;
     Pending& p = pending_[n];
-    if (!p.node) p.node = e.function;
+    if (!p.node) {
+      p.node = e.function;
+      p.light = is_light(*n);
+      p.takes_values = !c10::GradMode::is_enabled() && (p.light || is_accumulator(*n));
+    }
     if (ready) ready_.push({n->sequence_nr(), n});
     return &p;
   }
 
-  // Nodes that can do with values of the trace.
-  bool takes_values(Node& n) const { return !c10::GradMode::is_enabled() && (is_light(n) || is_accumulator(n)); }
-
   void feed(const Edge& e, Tensor t) {
     Pending* p = arrive(e);
     if (!p || !t.defined()) return;
-    if (takes_values(*e.function) && p->tensors.empty() && is_plain(t)) {
+    if (p->takes_values && p->tensors.empty() && is_plain(t)) {
       add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(resume().value(t))));
       return;
     }
@@ -113,7 +117,7 @@ class Backward final : public Node {
   void feed(const Edge& e, LightNode& from, size_t input, ir::Value g) {
     Pending* p = arrive(e);
     if (!p || !g) return;
-    if (takes_values(*e.function) && p->tensors.empty())
+    if (p->takes_values && p->tensors.empty())
       add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(g)));
     else
       add_tensor(*p, e.input_nr, from.input_gradient(resume(), input, g));
@@ -149,8 +153,8 @@ class Backward final : public Node {
     Node& n = *p.node;
     const GraphTask::ExecInfo* i = info(&n);
     const bool captured = i && (i->captures_ || !i->needed_);
-    if (!captured && p.tensors.empty() && takes_values(n) && !is_hooked(n)) {
-      if (is_light(n)) return run_light(p);
+    if (!captured && p.tensors.empty() && p.takes_values && !is_hooked(n)) {
+      if (p.light) return run_light(p);
       if (accumulate(p)) return;
     }
     to_tensors(p);
@@ -257,7 +261,7 @@ variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
 
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
 bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
-  if (autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
+  if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
   bool light = false;
   for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
   if (!light) return false;
@@ -280,7 +284,8 @@ variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bo
 
 }  // namespace
 
-void install_engine_hook() { autograd::Engine::set_compiled_autograd(&hook); }
-void remove_engine_hook() { autograd::Engine::set_compiled_autograd(nullptr); }
+void install_engine_hook() {
+  if (lazy::config().light_autograd) autograd::Engine::set_compiled_autograd(&hook);
+}
 
 }  // namespace lazuli::backend

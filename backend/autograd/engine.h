@@ -6,9 +6,8 @@
 
 namespace lazuli::backend {
 
-// From now on; until somebody else installs a hook of their own. With it removed, light nodes run one by one on torch's
-// engine, with the same results.
+// From now on, if the settings want light nodes; until somebody else installs a hook of their own. Without it, light nodes
+// run one by one on torch's engine, with the same results.
 void install_engine_hook();
-void remove_engine_hook();
 
 }  // namespace lazuli::backend

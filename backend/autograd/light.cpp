@@ -43,14 +43,19 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
   return ours && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
 }
 
-bool finish(lazy::OpTape& tape, const char* name, lazy::Tensors inputs, lazy::Tensors results) {
-  lazy::Saved saved = tape.finish(results);
+bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
+  lazy::Saved saved = tape.finish(results, kind.differentiable);
   if (!saved.differentiable) return false;
   torch::autograd::edge_list edges;
   edges.reserve(inputs.size());
   for (const at::Tensor* t : inputs) edges.push_back(t ? edge_of(*t) : torch::autograd::Edge());
-  LightNode::attach(LightNode::make(name, std::move(edges)), tape.segment(), saved, inputs, results);
+  LightNode::attach(kind.make(kind.name, std::move(edges)), tape.segment(), saved, inputs, results);
   return true;
+}
+
+std::vector<NodeType>& node_types() {
+  static auto* types = new std::vector<NodeType>;
+  return *types;
 }
 
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

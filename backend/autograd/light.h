@@ -40,9 +40,27 @@ class OpTensors {
   uint64_t requiring_grad_ = 0;
 };
 
+// An operator's nodes, by what torch says of them.
+struct NodeOf {
+  const char* name = nullptr;
+  uint32_t differentiable = ~0u;  // masks its results
+  std::shared_ptr<LightNode> (*make)(const char* name, torch::autograd::edge_list&& edges) = nullptr;
+};
+// Each operator's nodes have a C++ type of their own, as torch's have: Python names their types by it.
+template <class Aten>
+struct NodeFor final : LightNode {
+  using LightNode::LightNode;
+};
+struct NodeType {
+  const char* name;
+  const std::type_info* type;
+  void* python_type;  // room for Python's PyTypeObject, for good
+};
+std::vector<NodeType>& node_types();  // of all operators
+
 // Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken from
 // what was recorded.
-bool finish(lazy::OpTape& tape, const char* name, lazy::Tensors inputs, lazy::Tensors results);
+bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results);
 
 // Torch's own kernel at the autograd key.
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -58,7 +76,7 @@ template <class Aten, class Schema = typename Aten::schema>
 struct Light;
 template <class Aten, class Result, class... Args>
 struct Light<Aten, Result(Args...)> {
-  static inline const char* name;  // of the node
+  static inline constinit NodeOf kind{};  // registration, which runs before main, fills it
 
   static Result by_torch(c10::DispatchKeySet keys, Args... args) {
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
@@ -83,15 +101,18 @@ struct Light<Aten, Result(Args...)> {
         Result result = Aten::redispatch(below, args...);
         c10::SmallVector<const at::Tensor*, 4> results;
         pointers(result, results);
-        if (finish(tape, name, tensors.tensors(), {results.data(), results.size()})) return result;
+        if (finish(tape, kind, tensors.tensors(), {results.data(), results.size()})) return result;
       } catch (const NotTaped&) {
       }
     }
     return by_torch(keys, std::forward<Args>(args)...);
   }
 
-  static void implement(torch::Library& m, const char* node_name) {
-    name = node_name;
+  static void implement(torch::Library& m, const NodeOf& node) {
+    kind = node;
+    kind.make = &LightNode::make<NodeFor<Aten>>;
+    alignas(16) static std::byte python_type[1024];
+    node_types().push_back({node.name, &typeid(NodeFor<Aten>), python_type});
     std::string full = Aten::name + 6;  // without "aten::"
     if (*Aten::overload_name) full = full + "." + Aten::overload_name;
     m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(call)));

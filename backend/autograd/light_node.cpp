@@ -14,22 +14,6 @@ namespace autograd = torch::autograd;
 using at::Tensor;
 using autograd::variable_list;
 
-// Memory for a shared_ptr's control block.
-template <class T>
-struct ControlBlockAllocator {
-  using value_type = T;
-  ControlBlockAllocator() = default;
-  template <class U>
-  ControlBlockAllocator(const ControlBlockAllocator<U>&) {}
-  T* allocate(size_t n) {
-    static_assert(sizeof(T) <= 64);
-    return n == 1 ? static_cast<T*>(lazy::Pool<64>::take()) : static_cast<T*>(::operator new(n * sizeof(T)));
-  }
-  void deallocate(T* p, size_t n) { n == 1 ? lazy::Pool<64>::give(p) : ::operator delete(p); }
-  template <class U>
-  bool operator==(const ControlBlockAllocator<U>&) const { return true; }
-};
-
 class PooledMeta final : public autograd::AutogradMeta, public lazy::Pooled<PooledMeta, 320> {
  public:
   using lazy::Pooled<PooledMeta, 320>::operator new;
@@ -67,10 +51,6 @@ autograd::Edge edge_of(const Tensor& t) {
   if (!meta || !meta->requires_grad()) return {};
   if (!meta->is_view_ && meta->grad_fn_) return {meta->grad_fn_, meta->output_nr_};
   return autograd::impl::gradient_edge(t);
-}
-
-std::shared_ptr<LightNode> LightNode::make(const char* name, autograd::edge_list&& edges) {
-  return {new LightNode(name, std::move(edges)), autograd::deleteNode, ControlBlockAllocator<char>()};
 }
 
 void LightNode::keep(bool input, size_t index, Tensor t) {

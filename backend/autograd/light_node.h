@@ -8,7 +8,23 @@
 
 namespace lazuli::backend {
 
-class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightNode, 1024> {
+// Memory for a shared_ptr's control block.
+template <class T>
+struct ControlBlockAllocator {
+  using value_type = T;
+  ControlBlockAllocator() = default;
+  template <class U>
+  ControlBlockAllocator(const ControlBlockAllocator<U>&) {}
+  T* allocate(size_t n) {
+    static_assert(sizeof(T) <= 64);
+    return n == 1 ? static_cast<T*>(lazy::Pool<64>::take()) : static_cast<T*>(::operator new(n * sizeof(T)));
+  }
+  void deallocate(T* p, size_t n) { n == 1 ? lazy::Pool<64>::give(p) : ::operator delete(p); }
+  template <class U>
+  bool operator==(const ControlBlockAllocator<U>&) const { return true; }
+};
+
+class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 1024> {
  public:
   using lazy::Pooled<LightNode, 1024>::operator new;
   using lazy::Pooled<LightNode, 1024>::operator delete;
@@ -16,7 +32,10 @@ class LightNode final : public torch::autograd::Node, public lazy::Pooled<LightN
 
   // `name` lives as long as the program: torch's name for the node.
   LightNode(const char* name, torch::autograd::edge_list&& edges) : Node(std::move(edges)), name_(name) {}
-  static std::shared_ptr<LightNode> make(const char* name, torch::autograd::edge_list&& edges);
+  template <class T = LightNode>
+  static std::shared_ptr<LightNode> make(const char* name, torch::autograd::edge_list&& edges) {
+    return {new T(name, std::move(edges)), torch::autograd::deleteNode, ControlBlockAllocator<char>()};
+  }
 
   std::string name() const override { return name_; }
   void release_variables() override;

@@ -1,5 +1,5 @@
-// Operators with light nodes, by torch's names for their nodes. Registered when the plugin is loaded, or not at all:
-// under LAZULI_LIGHT_AUTOGRAD=1.
+// Operators with light nodes, unless the settings say otherwise: torch's names for their nodes, and which of their results
+// torch differentiates.
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
 #include "lazy/config.h"
@@ -8,8 +8,8 @@ namespace lazuli::backend {
 namespace {
 
 template <class Aten>
-void light(torch::Library& m, const char* node) {
-  Light<Aten>::implement(m, node);
+void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u) {
+  Light<Aten>::implement(m, {node, differentiable});
 }
 
 namespace o = at::_ops;
@@ -66,13 +66,13 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::cumsum>(m, "CumsumBackward0");
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
-  light<o::native_layer_norm>(m, "NativeLayerNormBackward0");
-  light<o::native_group_norm>(m, "NativeGroupNormBackward0");
-  light<o::native_batch_norm>(m, "NativeBatchNormBackward0");
+  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1);
+  light<o::native_group_norm>(m, "NativeGroupNormBackward0", 1);
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1);
   // Losses, windows, the rest
-  light<o::nll_loss_forward>(m, "NllLossBackward0");
+  light<o::nll_loss_forward>(m, "NllLossBackward0", 1);
   light<o::mse_loss>(m, "MseLossBackward0");
-  light<o::native_dropout>(m, "NativeDropoutBackward0");
+  light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
   light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0");
   light<o::avg_pool2d>(m, "AvgPool2DBackward0");
   light<o::cat>(m, "CatBackward0");

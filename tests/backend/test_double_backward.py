@@ -74,7 +74,9 @@ def test_gradient_penalty():
         (g.norm(dim=1) - 1).pow(2).mean().backward()
         return [p.grad for p in net.parameters() if p.grad is not None]
 
-    assert_same(differentiate)
+    # Two gradients meet in each weight, and the first decides the stride of dimensions of size
+    # one. On torch's engine their order depends on how many nodes its threads have made before.
+    assert_same(differentiate, ignore=("stride",))
 
 
 @pytest.mark.parametrize("name", ["polynomial", "tanh", "softmax", "matmul", "division"])

@@ -22,7 +22,23 @@ def apply() -> None:
     _applied = True
     _print_from_the_host()
     _read_and_write_storages_through_the_host()
+    _take_the_engine_back_after_compiled_autograd()
     register_optimizer_step_post_hook(_end_step)
+
+
+def _take_the_engine_back_after_compiled_autograd() -> None:
+    """Compiled autograd uses the same hook of torch's engine, and leaves it empty."""
+    module = torch._C._dynamo.compiled_autograd
+    original = module.set_autograd_compiler
+
+    @functools.wraps(original)
+    def set_autograd_compiler(compiler, *args):
+        result = original(compiler, *args)
+        if compiler is None:
+            torch.ops.lazuli._take_engine()
+        return result
+
+    module.set_autograd_compiler = set_autograd_compiler
 
 
 def _print_from_the_host() -> None:
