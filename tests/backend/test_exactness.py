@@ -1,0 +1,93 @@
+"""Ops of bfloat16 are as exact as eager's: results and gradients, measured against float64.
+
+Agreement with eager within a tolerance would not notice an error that is twice eager's. What is
+compared here is the root of the mean square error over many numbers, and the part of it that all
+numbers share: rounding is random, so an error along the exact result is a mistake.
+"""
+
+import pytest
+import torch
+
+F = torch.nn.functional
+N, D = 384, 96
+SLACK = 1.1
+
+
+def attention(q, k, v):
+    q, k, v = (x.view(6, 64, 4, 24).transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def rms_norm(x, w):
+    wide = x.float() if x.dtype == torch.bfloat16 else x
+    return w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def two_readers(x, w, v):
+    y = x @ w.t()
+    return F.gelu(y) * (y @ v)
+
+
+# The function, and its operands' shapes.
+OPS = {
+    "add a row": (lambda x, b: x + b, [(N, D), (D,)]),
+    "multiply by a column": (lambda x, b: x * b, [(N, D), (N, 1)]),
+    "divide": (lambda x, y: x / (2 + y.abs()), [(N, D), (N, D)]),
+    "exp": (torch.exp, [(N, D)]),
+    "tanh": (torch.tanh, [(N, D)]),
+    "sigmoid": (torch.sigmoid, [(N, D)]),
+    "silu": (F.silu, [(N, D)]),
+    "gelu": (F.gelu, [(N, D)]),
+    "gelu by tanh": (lambda x: F.gelu(x, approximate="tanh"), [(N, D)]),
+    "power": (lambda x: x.pow(3), [(N, D)]),
+    "sum of rows": (lambda x: x.sum(0), [(N, D)]),
+    "mean": (lambda x: x.mean(-1), [(N, D)]),
+    "softmax": (lambda x: F.softmax(x, -1), [(N, D)]),
+    "log_softmax": (lambda x: F.log_softmax(x, -1), [(N, D)]),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (D,), w, b), [(N, D), (D,), (D,)]),
+    "rms_norm": (rms_norm, [(N, D), (D,)]),
+    "matmul": (lambda x, y: x @ y, [(N, D), (D, N)]),
+    "linear": (F.linear, [(N, D), (N, D), (N,)]),
+    "linear and gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), [(N, D), (N, D), (N,)]),
+    "residual": (lambda x, w, b: x + F.linear(x, w, b), [(N, D), (D, D), (D,)]),
+    "two readers": (two_readers, [(N, D), (D, D), (D, D)]),
+    "embedding": (
+        lambda w: F.embedding(torch.arange(N * 8, device=w.device) % 61, w),
+        [(D, D)],
+    ),
+    "attention": (attention, [(N, D), (N, D), (N, D)]),
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x.view(6, 24, 16, 16), w.view(24, 24, 3, 3), b),
+        [(N, D), (54, D), (24,)],
+    ),
+}
+
+
+def compute(op, device, dtype):
+    """The result and the gradients of all operands, which are bfloat16 numbers for every dtype."""
+    function, shapes = OPS[op]
+    random = torch.Generator().manual_seed(0)
+
+    def draw(shape):
+        return torch.randn(shape, generator=random).bfloat16().to(dtype).to(device)
+
+    operands = [draw(shape).requires_grad_() for shape in shapes]
+    y = function(*operands)
+    gradients = torch.autograd.grad(y, operands, draw(y.shape))
+    return [t.detach().cpu().double() for t in (y, *gradients)]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_errors_are_no_larger_than_eagers(op):
+    exact = compute(op, "cpu", torch.float64)
+    eager = compute(op, "cpu", torch.bfloat16)
+    ours = compute(op, "lazuli", torch.bfloat16)
+    for where, e, r, o in zip(("y", "gx", "gw", "gb"), exact, eager, ours, strict=False):
+        eager_error, error = (r - e).norm(), (o - e).norm()
+        most = SLACK * max(eager_error, (e.bfloat16().double() - e).norm())
+        assert error <= most, (
+            f"{where}: {error / e.norm():.2e}, eager's {eager_error / e.norm():.2e}"
+        )
+        # Of n roundings at random only 1 / sqrt(n) stays in the sum along the exact result.
+        along, eager_along = (abs((t - e).flatten() @ e.flatten()) / e.norm() for t in (o, r))
+        assert along <= max(5 * most / e.numel() ** 0.5, SLACK * eager_along), where
