@@ -49,6 +49,7 @@ OPS = {
     "matmul": (lambda x, y: x @ y, [(N, D), (D, N)]),
     "linear": (F.linear, [(N, D), (N, D), (N,)]),
     "linear and gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), [(N, D), (N, D), (N,)]),
+    "one row": (F.linear, [(1, D), (4 * N, D), (4 * N,)]),
     "residual": (lambda x, w, b: x + F.linear(x, w, b), [(N, D), (D, D), (D,)]),
     "two readers": (two_readers, [(N, D), (D, D), (D, D)]),
     "embedding": (
@@ -63,25 +64,29 @@ OPS = {
 }
 
 
-def compute(op, device, dtype):
+# Those that have a bias, with which a product is rounded but once. Autocast casts the bias first.
+BIASED = ("linear", "linear and gelu", "residual", "one row", "conv2d")
+
+
+def compute(op, device, dtype, autocast=False):
     """The result and the gradients of all operands, which are bfloat16 numbers for every dtype."""
     function, shapes = OPS[op]
     random = torch.Generator().manual_seed(0)
 
-    def draw(shape):
+    def draw(shape, dtype=dtype):
         return torch.randn(shape, generator=random).bfloat16().to(dtype).to(device)
 
     operands = [draw(shape).requires_grad_() for shape in shapes]
-    y = function(*operands)
-    gradients = torch.autograd.grad(y, operands, draw(y.shape))
+    with torch.autocast(device, torch.bfloat16, enabled=autocast):
+        y = function(*operands)
+    gradients = torch.autograd.grad(y, operands, draw(y.shape, y.dtype))
     return [t.detach().cpu().double() for t in (y, *gradients)]
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_errors_are_no_larger_than_eagers(op):
+def check(op, dtype, autocast):
     exact = compute(op, "cpu", torch.float64)
-    eager = compute(op, "cpu", torch.bfloat16)
-    ours = compute(op, "lazuli", torch.bfloat16)
+    eager = compute(op, torch.ops.lazuli._backing().type, dtype, autocast)
+    ours = compute(op, "lazuli", dtype, autocast)
     for where, e, r, o in zip(("y", "gx", "gw", "gb"), exact, eager, ours, strict=False):
         eager_error, error = (r - e).norm(), (o - e).norm()
         most = SLACK * max(eager_error, (e.bfloat16().double() - e).norm())
@@ -91,3 +96,13 @@ def test_errors_are_no_larger_than_eagers(op):
         # Of n roundings at random only 1 / sqrt(n) stays in the sum along the exact result.
         along, eager_along = (abs((t - e).flatten() @ e.flatten()) / e.norm() for t in (o, r))
         assert along <= max(5 * most / e.numel() ** 0.5, SLACK * eager_along), where
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_errors_are_no_larger_than_eagers(op):
+    check(op, torch.bfloat16, autocast=False)
+
+
+@pytest.mark.parametrize("op", BIASED)
+def test_a_bias_costs_no_rounding_under_autocast(op):
+    check(op, torch.float32, autocast=True)
