@@ -132,9 +132,9 @@ class Finder {
       other = node.inputs[0];
     }
     const Op op = graph_[other].op;
-    const bool has_memory =
-        op == Op::input || is_call(op) || ir::is_reduction(op) || (uses_[values_[other]] > 1 && ir::is_elementwise(op)) ||
-        worth_memory(other, graph_.type({contraction, 0}));
+    const bool has_memory = op == Op::input || is_call(op) || ir::is_reduction(op) ||
+                            (uses_[values_[other]] > 1 && ir::is_elementwise(op)) ||
+                            worth_memory(other, graph_.type({contraction, 0}));
     if (!has_memory || (op != Op::input && other.node > contraction)) return {};
     return StridedOperand{other, {at.coefs, at.offset}};
   }
