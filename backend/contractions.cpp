@@ -113,10 +113,12 @@ lazy::Order convolution_order(const Tensor& x, const Tensor& w) {
   return order.empty() ? format_order(w) : order;
 }
 
-ir::Value with_bias(lazy::Recording& r, ir::Value y, const Tensor& bias) {
-  ir::Dims shape(r.shape(y).size(), 1);
+// A bias along the channels of a result of `rank` dimensions. Recorded before the convolution, which can absorb only what
+// is there by then (lowering/epilogue.h).
+ir::Value channel_bias(lazy::Recording& r, const Tensor& bias, int64_t rank) {
+  ir::Dims shape(rank, 1);
   shape[1] = bias.numel();
-  return r.add(y, r.reshape(r.value(bias), shape));
+  return r.reshape(r.value(bias), shape);
 }
 
 Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
@@ -127,8 +129,9 @@ Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bia
     return fall_back<Tensor>("aten::convolution", "", x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
   Convolution c{stride, padding, dilation, transposed, output_padding, groups};
   lazy::Recording r;
+  const ir::Value b = has_bias ? channel_bias(r, *bias, x.dim()) : ir::Value{};
   ir::Value y = r.emit(ir::Op::convolution, {r.value(x), r.value(w)}, c.attrs());
-  if (has_bias) y = with_bias(r, y, *bias);
+  if (has_bias) y = r.add(y, b);
   return tensor_in(r, y, x.scalar_type(), convolution_order(x, w));
 }
 

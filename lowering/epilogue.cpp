@@ -103,8 +103,17 @@ class Finder {
     return true;
   }
 
+  // Worth a kernel and memory of its own: without it a product of a reduced type is rounded once more, before the op.
+  // Such are the biases that autocast casts.
+  bool worth_memory(Value other, const ir::Type& made) const {
+    constexpr int64_t kSmall = 1 << 15;
+    const int64_t numel = graph_.type(other).numel();
+    return ir::is_elementwise(graph_[other].op) && ir::is_reduced_floating(made.dtype) &&
+           (numel <= kSmall || 2 * numel <= made.numel());
+  }
+
   // `other`, broadcast to `shape`, as a window in the contraction's own shape on a value that exists by then and has
-  // memory anyway.
+  // memory anyway, or is worth it.
   std::optional<StridedOperand> window_of(uint32_t contraction, Value other, const ir::Dims& shape) {
     const ir::Dims& own = graph_.type({contraction, 0}).shape;
     Space space{own, own.size()};
@@ -123,8 +132,9 @@ class Finder {
       other = node.inputs[0];
     }
     const Op op = graph_[other].op;
-    const bool has_memory =
-        op == Op::input || is_call(op) || ir::is_reduction(op) || (uses_[values_[other]] > 1 && ir::is_elementwise(op));
+    const bool has_memory = op == Op::input || is_call(op) || ir::is_reduction(op) ||
+                            (uses_[values_[other]] > 1 && ir::is_elementwise(op)) ||
+                            worth_memory(other, graph_.type({contraction, 0}));
     if (!has_memory || (op != Op::input && other.node > contraction)) return {};
     return StridedOperand{other, {at.coefs, at.offset}};
   }

@@ -3,7 +3,7 @@
 //
 // Of bfloat16 and float16 only the chain's end is rounded, where eager rounds each op's result. A product's last digits
 // depend on the order of its sum anyway, so no chain after it can be eager's bit for bit; with fewer roundings it is no
-// further from the exact result than eager's.
+// further from the exact result than eager's. It has to be so for a bias, which eager's own products absorb.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,6 +1,8 @@
 // Views between elementwise rows and reductions move up to the inputs of their cluster, so that a fused kernel has no
 // view inside: view(f(a, b)) becomes f(view(a), view(b)). Only where f has no other use, so that nothing is computed
 // twice, and only where the view feeds other such rows: a view that a library call or an output reads costs nothing.
+//
+// A product of a reduced type keeps its bias below the view: only there can its call absorb it, and round once.
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
 
@@ -126,12 +128,23 @@ class Hoister {
 
   bool has_single_use(Value v) const { return v.node < single_use_.size() && single_use_[v.node] == kYes; }
 
+  bool is_biased_product(const Node& n) {
+    if (n.op != Op::add || !is_reduced_floating(n.types[0].dtype)) return false;
+    const Graph& graph = r_.to();
+    auto is_product = [&](Value v) {
+      while (graph[v].op == Op::reshape) v = graph[v].inputs[0];
+      return is_contraction(graph[v].op);
+    };
+    auto repeats = [&](Value v) { return graph.type(v).numel() < n.types[0].numel(); };
+    return (is_product(n.inputs[0]) && repeats(n.inputs[1])) || (is_product(n.inputs[1]) && repeats(n.inputs[0]));
+  }
+
   // The view of elementwise value `x`, moved above it; none where it cannot, as for a 0-dim value made of 0-dim ones,
   // which only a view can give the shape `to`.
   Value hoist(Op view, const Attrs& attrs, const Dims& to, Value x) {
     const Node producer = r_.to()[x];  // a copy: emitting moves nodes
     MoveFn move = move_of(view);
-    if (!move || !is_elementwise(producer.op) || !has_single_use(x)) return {};
+    if (!move || !is_elementwise(producer.op) || !has_single_use(x) || is_biased_product(producer)) return {};
     std::vector<Value> operands;
     for (Value v : producer.inputs) {
       Value moved = v;

@@ -53,6 +53,42 @@ CUDA_DTYPES = {
 }
 
 
+def cast_ops(key):
+    return {
+        name
+        for name in torch._C._dispatch_get_all_op_names()
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+    }
+
+
+def test_the_lists_are_those_of_cuda():
+    ours, cuda = cast_ops("AutocastPrivateUse1"), cast_ops("AutocastCUDA")
+    assert ours - cuda == {"aten::cross_entropy_loss"}
+    # The latter only raises; the others are operators of cuDNN.
+    cudnn = {name for name in cuda if "cudnn" in name}
+    assert cuda - ours - cudnn == {"aten::binary_cross_entropy"}
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("target", ["classes", "probabilities"])
+def test_cross_entropy_is_computed_in_float32(target, smoothing, reduction):
+    def compute(device, dtype, autocast):
+        torch.manual_seed(0)
+        x = torch.randn(64, 10).bfloat16().to(dtype).to(device).requires_grad_()
+        y = torch.randint(10, (64,)) if target == "classes" else torch.rand(64, 10).softmax(-1)
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
+            loss = F.cross_entropy(x, y.to(device), reduction=reduction, label_smoothing=smoothing)
+        loss.sum().backward()
+        assert loss.dtype == torch.float32
+        return loss.detach().cpu(), x.grad.float().cpu()
+
+    loss, gradient = compute("lazuli", torch.bfloat16, True)
+    exact_loss, exact_gradient = compute("cpu", torch.float32, False)
+    torch.testing.assert_close(loss, exact_loss, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient, exact_gradient.bfloat16().float(), rtol=2**-8, atol=1e-6)
+
+
 def test_nested_and_disabled():
     x = torch.randn(4, 4).to("lazuli")
     with torch.autocast("lazuli", dtype=torch.bfloat16):
