@@ -62,7 +62,7 @@ class Backward final : public Node {
     for (size_t i = 0; i < root.next_edges().size(); ++i)
       if (const Edge& e = root.next_edge(i); e.is_valid()) feed(e, root.outputs[i]);
     while (!ready_.empty()) {
-      Node* node = ready_.top().second;
+      Node* node = ready_.top().node;
       ready_.pop();
       auto it = pending_.find(node);
       Pending p = std::move(it->second);
@@ -73,7 +73,14 @@ class Backward final : public Node {
     return {};
   }
 
-  using Turn = std::pair<uint64_t, Node*>;  // torch's order: the latest node first
+  // Torch's order: the latest node first. All leaves have the same number: they go by arrival, so that every step records
+  // the same trace.
+  struct Turn {
+    uint64_t sequence;
+    uint64_t arrival;
+    Node* node;
+    bool operator<(const Turn& o) const { return sequence != o.sequence ? sequence < o.sequence : arrival > o.arrival; }
+  };
 
   GraphTask::ExecInfo* info(Node* n) {
     if (!filtered_) return nullptr;
@@ -100,7 +107,7 @@ class Backward final : public Node {
       p.light = is_light(*n);
       p.takes_values = !c10::GradMode::is_enabled() && (p.light || is_accumulator(*n));
     }
-    if (ready) ready_.push({n->sequence_nr(), n});
+    if (ready) ready_.push({n->sequence_nr(), arrivals_++, n});
     return &p;
   }
 
@@ -247,6 +254,7 @@ class Backward final : public Node {
   const bool filtered_;  // only some nodes are wanted
   std::unordered_map<Node*, Pending> pending_;
   std::priority_queue<Turn> ready_;
+  uint64_t arrivals_ = 0;
   std::vector<std::shared_ptr<Node>> done_;
   std::optional<lazy::Recording> recording_;
 };

@@ -56,6 +56,7 @@ def test_training_with_batches_from_another_stream():
         copying = torch.cuda.Stream()
         losses[device] = []
         for batch in batches * 2:
+            copying.wait_stream(torch.cuda.current_stream())  # which may read the last batch's memory
             with torch.cuda.stream(copying):
                 x = batch.to(device, non_blocking=True)
             torch.cuda.current_stream().wait_stream(copying)
