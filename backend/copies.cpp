@@ -11,6 +11,7 @@
 #include "lazy/backing.h"
 #include "lazy/memory.h"
 #include "lazy/sync.h"
+#include "lazy/torch_buffers.h"
 
 namespace lazuli::backend {
 namespace {
@@ -28,7 +29,8 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   // Not behind the previous step.
   c10::OptionalStreamGuard guard(host.is_cpu() ? lazy::backing().side_stream() : std::nullopt);
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
-  at::from_blob(buffer.data, host.sizes(), at::TensorOptions().dtype(type).device(lazy::backing().device())).copy_(host);
+  ir::Dims strides = ir::contiguous_strides(lazy::to_dims(host.sizes()));
+  lazy::tensor_over(buffer.data, host.sizes(), lazy::to_ref(strides), type, nullptr).copy_(host);
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   lazy::CellRef cell = lazy::make_ready(std::move(buffer), std::move(value));

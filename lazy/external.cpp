@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <chrono>
 #include "ir/error.h"
@@ -259,8 +258,7 @@ double now_us() {
 // The memory of `g` inside a storage's buffer.
 at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
   auto* data = static_cast<char*>(buffer.data) + g.offset * static_cast<int64_t>(c10::elementSize(g.type));
-  at::Tensor t = at::from_blob(data, to_ref(g.sizes), to_ref(g.strides), [owner = buffer.owner](void*) {},
-                               at::TensorOptions().dtype(g.type).device(backing().device()));
+  at::Tensor t = tensor_over(data, to_ref(g.sizes), to_ref(g.strides), g.type, buffer.owner);
   set_view_bits(t, g);
   return t;
 }

@@ -1,7 +1,6 @@
 #include "lazy/sync.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "lazy/runner.h"
 #include "lazy/source.h"
 #include "lazy/workers.h"
+#include "lazy/torch_buffers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -352,8 +352,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
   jit::Buffer b = materialize(t, reason, writable);
   auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
-  at::Tensor view = at::from_blob(data, t.sizes(), t.strides(), [owner = b.owner](void*) {},
-                                  at::TensorOptions().dtype(t.dtype()).device(backing().device()));
+  at::Tensor view = tensor_over(data, t.sizes(), t.strides(), t.scalar_type(), b.owner);
   set_view_bits(view, geometry_of(t));
   return view;
 }

@@ -7,10 +7,14 @@
 
 namespace lazuli::lazy {
 
+at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type, std::shared_ptr<void> owner) {
+  const c10::Device device = backing().device();
+  return at::from_blob(data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device), device);
+}
+
 at::Tensor tensor_over(const jit::BufferView& v) {
   auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
-  return at::from_blob(first, to_ref(v.type.shape), to_ref(v.strides),
-                       at::TensorOptions().dtype(to_torch(v.type.dtype)).device(backing().device()));
+  return tensor_over(first, to_ref(v.type.shape), to_ref(v.strides), to_torch(v.type.dtype), nullptr);
 }
 
 jit::Buffer buffer_of(const at::Tensor& t) {

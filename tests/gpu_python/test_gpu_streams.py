@@ -56,7 +56,9 @@ def test_training_with_batches_from_another_stream():
         copying = torch.cuda.Stream()
         losses[device] = []
         for batch in batches * 2:
-            copying.wait_stream(torch.cuda.current_stream())  # which may read the last batch's memory
+            copying.wait_stream(
+                torch.cuda.current_stream()
+            )  # which may read the last batch's memory
             with torch.cuda.stream(copying):
                 x = batch.to(device, non_blocking=True)
             torch.cuda.current_stream().wait_stream(copying)
@@ -130,7 +132,7 @@ def test_streams_of_lazuli():
         y = x * 2
     stream.synchronize()
     y.record_stream(stream)
-    torch.accelerator.current_stream().wait_stream(stream)
+    torch.Stream(device="lazuli").wait_stream(stream)
     assert (y + 1).sum().item() == 3 << 20
 
 
