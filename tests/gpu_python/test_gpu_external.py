@@ -65,7 +65,7 @@ MIXES = {
     "lstm": lambda x: torch.lstm(
         x[None, :, :32] * 2,
         (x.new_zeros(1, 32, 16), x.new_zeros(1, 32, 16)),
-        [x.repeat(2, 1)[:64, :32], x.repeat(2, 1)[:64, :16]],
+        [x.repeat(2, 1)[:64, :32].contiguous(), x.repeat(2, 1)[:64, :16].contiguous()],
         False,
         1,
         0.0,

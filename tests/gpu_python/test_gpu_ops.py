@@ -26,6 +26,8 @@ from op_samples import (
 
 MOST = SAMPLES if "LAZULI_OPINFO_SAMPLES" in os.environ else 3
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+# In evaluation CUDA's returns the running statistics where the CPU's returns nothing, as ours does.
+OTHERWISE_ON_CUDA = {"native_batch_norm"}
 DIFFERENTIABLE = (torch.float32, torch.bfloat16)
 
 cuda_copy = copy_to("cuda")
@@ -35,6 +37,7 @@ def cases(dtypes, wanted=lambda op, dtype: True):
     return [
         pytest.param(name, dtype, id=f"{name}-{str(dtype).split('.')[1]}")
         for name in NAMES
+        if name not in OTHERWISE_ON_CUDA
         for dtype in dtypes
         if dtype in find(name).supported_dtypes("cpu")
         and dtype in find(name).supported_dtypes("cuda")
