@@ -28,7 +28,12 @@ struct Groups : ::testing::Test {
     auto plain = jit::compile(m.graph, reference);
     const Ran want = run(*plain, host, m.graph, inputs, scalars);
     const int before = omp_get_max_threads();
-    for (int threads : {1, 2, 5}) {
+#ifdef __SANITIZE_THREAD__
+    const std::vector<int> counts = {1};  // it does not see libgomp's barriers
+#else
+    const std::vector<int> counts = {1, 2, 5};
+#endif
+    for (int threads : counts) {
       omp_set_num_threads(threads);
       const Ran got = run(*grouped, host, m.graph, inputs, scalars);
       for (size_t i = 0; i < got.floats.size(); ++i) expect_close(got.floats[i], want.floats[i], 1e-4f);
