@@ -78,47 +78,41 @@ ir::Value Recording::cell_value(Cell& cell) {
 
 ir::Value Recording::storage_value(LazyStorage& storage) { return cell_value(*storage.cell()); }
 
-ir::Value Recording::flat(ir::Value v, int64_t bytes, ir::DType dtype) {
-  int64_t n = bytes / ir::item_size(dtype);
+ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
+  LazyStorage& storage = storage_of(t);
+  ir::Value v = storage_value(storage);
+  int64_t n = static_cast<int64_t>(storage.nbytes()) / ir::item_size(dtype);
   if (this->dtype(v) != dtype) return emit(ir::Op::bitcast, {v}, {{static_cast<int64_t>(dtype)}, {n}});
   return reshape(v, ir::Dims{n});
 }
 
-ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
-  LazyStorage& storage = storage_of(t);
-  return flat(storage_value(storage), static_cast<int64_t>(storage.nbytes()), dtype);
-}
-
-ir::Value Recording::window(Cell& memory, int64_t bytes, const Window& g) {
-  const ir::DType dtype = to_ir(g.type);
-  TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", g.type);
-  const ir::Dims shape = to_dims(g.sizes);
-  const int64_t numel = ir::product(shape);
+ir::Value Recording::window(const at::Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  const ir::DType dtype = to_ir(t.scalar_type());
+  TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", t.scalar_type());
+  const ir::Dims shape = to_dims(impl->sizes());
   Order order;
-  const bool dense = g.offset == 0 && memory_order(g.sizes, g.strides, order);
-  ir::Value base = cell_value(memory);
-  if (dense && this->dtype(base) == dtype && this->type(base).numel() == numel) {
+  const bool dense = impl->storage_offset() == 0 && memory_order(impl->sizes(), impl->strides(), order);
+  ir::Value base = storage_value(t);
+  if (dense && this->dtype(base) == dtype && this->type(base).numel() == impl->numel()) {
     if (order.empty()) return reshape(base, shape);
     ir::Dims permuted, inverse(order.size(), 0);
     for (size_t i = 0; i < order.size(); ++i) permuted.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
     return permute(reshape(base, permuted), inverse);
   }
-  base = flat(base, bytes, dtype);
-  if (dense && order.empty() && this->type(base).numel() == numel) return reshape(base, shape);
+  base = flat_value(t, dtype);
+  if (dense && order.empty() && this->type(base).numel() == impl->numel()) return reshape(base, shape);
   ir::Attrs attrs;
-  attrs.add(shape).add(to_dims(g.strides)).add(g.offset);
+  attrs.add(shape).add(to_dims(impl->strides())).add(impl->storage_offset());
   return emit(ir::Op::as_strided, {base}, attrs);
 }
 
 ir::Value Recording::value(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
-  LazyStorage& storage = storage_of(t);
-  Cell& c = *storage.cell();
+  Cell& c = *storage_of(t).cell();
   bool whole = impl->is_contiguous() && impl->storage_offset() == 0 && c.type.dtype == to_ir(t.scalar_type()) &&
                std::ranges::equal(c.type.shape, impl->sizes());
-  ir::Value v = whole ? cell_value(c)
-                      : window(c, static_cast<int64_t>(storage.nbytes()),
-                               {t.scalar_type(), at::DimVector(impl->sizes()), at::DimVector(impl->strides()), impl->storage_offset()});
+  ir::Value v = whole ? cell_value(c) : window(t);
   return tape_ ? tape_->read(*this, t, v, {}) : v;
 }
 

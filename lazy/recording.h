@@ -24,13 +24,6 @@ Recorder& recorder();
 
 class Tape;
 
-// The window on memory through which a tensor sees it.
-struct Window {
-  c10::ScalarType type;
-  at::DimVector sizes, strides;
-  int64_t offset = 0;
-};
-
 
 class Recording final : public ir::Builder {
  public:
@@ -55,9 +48,8 @@ class Recording final : public ir::Builder {
   ir::Value storage_value(const at::Tensor& t) { return storage_value(storage_of(t)); }
   // The whole storage as a flat list of elements of this type.
   ir::Value flat_value(const at::Tensor& t, ir::DType dtype);
-  // What a cell holds, and what a window on memory of `bytes` bytes shows of it.
+  // What a cell holds.
   ir::Value cell_value(Cell& cell);
-  ir::Value window(Cell& memory, int64_t bytes, const Window& w);
   Cell& cell(ir::Value v) const { return *trace_.cell(id(v)); }
   // A run-time number: never part of the trace's identity.
   ir::Value number(const c10::Scalar& s, ir::DType dtype) { return number_bits(scalar_bits(s, dtype), dtype); }
@@ -77,7 +69,8 @@ class Recording final : public ir::Builder {
 
  private:
   ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
-  ir::Value flat(ir::Value v, int64_t bytes, ir::DType dtype);
+  // What a tensor that is not the whole of its storage shows of it.
+  ir::Value window(const at::Tensor& t);
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none
   size_t start_;
