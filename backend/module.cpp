@@ -50,22 +50,22 @@ std::string dump(const std::string& stage) {
   return lazy::pending_text();
 }
 
-// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of 100, as
-// programs do; with gradients, a chain ends by letting go of its history.
-double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations) {
+// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of `chain`,
+// each over the result of the one before; with gradients, a chain ends by letting go of its history.
+double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations, int64_t chain) {
+  TORCH_CHECK_VALUE(chain > 0, "lazuli: a chain has at least one call");
   auto time = [&](auto&& call) {
-    constexpr int64_t kChain = 100;
     auto chains = [&](int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         at::Tensor t = a;
-        for (int64_t j = 0; j < kChain; ++j) t = call(t);
+        for (int64_t j = 0; j < chain; ++j) t = call(t);
       }
     };
-    const int64_t n = (iterations + kChain - 1) / kChain;
+    const int64_t n = (iterations + chain - 1) / chain;
     chains(n / 10 + 1);
     auto start = std::chrono::steady_clock::now();
     chains(n);
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(n * kChain);
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(n * chain);
   };
   if (what == "add") return time([&](const at::Tensor& t) { return at::add(t, b); });
   if (what == "mul") return time([&](const at::Tensor& t) { return at::mul(t, b); });
@@ -103,7 +103,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
   m.def("_dump(str stage) -> str", dump);
-  m.def("_benchmark(str what, Tensor a, Tensor b, int iterations) -> float",
+  m.def("_benchmark(str what, Tensor a, Tensor b, int iterations, int chain) -> float",
         torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, benchmark));
 }
 
