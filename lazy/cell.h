@@ -41,6 +41,11 @@ class CellRef {
     cell->references.fetch_add(1, std::memory_order_relaxed);
     return CellRef(cell);
   }
+  // A second reference to what only the caller can reach; cheaper.
+  static CellRef share_first(Cell* cell) {
+    cell->references.store(2, std::memory_order_relaxed);
+    return CellRef(cell);
+  }
   CellRef(const CellRef& o) : cell_(o.cell_) {
     if (cell_) cell_->references.fetch_add(1, std::memory_order_relaxed);
   }

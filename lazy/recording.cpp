@@ -12,11 +12,6 @@
 
 namespace lazuli::lazy {
 
-Recorder& recorder() {
-  static auto* r = new Recorder;
-  return *r;
-}
-
 Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_(recorder().mutex) {
   cut_if_due();
   start_ = trace_.size();
@@ -56,7 +51,7 @@ ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attr
     flat.append(types[0].shape);
   }
   ValueId first = trace_.append(op, {ids.data(), ids.size()}, flat, static_cast<uint16_t>(types.size()));
-  for (size_t i = 0; i < types.size(); ++i) CellRef(trace_.define(first + i, types[i]));
+  for (size_t i = 0; i < types.size(); ++i) trace_.define(first + i, types[i]);
   return {first, 0};
 }
 
@@ -65,11 +60,9 @@ ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, co
   size_t n = 0;
   for (ir::Value v : inputs) ids[n++] = id(v);
   ValueId first = trace_.append(op, {ids, n}, {}, 1);
-  CellRef(trace_.define(first, type));
+  trace_.define(first, type);
   return {first, 0};
 }
-
-const ir::Type& Recording::type(ir::Value v) const { return trace_.cell(id(v))->type; }
 
 ir::Value Recording::cell_value(Cell& cell) {
   if (cell.state == Cell::State::Failed) cell.failure->raise();
@@ -133,12 +126,14 @@ ir::Value Recording::value(const at::Tensor& t, const Order& order) {
 
 ir::Value Recording::number_bits(int64_t bits, ir::DType dtype) {
   ValueId v = trace_.scalar(bits, dtype);
-  CellRef(trace_.define(v, ir::Type{dtype, {}}));
+  trace_.define(v, ir::Type{dtype, {}});
   return {v, 0};
 }
 
 at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type) {
-  return make_tensor(CellRef::share(trace_.cell(id(v))), type);
+  at::Tensor t = make_tensor(share(v), type);
+  if (tape_) tape_->made(*this, t, v, {});
+  return t;
 }
 
 at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, const Order& order) {
@@ -149,11 +144,13 @@ at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, const Order& ord
     logical_sizes[order[i]] = memory[i];
     logical_strides[order[i]] = strides[i];
   }
-  return tensor(v, type, to_ref(logical_sizes), to_ref(logical_strides));
+  at::Tensor t = tensor(v, type, to_ref(logical_sizes), to_ref(logical_strides));
+  if (tape_) tape_->made(*this, t, v, order);
+  return t;
 }
 
 at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
-  return make_tensor(CellRef::share(trace_.cell(id(v))), type, sizes, strides);
+  return make_tensor(share(v), type, sizes, strides);
 }
 
 void Recording::write(const at::Tensor& t, ir::Value v) {

@@ -20,10 +20,12 @@ struct Recorder {
   Repetition repetition;
   const std::thread::id first_thread = std::this_thread::get_id();  // that recorded; usually the user's main one
 };
-Recorder& recorder();
+inline Recorder& recorder() {
+  static auto* r = new Recorder;  // outlives every thread
+  return *r;
+}
 
 class Tape;
-
 
 class Recording final : public ir::Builder {
  public:
@@ -33,7 +35,7 @@ class Recording final : public ir::Builder {
 
   using Builder::emit;
   ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override;
-  const ir::Type& type(ir::Value v) const override;
+  const ir::Type& type(ir::Value v) const override { return trace_.cell(id(v))->type; }
   // The hot path: one result whose type the caller knows.
   ir::Value emit_typed(ir::Op op, std::span<const ir::Value> inputs, const ir::Type& type);
   ir::Value emit_typed(ir::Op op, std::initializer_list<ir::Value> inputs, const ir::Type& type) {
@@ -69,6 +71,11 @@ class Recording final : public ir::Builder {
 
  private:
   ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
+  // One more reference to what holds v. What only the trace holds is ours alone while we hold its lock.
+  CellRef share(ir::Value v) {
+    Cell* cell = trace_.cell(id(v));
+    return cell->references.load(std::memory_order_relaxed) == 1 ? CellRef::share_first(cell) : CellRef::share(cell);
+  }
   // What a tensor that is not the whole of its storage shows of it.
   ir::Value window(const at::Tensor& t);
   Trace& trace_;

@@ -25,21 +25,16 @@ class DeviceAllocator final : public c10::Allocator {
 
 }  // namespace
 
-c10::Allocator* storage_allocator() {
-  static auto* a = new DeviceAllocator;
-  return a;
-}
+c10::Allocator* make_storage_allocator() { return new DeviceAllocator; }
 
 LazyStorage::LazyStorage(CellRef cell, size_t bytes)
     : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(this, nullptr, &keep, lazy::device()),
                   storage_allocator(), /*resizable=*/true),
       cell_(std::move(cell)) {}
 
-LazyStorage& storage_of(const at::Tensor& t) {
-  auto* s = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  TORCH_CHECK(s && s->allocator() == storage_allocator(), "lazuli: this tensor's storage was not made by the lazuli device (",
+void throw_foreign_storage(const at::Tensor& t) {
+  TORCH_CHECK(false, "lazuli: this tensor's storage was not made by the lazuli device (",
               t.device(), ", ", t.sizes(), "); wrapping foreign memory as a lazuli tensor is not supported");
-  return *static_cast<LazyStorage*>(s);
 }
 
 template <class V>

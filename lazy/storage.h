@@ -29,10 +29,20 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
 };
 
 // The mark by which our storages are known; also the device's allocator.
-c10::Allocator* storage_allocator();
+c10::Allocator* make_storage_allocator();
+inline c10::Allocator* storage_allocator() {
+  static auto* a = make_storage_allocator();
+  return a;
+}
+[[noreturn]] void throw_foreign_storage(const at::Tensor& t);
 
 // Throws a torch error for a tensor whose storage Lazuli did not make.
-LazyStorage& storage_of(const at::Tensor& t);
+inline LazyStorage& storage_of(const at::Tensor& t) {
+  auto* s = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (!s || s->allocator() != storage_allocator()) [[unlikely]]
+    throw_foreign_storage(t);
+  return *static_cast<LazyStorage*>(s);
+}
 
 class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> {
  public:

@@ -18,7 +18,7 @@ bool value_of(const at::Tensor& t, Cell*& cell, Order& order) {
   return true;
 }
 
-bool may_flow(const at::Tensor* t) { return t && t->defined() && c10::isFloatingType(t->scalar_type()); }
+bool is_floating(const at::Tensor* t) { return t && t->defined() && c10::isFloatingType(t->scalar_type()); }
 
 // Two tensors with one value, of which gradients may want only one: the value gets a second name.
 ir::Value rename(Recording& r, ir::Value v) { return r.emit(ir::Op::reshape, {v}, ir::Attrs().add(r.shape(v))); }
@@ -46,23 +46,54 @@ ir::Value OpTape::read(Recording& r, const at::Tensor& t, ir::Value v, const Ord
   return v;
 }
 
-void OpTape::recorded(const Trace& trace, size_t begin, size_t end) {
+void OpTape::made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) {
+  Made& m = made_.emplace_back();
+  m.tensor = t.unsafeGetTensorImpl();
+  m.cell = &r.cell(v);
+  m.value.id = v.node + v.result;
+  m.value.order = segment_->add_order(order);
+}
+
+void OpTape::recorded(Trace& trace, size_t begin, size_t end) {
   if (begin == end) return;
   Segment& s = *segment_;
-  if (!s.epoch) {
+  const bool first = !s.epoch;
+  if (first) {
     s.epoch = trace.epoch();
     s.begin = static_cast<uint32_t>(begin);
   }
   broken_ |= s.epoch != trace.epoch();  // ended in between, and its values with it
   s.end = static_cast<uint32_t>(end);
+  // Most ops record in one scope and return what they make there: then all is known now, and nothing is to be looked up.
+  settled_ = false;
+  if (!first || made_.empty()) return;
+  for (size_t i = 0; i < made_.size(); ++i)
+    s.outputs.push_back(is_output(i, made_[i].tensor->dtype().toScalarType()) ? made_[i].value : Segment::Value{kAbsent});
+  try {
+    settle(trace);
+  } catch (...) {  // asked again where it can be said
+    settled_ = false;
+  }
 }
 
-bool OpTape::find_outputs(Tensors results, uint32_t differentiable, uint64_t epoch) {
+void OpTape::settle(Trace& trace) {
   Segment& s = *segment_;
+  saved_ = saved_by(trace, s);
+  for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved_.flowing >> i & 1;
+  if (saved_.differentiable && !listed_) {
+    trace.segments.push_back(segment_.share_first());
+    listed_ = true;
+  }
+  settled_ = true;
+}
+
+bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
+  Segment& s = *segment_;
+  s.outputs.clear();
   for (size_t i = 0; i < results.size(); ++i) {
     const at::Tensor* t = results[i];
     Segment::Value v{kAbsent};
-    if (differentiable >> i & 1 && may_flow(t)) {
+    if (t->defined() && is_output(i, t->scalar_type())) {
       Cell* cell;
       Order order;
       if (!value_of(*t, cell, order) || cell->epoch != epoch) return false;
@@ -74,15 +105,21 @@ bool OpTape::find_outputs(Tensors results, uint32_t differentiable, uint64_t epo
   return true;
 }
 
-Saved OpTape::finish(Tensors results, uint32_t differentiable) {
+bool OpTape::foresaw(Tensors results) const {
+  if (!settled_ || results.size() != made_.size()) return false;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i]->unsafeGetTensorImpl() != made_[i].tensor || storage_of(*results[i]).cell() != made_[i].cell) return false;
+  return true;
+}
+
+Saved OpTape::finish(Tensors results) {
+  if (broken_ || requires_grad_ & ~read_) return {};
+  if (foresaw(results)) return saved_;
   std::lock_guard lock(recorder().mutex);
   Trace& trace = recorder().trace;
-  Segment& s = *segment_;
-  if (broken_ || s.epoch != trace.epoch() || requires_grad_ & ~read_ || !find_outputs(results, differentiable, s.epoch)) return {};
-  Saved saved = saved_by(trace, s);
-  for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved.flowing >> i & 1;
-  if (saved.differentiable) trace.segments.push_back(segment_.share_first());
-  return saved;
+  if (segment_->epoch != trace.epoch() || !find_outputs(results, trace.epoch())) return {};
+  settle(trace);
+  return saved_;
 }
 
 DerivativeTape::DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor, uint16_t first_result)
@@ -134,7 +171,7 @@ ir::Value DerivativeTape::read_earlier(Recording& r, uint16_t slot, ir::Value v)
   return v;
 }
 
-void DerivativeTape::recorded(const Trace& trace, size_t begin, size_t end) {
+void DerivativeTape::recorded(Trace& trace, size_t begin, size_t end) {
   if (begin == end) return;
   broken_ |= (epoch_ && epoch_ != trace.epoch()) || builder_.too_long();
   epoch_ = trace.epoch();
@@ -148,7 +185,7 @@ Saved DerivativeTape::finish(Tensors results) {
   for (const at::Tensor* t : results) {
     Cell* cell = nullptr;
     Order order;
-    if (may_flow(t) && !value_of(*t, cell, order)) return {};
+    if (is_floating(t) && !value_of(*t, cell, order)) return {};
     if (!builder_.add_output(cell, order)) return {};
     segment_->outputs.push_back({kAbsent});
   }

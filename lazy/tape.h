@@ -15,8 +15,10 @@ class Tape {
 
   // A tensor was read as the value v, its dimensions in this order. Returns the value to go on with.
   virtual ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) = 0;
-  // A scope of recording ends, which appended these entries.
-  virtual void recorded(const Trace& trace, size_t begin, size_t end) = 0;
+  // A tensor was made that holds v, whose dimensions lie in this order.
+  virtual void made(Recording&, const at::Tensor&, ir::Value, const Order&) {}
+  // A scope of recording ends, which appended these entries; its lock is held.
+  virtual void recorded(Trace& trace, size_t begin, size_t end) = 0;
   // A derivative reads the value of a slot of an earlier op's fragment.
   virtual ir::Value read_earlier(Recording&, uint16_t, ir::Value v) { return v; }
 
@@ -30,24 +32,41 @@ class Tape {
 
 using Tensors = std::span<const at::Tensor* const>;
 
-// Of an op over `inputs` (null: none there), of which gradients are wanted for those that `requires_grad` masks.
+// Of an op over `inputs` (null: none there), of which gradients are wanted for those that `requires_grad` masks;
+// `differentiable` masks the results that may have a gradient.
 class OpTape final : public Tape {
  public:
-  OpTape(Tensors inputs, uint64_t requires_grad) : inputs_(inputs), requires_grad_(requires_grad), segment_(SegmentRef::make()) {}
+  OpTape(Tensors inputs, uint64_t requires_grad, uint32_t differentiable)
+      : inputs_(inputs), requires_grad_(requires_grad), differentiable_(differentiable), segment_(SegmentRef::make()) {}
   ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
-  void recorded(const Trace& trace, size_t begin, size_t end) override;
-  // Ends the note-taking of an op that returned `results`; `differentiable` masks those that may have a gradient.
-  Saved finish(Tensors results, uint32_t differentiable);
+  void made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
+  void recorded(Trace& trace, size_t begin, size_t end) override;
+  // Ends the note-taking of an op that returned `results`.
+  Saved finish(Tensors results);
   SegmentRef segment() { return std::move(segment_); }
 
  private:
-  bool find_outputs(Tensors results, uint32_t differentiable, uint64_t epoch);
+  // A tensor that the op made, as far as it is known to hold a value of the trace.
+  struct Made {
+    const c10::TensorImpl* tensor;
+    const Cell* cell;
+    Segment::Value value;
+  };
+  bool is_output(size_t i, c10::ScalarType type) const { return differentiable_ >> i & 1 && c10::isFloatingType(type); }
+  bool find_outputs(Tensors results, uint64_t epoch);
+  // What is saved, once the segment's outputs are known; for who holds the recorder's lock.
+  void settle(Trace& trace);
+  // Whether the op returned what it made, and the answer for that is there.
+  bool foresaw(Tensors results) const;
 
   Tensors inputs_;
   uint64_t requires_grad_;
+  uint32_t differentiable_;
   uint64_t read_ = 0;  // which tensors were
   SegmentRef segment_;
-  bool broken_ = false;
+  c10::SmallVector<Made, 1> made_;
+  Saved saved_;
+  bool settled_ = false, listed_ = false, broken_ = false;
 };
 
 // Of the derivative of an op, which is an op too: over the gradients, then the tensors of the earlier op, then that op's
@@ -58,7 +77,7 @@ class DerivativeTape final : public Tape {
   DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor, uint16_t first_result);
   ~DerivativeTape();
   ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
-  void recorded(const Trace& trace, size_t begin, size_t end) override;
+  void recorded(Trace& trace, size_t begin, size_t end) override;
   ir::Value read_earlier(Recording& r, uint16_t slot, ir::Value v) override;
   Saved finish(Tensors results);
   SegmentRef segment() { return std::move(segment_); }

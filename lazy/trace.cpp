@@ -39,16 +39,14 @@ ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<co
   return e.first_result;
 }
 
-Cell* Trace::define(ValueId id, const ir::Type& type) {
+void Trace::define(ValueId id, const ir::Type& type) {
   auto* cell = new Cell;
-  cell->references.store(2, std::memory_order_relaxed);
-  cell->state = Cell::State::Pending;
+  cell->state.store(Cell::State::Pending, std::memory_order_relaxed);
   cell->id = id;
   cell->epoch = epoch_;
   cell->type = type;
   pending_bytes_ += type.bytes();
   cells_[id] = CellRef(cell);
-  return cell;
 }
 
 ValueId Trace::enter(Cell* cell) {

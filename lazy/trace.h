@@ -29,10 +29,10 @@ class Trace {
  public:
   explicit Trace(uint64_t epoch) : epoch_(epoch) {}
 
-  // Appends an op; its results are new pending cells, each held by the trace and, once, by the caller.
+  // Appends an op, whose results have no cells yet.
   ValueId append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
-  // Makes the cell for a result of the last append.
-  Cell* define(ValueId id, const ir::Type& type);
+  // Makes the cell for a result of the last append: pending, and held by the trace.
+  void define(ValueId id, const ir::Type& type);
   // The number of a cell in this trace; a ready cell becomes an input on first use.
   ValueId use(Cell* cell) {
     if (cell->epoch == epoch_) return cell->id;

@@ -29,9 +29,10 @@ bool hooks_on_saved_tensors() {
 
 Route OpTensors::route(c10::DispatchKeySet keys) {
   if (!alone(keys)) return Route::Torch;
-  bool ours = tensors_.size() <= 32;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const at::Tensor* t = tensors_[i];
+  const lazy::Tensors all = tensors();
+  bool ours = all.size() <= 32;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const at::Tensor* t = all[i];
     if (!t) continue;
     auto* meta = meta_of(*t);
     if (meta && meta->fw_grad_) return Route::Torch;
@@ -44,7 +45,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 }
 
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
-  lazy::Saved saved = tape.finish(results, kind.differentiable);
+  lazy::Saved saved = tape.finish(results);
   if (!saved.differentiable) return false;
   torch::autograd::edge_list edges;
   edges.reserve(inputs.size());

@@ -21,8 +21,8 @@ enum class Route {
 // An operator's tensors in the order of its arguments; null where an optional one is absent.
 class OpTensors {
  public:
-  void add(const at::Tensor& t) { tensors_.push_back(t.defined() ? &t : nullptr); }
-  void add(const std::optional<at::Tensor>& t) { tensors_.push_back(t && t->defined() ? &*t : nullptr); }
+  void add(const at::Tensor& t) { push(t.defined() ? &t : nullptr); }
+  void add(const std::optional<at::Tensor>& t) { push(t && t->defined() ? &*t : nullptr); }
   void add(const at::ITensorListRef& list) {
     for (const at::Tensor& t : list) add(t);
   }
@@ -31,12 +31,22 @@ class OpTensors {
   }
   template <class T>
   void add(const T&) {}
-  lazy::Tensors tensors() const { return {tensors_.data(), tensors_.size()}; }
+  lazy::Tensors tensors() const { return more_.empty() ? lazy::Tensors(few_, count_) : lazy::Tensors(more_); }
   Route route(c10::DispatchKeySet keys);
   uint64_t requiring_grad() const { return requiring_grad_; }  // a mask, once there is a route
 
  private:
-  c10::SmallVector<const at::Tensor*, 6> tensors_;
+  void push(const at::Tensor* t) {
+    if (count_ < std::size(few_)) [[likely]] {
+      few_[count_++] = t;
+      return;
+    }
+    if (more_.empty()) more_.assign(few_, few_ + count_);
+    more_.push_back(t);
+  }
+  const at::Tensor* few_[6];
+  size_t count_ = 0;
+  std::vector<const at::Tensor*> more_;  // all of them, once they are not few
   uint64_t requiring_grad_ = 0;
 };
 
@@ -65,10 +75,10 @@ bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::
 // Torch's own kernel at the autograd key.
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-inline void pointers(const at::Tensor& t, c10::SmallVectorImpl<const at::Tensor*>& out) { out.push_back(&t); }
+inline std::array<const at::Tensor*, 1> pointers(const at::Tensor& t) { return {&t}; }
 template <class... T>
-void pointers(const std::tuple<T...>& t, c10::SmallVectorImpl<const at::Tensor*>& out) {
-  std::apply([&](const auto&... x) { (out.push_back(&x), ...); }, t);
+std::array<const at::Tensor*, sizeof...(T)> pointers(const std::tuple<T...>& t) {
+  return std::apply([](const auto&... x) { return std::array<const at::Tensor*, sizeof...(T)>{&x...}; }, t);
 }
 
 // `Aten` is a struct of at::_ops.
@@ -97,11 +107,9 @@ struct Light<Aten, Result(Args...)> {
     if (route == Route::Light) {
       try {
         at::AutoDispatchBelowADInplaceOrView guard;
-        lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad());
+        lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad(), kind.differentiable);
         Result result = Aten::redispatch(below, args...);
-        c10::SmallVector<const at::Tensor*, 4> results;
-        pointers(result, results);
-        if (finish(tape, kind, tensors.tensors(), {results.data(), results.size()})) return result;
+        if (finish(tape, kind, tensors.tensors(), pointers(result))) return result;
       } catch (const NotTaped&) {
       }
     }

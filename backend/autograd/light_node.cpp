@@ -50,6 +50,7 @@ autograd::Edge edge_of(const Tensor& t) {
   auto* meta = static_cast<autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());
   if (!meta || !meta->requires_grad()) return {};
   if (!meta->is_view_ && meta->grad_fn_) return {meta->grad_fn_, meta->output_nr_};
+  if (!meta->is_view_) return {autograd::impl::grad_accumulator(t), 0};
   return autograd::impl::gradient_edge(t);
 }
 
