@@ -1,5 +1,4 @@
-// The four arithmetic operators: unboxed, since they are most of what a program records, and irregular in torch (alpha,
-// rounding modes).
+// Addition and subtraction, whose operators have a factor for the second operand.
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -34,7 +33,7 @@ template <ir::Op op>
 Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
   if (is_one(alpha) && !(op == ir::Op::sub && b.scalar_type() == at::kBool)) {
-    if (Tensor r = binary_fast(op, a, b, false); r.defined()) return r;
+    if (Tensor r = binary_fast(op, a, b); r.defined()) return r;
   }
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
     if (Tensor r = elementwise(sum_row<op>(alpha), sum_operands<op>(a, b, alpha)); r.defined()) return r;
@@ -44,6 +43,7 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 template <ir::Op op>
 Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add_" : "aten::sub_";
+  if (is_one(alpha) && binary_fast_in_place(op, a, b)) return a;
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
     if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }
@@ -60,26 +60,6 @@ Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tens
   return out;
 }
 
-template <ir::Op op>
-struct Product {
-  static constexpr bool divide = op == ir::Op::div;
-  static constexpr const char* name = divide ? "aten::div" : "aten::mul";
-  static constexpr const char* name_ = divide ? "aten::div_" : "aten::mul_";
-  static Tensor functional(const Tensor& a, const Tensor& b) {
-    if (Tensor r = binary_fast(op, a, b, divide); r.defined()) return r;
-    if (Tensor r = elementwise(op, {{&a, {}}, {&b, {}}}); r.defined()) return r;
-    return fall_back<Tensor>(name, "Tensor", a, b);
-  }
-  static Tensor& in_place(Tensor& a, const Tensor& b) {
-    if (!elementwise_into(a, op, {{&a, {}}, {&b, {}}}, false)) fall_back<Tensor>(name_, "Tensor", a, b);
-    return a;
-  }
-  static Tensor& out(const Tensor& a, const Tensor& b, Tensor& out) {
-    if (!elementwise_into(out, op, {{&a, {}}, {&b, {}}}, true)) fall_back<Tensor>(name, "out", a, b, out);
-    return out;
-  }
-};
-
 }  // namespace
 
 void register_arithmetic(torch::Library& m) {
@@ -89,12 +69,6 @@ void register_arithmetic(torch::Library& m) {
   m.impl("sub.Tensor", sum_like<ir::Op::sub>);
   m.impl("sub_.Tensor", sum_like_<ir::Op::sub>);
   m.impl("sub.out", sum_like_out<ir::Op::sub>);
-  m.impl("mul.Tensor", Product<ir::Op::mul>::functional);
-  m.impl("mul_.Tensor", Product<ir::Op::mul>::in_place);
-  m.impl("mul.out", Product<ir::Op::mul>::out);
-  m.impl("div.Tensor", Product<ir::Op::div>::functional);
-  m.impl("div_.Tensor", Product<ir::Op::div>::in_place);
-  m.impl("div.out", Product<ir::Op::div>::out);
 }
 
 }  // namespace lazuli::backend

@@ -135,28 +135,63 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   return true;
 }
 
-at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool floating_only) {
+namespace {
+
+// Row-major tensors of the device on whose type the row computes without a conversion.
+bool is_simple(ir::Op op, const at::Tensor& t) {
+  auto* x = t.unsafeGetTensorImpl();
+  if (!x->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !x->is_contiguous()) return false;
+  const ir::OpInfo& row = ir::info(op);
+  if (row.result != ir::Result::Same || row.infer || row.promote == ir::Promote::First) return false;
+  const ir::DType dtype = lazy::to_ir(t.scalar_type());
+  return ir::is_floating(dtype) || (row.promote == ir::Promote::Common && !ir::can_fail(op) && ir::is_integral(dtype));
+}
+
+ir::Value second(lazy::Recording& r, ir::Op op, ir::Value first, const at::Tensor& b, bool number) {
+  if (!number) return r.value(b);
+  const ir::DType dtype = r.dtype(first);
+  c10::Scalar s = number_of(b);
+  return r.number(ir::info(op).rounds_numbers ? rounded(s, dtype) : s, dtype);
+}
+enum class Second { Other, Number, Like };
+Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
-  if (!x->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !x->is_contiguous()) return {};
-  c10::ScalarType type = a.scalar_type();
-  ir::DType dtype = lazy::to_ir(type);
-  if (!(ir::is_floating(dtype) || (!floating_only && ir::is_integral(dtype)))) return {};
-  bool number = y->dim() == 0 && y->is_wrapped_number() && y->is_cpu();
-  if (number) {
-    if (!ir::is_floating(dtype) || x->dim() == 0) return {};
-    c10::Scalar s = number_of(b);
-    if (s.isComplex()) return {};
-    lazy::Recording r;
-    ir::Value v = r.value(a);
-    if (ir::info(op).rounds_numbers) s = rounded(s, dtype);
-    return r.tensor(r.emit_typed(op, {v, r.number(s, dtype)}, ir::Type(r.type(v))), type);
-  }
-  if (!y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !y->is_contiguous() || x->dtype() != y->dtype() ||
-      x->sizes() != y->sizes())
-    return {};
+  if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
+    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() ? Second::Number : Second::Other;
+  const bool like = y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) && y->is_contiguous() &&
+                    x->dtype() == y->dtype() && x->sizes() == y->sizes();
+  return like ? Second::Like : Second::Other;
+}
+
+}  // namespace
+
+at::Tensor unary_fast(ir::Op op, const at::Tensor& a) {
+  if (!is_simple(op, a)) return {};
   lazy::Recording r;
   ir::Value v = r.value(a);
-  return r.tensor(r.emit_typed(op, {v, r.value(b)}, r.type(v)), type);
+  return r.tensor(r.emit_typed(op, {v}, r.type(v)), a.scalar_type());
+}
+
+at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b) {
+  if (!is_simple(op, a)) return {};
+  const Second kind = kind_of_second(a, b);
+  if (kind == Second::Other) return {};
+  lazy::Recording r;
+  ir::Value v = r.value(a), w = second(r, op, v, b, kind == Second::Number);
+  return r.tensor(r.emit_typed(op, {v, w}, r.type(v)), a.scalar_type());
+}
+
+bool binary_fast_in_place(ir::Op op, const at::Tensor& a, const at::Tensor& b) {
+  if (!is_simple(op, a)) return false;
+  const Second kind = kind_of_second(a, b);
+  if (kind == Second::Other) return false;
+  lazy::LazyStorage& storage = lazy::storage_of(a);
+  // Writing a part of a storage, or over what is still to be read, has rules of its own.
+  if (static_cast<size_t>(a.numel()) * a.itemsize() != storage.nbytes() || (kind == Second::Like && &lazy::storage_of(b) == &storage)) return false;
+  lazy::Recording r;
+  ir::Value v = r.value(a), w = second(r, op, v, b, kind == Second::Number);
+  r.rebind_storage(storage, r.emit_typed(op, {v, w}, r.type(v)));
+  return true;
 }
 
 }  // namespace lazuli::backend

@@ -10,9 +10,11 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs = {}
 // The same, writing into `out` (in place when it is also an operand). False when not covered.
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs = {});
 
-// The common case of the hot binary rows, decided in a few compares: same type and shape, row-major. Returns an
-// undefined tensor when it is another case.
-at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b, bool floating_only);
+// The common cases, decided in a few compares: operands of one type and shape, row-major, or a number as the second.
+// An undefined tensor, or false, when it is another case.
+at::Tensor unary_fast(ir::Op op, const at::Tensor& a);
+at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b);
+bool binary_fast_in_place(ir::Op op, const at::Tensor& a, const at::Tensor& b);
 
 // A number as a tensor of this type would hold it; rows say whether theirs are.
 c10::Scalar rounded(const c10::Scalar& number, ir::DType type);

@@ -1,6 +1,5 @@
 // Registration of the elementwise rows from the op table: each ATen operator that a row names, with its in-place and out
-// forms, records that row. The hot binary operators have unboxed kernels in front (arithmetic.cpp).
-#include <unordered_map>
+// forms, records that row. add and sub, which have a factor, have kernels of their own (arithmetic.cpp).
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -8,26 +7,40 @@
 namespace lazuli::backend {
 namespace {
 
-struct Registered {
+using at::Tensor;
+
+enum class Form : uint8_t { Functional, InPlace, Out };
+
+// One of the forms in which an operator records a row.
+struct Recorder {
   ir::Op op;
-  int arity;
-  enum Form : uint8_t { Functional, InPlace, Out } form;
+  Form form;
+  c10::OperatorHandle handle;
+
+  Tensor functional(const Operands& operands, const auto&... arguments) const {
+    if (Tensor t = elementwise(op, operands); t.defined()) return t;
+    return uncovered(arguments...);
+  }
+  Tensor& into(Tensor& out, const Operands& operands, const auto&... arguments) const {
+    if (!elementwise_into(out, op, operands, form == Form::Out)) uncovered(arguments...);
+    return out;
+  }
+  Tensor uncovered(const auto&... arguments) const {
+    torch::jit::Stack stack;
+    torch::jit::push(stack, arguments...);
+    fallback(handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack);
+    return torch::jit::pop(stack).toTensor();
+  }
 };
 
-// By operator name; filled before the first call and never changed afterwards.
-std::unordered_map<c10::OperatorName, Registered>& registered() {
-  static auto* m = new std::unordered_map<c10::OperatorName, Registered>;
-  return *m;
-}
-
 // Arguments in order are the row's operands; whatever the schema has beyond them must be at its default.
-bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> arguments, const Registered& r,
-             std::vector<at::Tensor>& keep, Operands& operands) {
+bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> arguments, int arity, std::vector<Tensor>& keep,
+             Operands& operands) {
   keep.reserve(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& v = arguments[i];
     if (schema.arguments()[i].is_out()) continue;
-    if (static_cast<int>(operands.size()) == r.arity) {
+    if (static_cast<int>(operands.size()) == arity) {
       if (!(schema.arguments()[i].default_value() && *schema.arguments()[i].default_value() == v)) return false;
     } else if (v.isTensor()) {
       keep.push_back(v.toTensor());
@@ -38,45 +51,92 @@ bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> argume
       return false;
     }
   }
-  return static_cast<int>(operands.size()) == r.arity;
+  return static_cast<int>(operands.size()) == arity;
 }
 
-void boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const Registered& r = registered().at(op.operator_name());
-  const auto& schema = op.schema();
-  auto arguments = torch::jit::last(*stack, schema.arguments().size());
-  std::vector<at::Tensor> keep;
-  Operands operands;
-  if (!collect(schema, arguments, r, keep, operands)) return fallback(op, keys, stack);
-  at::Tensor result;
-  if (r.form == Registered::Functional) {
-    result = elementwise(r.op, operands);
-  } else {
-    at::Tensor out = (r.form == Registered::InPlace ? arguments.front() : arguments.back()).toTensor();
-    if (elementwise_into(out, r.op, operands, r.form == Registered::Out)) result = out;
+// Of any signature.
+struct BoxedKernel final : c10::OperatorKernel {
+  explicit BoxedKernel(const Recorder& r) : r(r) {}
+  Recorder r;
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    const auto& schema = op.schema();
+    auto arguments = torch::jit::last(*stack, schema.arguments().size());
+    std::vector<Tensor> keep;
+    Operands operands;
+    if (!collect(schema, arguments, ir::info(r.op).body.arity, keep, operands)) return fallback(op, keys, stack);
+    Tensor result;
+    if (r.form == Form::Functional) {
+      result = elementwise(r.op, operands);
+    } else {
+      Tensor out = (r.form == Form::InPlace ? arguments.front() : arguments.back()).toTensor();
+      if (elementwise_into(out, r.op, operands, r.form == Form::Out)) result = out;
+    }
+    if (!result.defined()) return fallback(op, keys, stack);
+    torch::jit::drop(*stack, schema.arguments().size());
+    torch::jit::push(*stack, std::move(result));
   }
-  if (!result.defined()) return fallback(op, keys, stack);
-  torch::jit::drop(*stack, schema.arguments().size());
-  torch::jit::push(*stack, std::move(result));
+};
+
+// Operators of one or two tensors and nothing else need no boxes.
+torch::CppFunction unary_kernel(const Recorder& r) {
+  switch (r.form) {
+    case Form::Functional:
+      return torch::CppFunction([r](const Tensor& a) -> Tensor {
+        if (Tensor t = unary_fast(r.op, a); t.defined()) return t;
+        return r.functional({{&a, {}}}, a);
+      });
+    case Form::InPlace:
+      return torch::CppFunction([r](Tensor& a) -> Tensor& { return r.into(a, {{&a, {}}}, a); });
+    default:
+      return torch::CppFunction([r](const Tensor& a, Tensor& out) -> Tensor& { return r.into(out, {{&a, {}}}, a, out); });
+  }
+}
+torch::CppFunction binary_kernel(const Recorder& r) {
+  switch (r.form) {
+    case Form::Functional:
+      return torch::CppFunction([r](const Tensor& a, const Tensor& b) -> Tensor {
+        if (Tensor t = binary_fast(r.op, a, b); t.defined()) return t;
+        return r.functional({{&a, {}}, {&b, {}}}, a, b);
+      });
+    case Form::InPlace:
+      return torch::CppFunction([r](Tensor& a, const Tensor& b) -> Tensor& {
+        if (binary_fast_in_place(r.op, a, b)) return a;
+        return r.into(a, {{&a, {}}, {&b, {}}}, a, b);
+      });
+    default:
+      return torch::CppFunction(
+          [r](const Tensor& a, const Tensor& b, Tensor& out) -> Tensor& { return r.into(out, {{&a, {}}, {&b, {}}}, a, b, out); });
+  }
 }
 
-void implement(torch::Library& m, const std::string& name, const std::string& overload, ir::Op op, Registered::Form form) {
+bool is_of_tensors(const c10::FunctionSchema& schema, size_t count) {
+  return schema.arguments().size() == count && std::ranges::all_of(schema.arguments(), [](const c10::Argument& a) {
+           return a.type()->kind() == c10::TypeKind::TensorType;
+         });
+}
+
+torch::CppFunction kernel(const Recorder& r) {
+  const auto& schema = r.handle.schema();
+  const auto arity = static_cast<size_t>(ir::info(r.op).body.arity);
+  if (arity <= 2 && is_of_tensors(schema, arity + (r.form == Form::Out))) return arity == 1 ? unary_kernel(r) : binary_kernel(r);
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(r));
+}
+
+void implement(torch::Library& m, const std::string& name, const std::string& overload, ir::Op op, Form form) {
   auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
   if (!handle || handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
-  if (form == Registered::Out && (handle->schema().arguments().empty() || !handle->schema().arguments().back().is_out())) return;
-  auto [it, fresh] = registered().try_emplace(handle->operator_name(), Registered{op, ir::info(op).body.arity, form});
-  if (!fresh) return;
-  m.impl((name + (overload.empty() ? "" : "." + overload)).c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
+  if (form == Form::Out && (handle->schema().arguments().empty() || !handle->schema().arguments().back().is_out())) return;
+  m.impl((name + (overload.empty() ? "" : "." + overload)).c_str(), kernel({op, form, *handle}));
 }
 
 // "add.Tensor" also names "add_.Tensor" and "add.out" or "add.Tensor_out", where torch has them.
 void implement_forms(torch::Library& m, const std::string& aten, ir::Op op) {
   size_t dot = aten.find('.');
   std::string name = aten.substr(0, dot), overload = dot == aten.npos ? "" : aten.substr(dot + 1);
-  implement(m, name, overload, op, Registered::Functional);
-  implement(m, name + "_", overload, op, Registered::InPlace);
+  implement(m, name, overload, op, Form::Functional);
+  implement(m, name + "_", overload, op, Form::InPlace);
   for (const std::string& out : {overload + "_out", std::string("out"), std::string("grad_input")})
-    if (out != "_out") implement(m, name, out, op, Registered::Out);
+    if (out != "_out") implement(m, name, out, op, Form::Out);
 }
 
 }  // namespace
