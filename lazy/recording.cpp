@@ -59,9 +59,7 @@ ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, co
   ValueId ids[8];
   size_t n = 0;
   for (ir::Value v : inputs) ids[n++] = id(v);
-  ValueId first = trace_.append(op, {ids, n}, {}, 1);
-  trace_.define(first, type);
-  return {first, 0};
+  return {trace_.append(op, {ids, n}, type), 0};
 }
 
 ir::Value Recording::cell_value(Cell& cell) {

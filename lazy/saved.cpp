@@ -19,22 +19,20 @@ uint64_t key_of(const Trace& trace, const Segment& s) {
   uint64_t key = s.end - s.begin;
   for (const auto& r : s.reads) key = mix(key, r.tensor | uint64_t{r.active} << 16);
   const ValueId first = trace.entries()[s.begin].first_result;
-  auto add_type = [&](ValueId v, bool shape) {
-    const ir::Type& t = trace.cell(v)->type;
-    key = mix(key, static_cast<uint64_t>(t.dtype));
-    if (!shape) return;
-    key = mix(key, t.shape.size());
-    for (int64_t n : t.shape) key = mix(key, static_cast<uint64_t>(n));
+  // A value's place, with its element type where it has one.
+  auto add = [&](ValueId v, bool shape) {
+    const Cell* cell = v == kAbsent ? nullptr : trace.cell(v);
+    key = mix(key, place(s, v, first) | (cell ? uint64_t{1} + static_cast<uint64_t>(cell->type.dtype) : 0) << 32);
+    if (!shape || !cell) return;
+    key = mix(key, cell->type.shape.size());
+    for (int64_t n : cell->type.shape) key = mix(key, static_cast<uint64_t>(n));
   };
   for (uint32_t i = s.begin; i < s.end; ++i) {
     const Entry& e = trace.entries()[i];
     const bool by_shape = !ir::reads_alike_for_all_shapes(e.op);
     key = mix(key, static_cast<uint64_t>(e.op) | uint64_t{e.results} << 16 | uint64_t{e.operand_count} << 32);
-    for (ValueId v : trace.operands(e)) {
-      key = mix(key, place(s, v, first));
-      if (v != kAbsent) add_type(v, by_shape);
-    }
-    for (uint16_t j = 0; j < e.results; ++j) add_type(e.first_result + j, by_shape);
+    for (ValueId v : trace.operands(e)) add(v, by_shape);
+    for (uint16_t j = 0; j < e.results; ++j) add(e.first_result + j, by_shape);
     if (by_shape && !ir::is_leaf(e.op))
       for (int64_t a : trace.attrs(e)) key = mix(key, static_cast<uint64_t>(a));
   }

@@ -24,6 +24,12 @@ void Trace::settle_segments() {
 }
 
 ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
+  ValueId first = append_entry(op, operands, attrs, results);
+  cells_.resize(cells_.size() + results);
+  return first;
+}
+
+ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
   Entry e{op, results, static_cast<uint32_t>(operands_.size()), static_cast<uint32_t>(operands.size()),
           static_cast<uint32_t>(attrs_.size()), static_cast<uint32_t>(attrs.size()),
           static_cast<ValueId>(cells_.size())};
@@ -35,18 +41,17 @@ ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<co
   if (!attrs.empty()) attrs_.insert(attrs_.end(), attrs.begin(), attrs.end());
   entries_.push_back(e);
   prefix_hashes.push_back(h);
-  cells_.resize(cells_.size() + results);
   return e.first_result;
 }
 
-void Trace::define(ValueId id, const ir::Type& type) {
+CellRef Trace::new_cell(ValueId id, const ir::Type& type) {
   auto* cell = new Cell;
   cell->state.store(Cell::State::Pending, std::memory_order_relaxed);
   cell->id = id;
   cell->epoch = epoch_;
   cell->type = type;
   pending_bytes_ += type.bytes();
-  cells_[id] = CellRef(cell);
+  return CellRef(cell);
 }
 
 ValueId Trace::enter(Cell* cell) {

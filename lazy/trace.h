@@ -32,7 +32,13 @@ class Trace {
   // Appends an op, whose results have no cells yet.
   ValueId append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
   // Makes the cell for a result of the last append: pending, and held by the trace.
-  void define(ValueId id, const ir::Type& type);
+  void define(ValueId id, const ir::Type& type) { cells_[id] = new_cell(id, type); }
+  // Both, for an op without attributes and with one result.
+  ValueId append(ir::Op op, std::span<const ValueId> operands, const ir::Type& type) {
+    ValueId id = append_entry(op, operands, {}, 1);
+    cells_.push_back(new_cell(id, type));
+    return id;
+  }
   // The number of a cell in this trace; a ready cell becomes an input on first use.
   ValueId use(Cell* cell) {
     if (cell->epoch == epoch_) return cell->id;
@@ -73,6 +79,8 @@ class Trace {
 
  private:
   ValueId enter(Cell* cell);
+  ValueId append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
+  CellRef new_cell(ValueId id, const ir::Type& type);
 
   uint64_t epoch_;
   static constexpr uint64_t kSeed = 0x4c617a756c69;
