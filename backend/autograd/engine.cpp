@@ -121,13 +121,13 @@ class Backward final : public Node {
     add_tensor(*p, e.input_nr, std::move(t));
   }
   // `g` is the gradient of an input of the light node `from`.
-  void feed(const Edge& e, LightNode& from, size_t input, ir::Value g) {
+  void feed(const Edge& e, LightNode& from, size_t input, lazy::CellRef g) {
     Pending* p = arrive(e);
     if (!p || !g) return;
     if (p->takes_values && p->tensors.empty())
-      add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(g)));
-    else
-      add_tensor(*p, e.input_nr, from.input_gradient(resume(), input, g));
+      return add_value(*p, e.input_nr, std::move(g));
+    lazy::Recording& r = resume();
+    add_tensor(*p, e.input_nr, from.input_gradient(r, input, r.cell_value(*g)));
   }
   void add_value(Pending& p, uint32_t input, lazy::CellRef v) {
     if (p.values.size() <= input) p.values.resize(std::max(p.node->num_inputs(), input + 1));
@@ -184,8 +184,12 @@ class Backward final : public Node {
       n.check();
       n.backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
     }
+    // A value's number holds while nobody pauses; its cell outlives the trace.
+    c10::SmallVector<lazy::CellRef, 4> gradients(edges);
     for (size_t i = 0; i < edges; ++i)
-      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, needs >> i & 1 ? out[i] : ir::Value{});
+      if (needs >> i & 1 && out[i]) gradients[i] = lazy::CellRef::share(&r.cell(out[i]));
+    for (size_t i = 0; i < edges; ++i)
+      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, std::move(gradients[i]));
     done_.push_back(std::move(p.node));
     if (done_.size() >= 64) pause();
   }
