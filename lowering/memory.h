@@ -29,7 +29,8 @@ struct Block {
   }
 };
 
-// Gives every arena block its offset; blocks alive at the same step do not overlap. Returns the arena's size.
+// Gives every arena block its offset; blocks alive at the same step do not overlap. Returns the size of the arena, the
+// smaller one of two layouts.
 int64_t assign_offsets(std::vector<Block>& blocks);
 
 }  // namespace lazuli::lowering

@@ -1,4 +1,5 @@
 // The plan as text. See plan.h.
+#include <algorithm>
 #include "ir/print.h"
 #include "lowering/plan.h"
 
@@ -54,6 +55,47 @@ void print_views(const Plan& plan, const char* what, std::span<const BlockView> 
            std::to_string(v.byte_offset) + " strides " + list(v.strides) + "\n";
 }
 
+// Which value a block holds first, for reading.
+std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
+  std::vector<ir::Value> out(plan.blocks.size());
+  auto note = [&](uint32_t block, ir::Value v) {
+    if (block != kNoBlock && !out[block]) out[block] = v;
+  };
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kernel) {
+      for (size_t a = 0; a < step.loops.accesses.size(); ++a) note(step.blocks[a], step.loops.accesses[a].value);
+    } else {
+      for (uint32_t r = 0; r < step.results.size() && r < graph.nodes[step.node].types.size(); ++r)
+        note(step.results[r].block, {step.node, r});
+    }
+  }
+  return out;
+}
+
+// When the arena is fullest, and with what: the large blocks of that moment.
+void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
+  constexpr size_t kShown = 40;
+  std::vector<int64_t> change(plan.steps.size() + 1);
+  for (const Block& b : plan.blocks)
+    if (b.kind == Block::Arena && b.first <= b.last) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
+  int64_t live = 0, peak = 0;
+  uint32_t at = 0;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s)
+    if ((live += change[s]) > peak) peak = live, at = s;
+  std::vector<uint32_t> alive;
+  for (uint32_t b = 0; b < plan.blocks.size(); ++b)
+    if (const Block& block = plan.blocks[b]; block.kind == Block::Arena && block.first <= at && at <= block.last) alive.push_back(b);
+  std::stable_sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " + std::to_string(alive.size()) + " places\n";
+  const auto values = first_values(plan, graph);
+  for (size_t i = 0; i < std::min(alive.size(), kShown); ++i) {
+    const Block& b = plan.blocks[alive[i]];
+    out += "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
+    if (ir::Value v = values[alive[i]]) out += ": " + ir::print_node(graph, v.node);
+    out += "\n";
+  }
+}
+
 }  // namespace
 
 std::string print(const ir::Graph& graph, const Plan& plan) {
@@ -75,7 +117,9 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
   }
   out += "outputs";
   for (uint32_t b : plan.outputs) out += " " + place(plan, b);
-  return out + "\n";
+  out += "\n";
+  print_peak(graph, plan, out);
+  return out;
 }
 
 }  // namespace lazuli::lowering
