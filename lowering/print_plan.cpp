@@ -72,9 +72,8 @@ std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
   return out;
 }
 
-// When the arena is fullest, and with what: the large blocks of that moment.
+// When the arena is fullest, and with what: the blocks of that moment that take a thousandth of it or more.
 void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
-  constexpr size_t kShown = 40;
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const Block& b : plan.blocks)
     if (b.kind == Block::Arena && b.first <= b.last) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
@@ -88,7 +87,7 @@ void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
   std::stable_sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
   out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " + std::to_string(alive.size()) + " places\n";
   const auto values = first_values(plan, graph);
-  for (size_t i = 0; i < std::min(alive.size(), kShown); ++i) {
+  for (size_t i = 0; i < alive.size() && plan.blocks[alive[i]].bytes >= peak / 1000; ++i) {
     const Block& b = plan.blocks[alive[i]];
     out += "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
     if (ir::Value v = values[alive[i]]) out += ": " + ir::print_node(graph, v.node);
