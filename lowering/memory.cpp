@@ -7,6 +7,7 @@ namespace {
 
 // Above this, placing by size takes longer than its smaller arena is worth: 5,000 blocks take some 20 ms.
 constexpr size_t kMostBySize = 5'000;
+constexpr int64_t kWorthMoving = 4096;  // bytes
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -76,17 +77,15 @@ int64_t assign_by_time(std::vector<Block>& blocks, std::span<const uint32_t> pla
   return arena.size();
 }
 
-// The largest first, each at the lowest place that no block alive with it has: "greedy by size" of Pisarchyk and Lee,
-// Efficient Memory Management for Deep Neural Net Inference (2020). Quadratic in the number of blocks.
-int64_t assign_by_size(std::vector<Block>& blocks, std::vector<uint32_t> placed) {
-  std::stable_sort(placed.begin(), placed.end(), [&](uint32_t a, uint32_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  int64_t size = 0;
-  std::vector<uint32_t> by_offset;  // those with a place
-  for (uint32_t i : placed) {
-    Block& block = blocks[i];
+// Blocks in one stretch of memory, by offset.
+class Layout {
+ public:
+  // The smallest gap of at most `capacity` bytes' reach that takes the block, else what lies behind all that it meets;
+  // -1 where that is too far.
+  int64_t find(const std::vector<Block>& blocks, const Block& block, int64_t capacity) const {
     const int64_t bytes = aligned(block.bytes);
     int64_t best = -1, best_gap = INT64_MAX, end = 0;
-    for (uint32_t j : by_offset) {
+    for (uint32_t j : by_offset_) {
       const Block& other = blocks[j];
       if (other.last < block.first || block.last < other.first) continue;
       if (const int64_t gap = other.offset - end; gap >= bytes && gap < best_gap) {
@@ -95,13 +94,68 @@ int64_t assign_by_size(std::vector<Block>& blocks, std::vector<uint32_t> placed)
       }
       end = std::max(end, other.offset + aligned(other.bytes));
     }
-    block.offset = best < 0 ? end : best;
-    size = std::max(size, block.offset + bytes);
-    by_offset.insert(std::upper_bound(by_offset.begin(), by_offset.end(), i,
-                                      [&](uint32_t a, uint32_t b) { return blocks[a].offset < blocks[b].offset; }),
-                     i);
+    if (best >= 0) return best;
+    return end <= capacity - block.bytes ? end : -1;
+  }
+  void add(const std::vector<Block>& blocks, uint32_t i) {
+    by_offset_.insert(std::upper_bound(by_offset_.begin(), by_offset_.end(), i,
+                                       [&](uint32_t a, uint32_t b) { return blocks[a].offset < blocks[b].offset; }),
+                      i);
+  }
+
+ private:
+  std::vector<uint32_t> by_offset_;
+};
+
+// The largest first, each at the lowest place that no block alive with it has: "greedy by size" of Pisarchyk and Lee,
+// Efficient Memory Management for Deep Neural Net Inference (2020). Quadratic in the number of blocks.
+int64_t assign_by_size(std::vector<Block>& blocks, std::vector<uint32_t> placed) {
+  std::stable_sort(placed.begin(), placed.end(), [&](uint32_t a, uint32_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  int64_t size = 0;
+  Layout layout;
+  for (uint32_t i : placed) {
+    Block& block = blocks[i];
+    block.offset = layout.find(blocks, block, INT64_MAX);
+    size = std::max(size, block.offset + aligned(block.bytes));
+    layout.add(blocks, i);
   }
   return size;
+}
+
+// Moves temporaries into outputs that are written after their death: the largest and longest-lived ones first, each into
+// the output that is written soonest after. Returns those that are left.
+std::vector<uint32_t> move_into_outputs(std::vector<Block>& blocks, std::vector<uint32_t> placed) {
+  struct Host {
+    uint32_t block, written;
+    Layout guests;
+  };
+  std::vector<Host> hosts;
+  for (uint32_t i = 0; i < blocks.size(); ++i)
+    if (const Block& b = blocks[i]; b.kind == Block::Output && b.first <= b.last && b.first > 0 && b.bytes >= kWorthMoving)
+      hosts.push_back({i, b.first, {}});
+  if (hosts.empty() || hosts.size() * placed.size() > kMostBySize * kMostBySize) return placed;
+  std::sort(hosts.begin(), hosts.end(), [&](const Host& a, const Host& b) { return a.written < b.written; });
+  auto weight = [&](uint32_t i) { return static_cast<double>(blocks[i].bytes) * (blocks[i].last - blocks[i].first + 1); };
+  std::stable_sort(placed.begin(), placed.end(), [&](uint32_t a, uint32_t b) { return weight(a) > weight(b); });
+  std::vector<uint32_t> left;
+  for (uint32_t i : placed) {
+    Block& block = blocks[i];
+    auto h = std::upper_bound(hosts.begin(), hosts.end(), block.last, [](uint32_t last, const Host& h) { return last < h.written; });
+    int64_t at = -1;
+    if (block.bytes >= kWorthMoving)
+      for (; h != hosts.end(); ++h)
+        if (blocks[h->block].bytes >= block.bytes && (at = h->guests.find(blocks, block, blocks[h->block].bytes)) >= 0) break;
+    if (at < 0) {
+      left.push_back(i);
+      continue;
+    }
+    block.offset = at;
+    block.host = h->block;
+    h->guests.add(blocks, i);
+    blocks[h->block].first = std::min(blocks[h->block].first, block.first);
+  }
+  std::sort(left.begin(), left.end());
+  return left;
 }
 
 // What no layout can go below: the most that is alive at once.
@@ -123,6 +177,7 @@ int64_t assign_offsets(std::vector<Block>& blocks) {
   std::vector<uint32_t> placed;
   for (uint32_t i = 0; i < blocks.size(); ++i)
     if (const Block& b = blocks[i]; b.kind == Block::Arena && b.first <= b.last && b.bytes != 0) placed.push_back(i);
+  placed = move_into_outputs(blocks, std::move(placed));
   const int64_t by_time = assign_by_time(blocks, placed);
   if (by_time == most_alive(blocks, placed) || placed.size() > kMostBySize) return by_time;
   std::vector<int64_t> offsets;

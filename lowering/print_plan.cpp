@@ -17,7 +17,7 @@ std::string place(const Plan& plan, uint32_t b) {
     case Block::External:
       return "external" + std::to_string(b);
     case Block::Arena:
-      return "arena+" + std::to_string(block.offset);
+      return (block.host == kNoBlock ? "arena" : place(plan, block.host)) + "+" + std::to_string(block.offset);
   }
   return {};
 }
@@ -72,18 +72,20 @@ std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
   return out;
 }
 
+bool in_arena(const Block& b) { return b.kind == Block::Arena && b.host == kNoBlock && b.first <= b.last; }
+
 // When the arena is fullest, and with what: the blocks of that moment that take a thousandth of it or more.
 void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const Block& b : plan.blocks)
-    if (b.kind == Block::Arena && b.first <= b.last) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
+    if (in_arena(b)) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
   int64_t live = 0, peak = 0;
   uint32_t at = 0;
   for (uint32_t s = 0; s < plan.steps.size(); ++s)
     if ((live += change[s]) > peak) peak = live, at = s;
   std::vector<uint32_t> alive;
   for (uint32_t b = 0; b < plan.blocks.size(); ++b)
-    if (const Block& block = plan.blocks[b]; block.kind == Block::Arena && block.first <= at && at <= block.last) alive.push_back(b);
+    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= at && at <= block.last) alive.push_back(b);
   std::stable_sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
   out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " + std::to_string(alive.size()) + " places\n";
   const auto values = first_values(plan, graph);

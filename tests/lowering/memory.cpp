@@ -67,6 +67,45 @@ TEST(Memory, LongLivedSmallBlocksDoNotScatterLargeOnes) {
   EXPECT_EQ(arena, most_alive(blocks));
 }
 
+Block output(int64_t bytes, uint32_t first, uint32_t last) {
+  Block b = block(bytes, first, last);
+  b.kind = Block::Output;
+  return b;
+}
+
+// As gradients are written while what forward kept dies.
+TEST(Memory, WhatDiesBeforeAnOutputIsWrittenLiesThere) {
+  constexpr int64_t kBytes = 1 << 16;
+  constexpr uint32_t kLayers = 6;
+  std::vector<Block> blocks;
+  for (uint32_t i = 0; i < kLayers; ++i) {
+    const uint32_t forward = i, backward = 2 * kLayers - i;
+    blocks.push_back(block(kBytes, forward, backward));
+    blocks.push_back(output(kBytes, backward + 1, 100));
+  }
+  const std::vector<Block> before = blocks;
+  EXPECT_EQ(assign_offsets(blocks), 0);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Block& guest = blocks[i];
+    if (guest.kind != Block::Arena) continue;
+    ASSERT_NE(guest.host, kNoBlock);
+    const Block& host = before[guest.host];
+    EXPECT_EQ(host.kind, Block::Output);
+    EXPECT_LT(guest.last, host.first);
+    EXPECT_LE(guest.offset + guest.bytes, host.bytes);
+    EXPECT_LE(blocks[guest.host].first, guest.first);
+    for (size_t j = 0; j < i; ++j)
+      if (blocks[j].host == guest.host && blocks[j].kind == Block::Arena && blocks[j].first <= guest.last && guest.first <= blocks[j].last)
+        EXPECT_TRUE(guest.offset + guest.bytes <= blocks[j].offset || blocks[j].offset + blocks[j].bytes <= guest.offset);
+  }
+}
+
+TEST(Memory, WhatLivesWhenAnOutputIsWrittenStaysApart) {
+  std::vector<Block> blocks{block(1 << 16, 0, 5), output(1 << 16, 5, 9), output(1 << 10, 7, 9)};
+  EXPECT_EQ(assign_offsets(blocks), 1 << 16);
+  EXPECT_EQ(blocks[0].host, kNoBlock);
+}
+
 TEST(Memory, EmptyAndUntouchedBlocksTakeNoPlace) {
   std::vector<Block> blocks(3);
   blocks[1] = block(0, 2, 3);
