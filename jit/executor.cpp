@@ -27,9 +27,9 @@ Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
     const Block& block = plan_.blocks[b];
     if (block.host != lowering::kNoBlock) guests_[block.host].push_back(b);
     if (block.first > block.last) continue;
-    if (block.kind == Block::Output) steps_[block.first].born.push_back(b);
+    if (block.kind == Block::Output || block.kind == Block::Segment) steps_[block.first].born.push_back(b);
     const bool output = std::find(plan_.outputs.begin(), plan_.outputs.end(), b) != plan_.outputs.end();
-    if (block.kind == Block::External && !output) steps_[block.last].dead.push_back(b);
+    if ((block.kind == Block::External && !output) || block.kind == Block::Segment) steps_[block.last].dead.push_back(b);
   }
 }
 

@@ -16,6 +16,8 @@ std::string place(const Plan& plan, uint32_t b) {
       return "output" + std::to_string(block.index);
     case Block::External:
       return "external" + std::to_string(b);
+    case Block::Segment:
+      return "segment" + std::to_string(b);
     case Block::Arena:
       return (block.host == kNoBlock ? "arena" : place(plan, block.host)) + "+" + std::to_string(block.offset);
   }
@@ -72,10 +74,11 @@ std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
   return out;
 }
 
-bool in_arena(const Block& b) { return b.kind == Block::Arena && b.host == kNoBlock && b.first <= b.last; }
-
-// When the arena is fullest, and with what: the blocks of that moment that take a thousandth of it or more.
+// When the arena and its segments are fullest, and with what: the blocks of that moment that take a thousandth of it or more.
 void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
+  auto in_arena = [&](const Block& b) {
+    return b.kind == Block::Arena && b.first <= b.last && (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
+  };
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const Block& b : plan.blocks)
     if (in_arena(b)) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
@@ -100,7 +103,10 @@ void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
 }  // namespace
 
 std::string print(const ir::Graph& graph, const Plan& plan) {
-  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";
+  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes";
+  int64_t segments = 0;
+  for (const Block& b : plan.blocks) segments += b.kind == Block::Segment ? b.bytes : 0;
+  out += segments ? ", segments " + std::to_string(segments) + " bytes\n" : "\n";
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     const char* kinds[] = {"kernel", "library", "external", "eager"};
