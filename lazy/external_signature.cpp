@@ -145,8 +145,8 @@ Geometry geometry_of(const at::Tensor& t) {
 }
 
 void set_view_bits(const at::Tensor& t, const Geometry& g) {
-  if (g.conj) t.unsafeGetTensorImpl()->_set_conj(true);
-  if (g.neg) t.unsafeGetTensorImpl()->_set_neg(true);
+  if (g.conj != t.is_conj()) t.unsafeGetTensorImpl()->_set_conj(g.conj);
+  if (g.neg != t.is_neg()) t.unsafeGetTensorImpl()->_set_neg(g.neg);
 }
 
 ir::Type memory_type(const Geometry& g) {

@@ -18,7 +18,7 @@ struct Geometry {
 
 // The geometry of t, on storage 0.
 Geometry geometry_of(const at::Tensor& t);
-// Gives a plain tensor the geometry's view bits.
+// Gives a tensor the geometry's view bits.
 void set_view_bits(const at::Tensor& t, const Geometry& g);
 
 // The type of the memory behind a dense geometry: its dimensions in memory order.
