@@ -105,6 +105,10 @@ class Analysis {
       bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
                                         : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
     for (const Slot& s : signature_.slots) {
+      if (s.same < slots_.size()) {
+        slots_.push_back(slots_[s.same]);
+        continue;
+      }
       slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
       // LAPACK counts rows from one, and looks for row zero outside of the matrix.
       const std::string& name = signature_.op.schema().arguments()[s.argument].name();
@@ -287,8 +291,10 @@ at::Tensor window(const c10::Storage& storage, const Geometry& g) {
 }
 
 bool is_written(const Call& call, const Slot& s) {
-  const auto* alias = call.signature.op.schema().arguments()[s.argument].alias_info();
-  return alias && alias->isWrite();
+  return std::ranges::any_of(call.signature.slots, [&](const Slot& other) {
+    const auto* alias = call.signature.op.schema().arguments()[other.argument].alias_info();
+    return other.same == s.same && alias && alias->isWrite();
+  });
 }
 
 // A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
@@ -329,6 +335,10 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   std::vector<jit::Buffer> written(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     const at::Tensor& t = bound.tensors[i];
+    if (slots[i].same < i) {
+      host.push_back(host[slots[i].same]);
+      continue;
+    }
     const bool writes = is_written(call, slots[i]);
     own[i] = writes && t.storage().nbytes() == 0;  // it is there to be resized
     if (own[i]) {
@@ -350,10 +360,11 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
   metrics().external(call.signature.name(), where, now_us() - start);
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!is_written(call, slots[i])) continue;
+    if (slots[i].same < i || !is_written(call, slots[i])) continue;
     const bool replaced = host[i].storage().data() != written[i].data;  // resized, perhaps only on the way
     if (own[i] || replaced || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
+    set_view_bits(bound.tensors[i], geometry_of(host[i]));
   }
   stack->clear();
   for (c10::IValue& v : results) {
@@ -447,6 +458,10 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     PlainDispatch guard;
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
+      if (s.same < host.size()) {
+        host.push_back(host[s.same]);
+        continue;
+      }
       const uint32_t from = s.geometry.storage;
       host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
     }

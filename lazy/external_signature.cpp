@@ -97,7 +97,10 @@ class Describer {
     put(g.offset);
     put(g.conj);
     put(g.neg);
-    signature_.slots.push_back({argument, element, std::move(g)});
+    const auto first = std::ranges::find_if(bound_.tensors, [&](const at::Tensor& other) { return other.is_same(t); });
+    const auto same = static_cast<size_t>(first - bound_.tensors.begin());
+    put(same);
+    signature_.slots.push_back({argument, element, same, std::move(g)});
     bound_.tensors.push_back(t);
     return true;
   }

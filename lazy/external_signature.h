@@ -27,6 +27,7 @@ ir::Type memory_type(const Geometry& g);
 struct Slot {  // where a lazuli tensor stands among the arguments
   size_t argument;
   int64_t element;  // in a tensor list; -1 = the argument itself
+  size_t same;      // the first slot that holds this very tensor: a kernel that writes one of its operands asks
   Geometry geometry;
 };
 

@@ -1,7 +1,8 @@
 """When two sides agree: equal structure, types, geometry, numbers within eager's tolerance, errors.
 
-Where rounding alone separates the two, the result in the widest type decides: being as close to
-it as eager is, is no difference.
+Where rounding alone separates the two, the result in the widest type decides: being within
+eager's tolerance of it, or not more than twice as far from it as eager is anywhere in the tensor
+(an order of summation can do that), is no difference.
 """
 
 import re
@@ -30,6 +31,7 @@ def on_any_device(text: str) -> str:
     """A message without the device's name, and without what torch appends of its C++ frames."""
     text = text.split("\nException raised from")[0].split("C++ CapturedTraceback:")[0]
     text = re.sub(r"lazuli:0|lazuli|cpu|CPU", "<device>", text)
+    text = text.replace(", device='<device>'", "")
     return text.replace("<device>FloatType", "torch.FloatTensor").strip()
 
 
@@ -89,7 +91,7 @@ def as_close_as_eager(actual, expected, exact, tolerance) -> bool:
             torch.view_as_real(expected[special].to(torch.complex128)).nan_to_num(nan=0.5),
         ):
             return False
-        return error_of(actual, exact) <= error_of(expected, exact)
+        return error_of(actual, exact) <= 2 * error_of(expected, exact)
 
 
 def close(actual, expected, tolerance):
