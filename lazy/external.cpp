@@ -302,7 +302,8 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
   if (!cpu.defined()) return {};
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i].is_same(cpu)) return arguments[i];
-  if (cpu.layout() != c10::kStrided || cpu.is_quantized()) return cpu;
+  if (cpu.layout() != c10::kStrided) return cpu.to(device());
+  if (cpu.is_quantized()) return cpu;
   for (size_t i = 0; i < host.size(); ++i) {
     if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
     int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());

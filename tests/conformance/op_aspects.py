@@ -3,6 +3,8 @@
 The comparison is the same for all of them: the tree on lazuli is the tree on cpu.
 """
 
+import contextlib
+
 import torch
 import torch.autograd.forward_ad as forward_ad
 from agreement import Raised, attempt
@@ -19,7 +21,9 @@ def call(op, function, sample, side, tensor=None):
         args, kwargs = sample.args, sample.kwargs
     else:
         args, kwargs = side.convert(sample.args, tensor), side.convert(sample.kwargs, tensor)
-    return function(first, *args, **kwargs)
+    makes = not tensors_in((sample.input, sample.args, sample.kwargs)) and "device" not in kwargs
+    with torch.device(side.device) if makes else contextlib.nullcontext():
+        return function(first, *args, **kwargs)
 
 
 def tensors_in(tree) -> list[torch.Tensor]:
@@ -79,7 +83,7 @@ def in_place(op, sample, side):
 
 
 def exact_out(t, side):
-    return torch.empty_like(t, memory_format=torch.contiguous_format).fill_(1)
+    return torch.ones(t.shape, dtype=t.dtype, device=side.device)
 
 
 def strided_out(t, side):
@@ -102,7 +106,7 @@ def longer_out(t, side):
 def other_type_out(t, side):
     """Where the result's type does not go, eager says so."""
     other = torch.int64 if t.is_floating_point() or t.is_complex() else torch.float32
-    return torch.empty_like(t, dtype=other, memory_format=torch.contiguous_format).fill_(1)
+    return torch.ones(t.shape, dtype=other, device=side.device)
 
 
 def out_argument(op, sample, side):
