@@ -1,4 +1,5 @@
 // Copies between devices, types and layouts; filling; reading numbers.
+#include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
@@ -145,8 +146,16 @@ void fill_with(const Tensor& self, const std::function<ir::Value(lazy::Recording
   r.write(self, r.broadcast(number(r, dtype), lazy::to_dims(self.sizes())));
 }
 
-Tensor& fill_scalar(Tensor& self, const Scalar& value) {
-  if (!is_ours(self) || value.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, value), self;
+// The number as the type holds it; throws torch's error if it does not.
+Scalar held(const Scalar& number, c10::ScalarType type) {
+  if (type == c10::kBool) return number.to<bool>();
+  if (!c10::isIntegralType(type, false)) return number;
+  return AT_DISPATCH_INTEGRAL_TYPES(type, "fill_", [&] { return Scalar(static_cast<int64_t>(number.to<scalar_t>())); });
+}
+
+Tensor& fill_scalar(Tensor& self, const Scalar& number) {
+  if (!is_ours(self) || number.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
+  const Scalar value = held(number, self.scalar_type());
   double d = value.toDouble();
   // Zeros and ones are everywhere and worth folding into code; any other number may change from step to step.
   bool constant = d == 0 || d == 1;

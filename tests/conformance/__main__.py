@@ -12,12 +12,12 @@ import report
 import supervisor
 import torch
 from differences import listed
-from op_cases import cases
+from suites import SUITES, suite
 
 
 def parsed():
     parser = argparse.ArgumentParser(prog="tools/conformance", description=__doc__)
-    parser.add_argument("suite", choices=["opinfo"])
+    parser.add_argument("suite", choices=SUITES)
     parser.add_argument("-k", "--only", default="*", help="cases of this pattern: 'add/*/float32'")
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
     parser.add_argument("--samples", default="all", help="how many of each case; all")
@@ -26,16 +26,21 @@ def parsed():
     return parser.parse_args()
 
 
+def outcomes_of(options, names, log):
+    return supervisor.run_all(options.suite, names, options.samples, options.timeout, log)
+
+
 def main() -> int:
     options = parsed()
     part, parts = (int(n) for n in options.shard.split("/"))
-    named = fnmatch.filter(cases(), options.only)
+    cases = suite(options.suite).cases()
+    named = fnmatch.filter(cases, options.only)
     names = named[part - 1 :: parts]
-    expected = listed(list(cases()))
+    expected = listed(options.suite, cases)
     outcomes = {}
     with tempfile.NamedTemporaryFile(prefix="conformance", suffix=".log", delete=False) as log:
         print(f"what operators print: {log.name}")
-        for name, result in supervisor.run_all(names, options.samples, options.timeout, log):
+        for name, result in outcomes_of(options, names, log):
             outcomes[name] = result
             if report.verdict(result["outcome"], name in expected) == "failed":
                 first = result["message"].split("\n")[0][:200]

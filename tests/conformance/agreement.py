@@ -104,7 +104,7 @@ def same_kind(actual, expected, strides, where):
 
 
 def same_numbers(actual, expected, exact, tolerance_of, device, where):
-    assert actual.device.type == device or expected.device.type != "cpu", (
+    assert device in (None, actual.device.type) or expected.device.type != "cpu", (
         f"result{where} is on {actual.device}"
     )
     actual, expected = host(actual), host(expected)
@@ -129,7 +129,10 @@ def shown(leaf) -> str:
 
 
 def same(actual, expected, arbiter, tolerance_of, device="lazuli", numbers=True, strides=True):
-    """Raises AssertionError unless the two trees agree. `arbiter()` gives the exact one."""
+    """Raises AssertionError unless the two trees agree. `arbiter()` gives the exact one.
+
+    What is on cpu there has to be on `device` here, unless that is None.
+    """
     mine, theirs = leaves(actual), leaves(expected)
     exact = {}
 
@@ -138,7 +141,8 @@ def same(actual, expected, arbiter, tolerance_of, device="lazuli", numbers=True,
             exact.update(leaves(attempt(arbiter)))
         return exact.get(where)
 
-    for where in dict.fromkeys([*theirs, *mine]):
+    errors = [where for where, leaf in mine.items() if isinstance(leaf, Raised)]
+    for where in dict.fromkeys([*errors, *theirs, *mine]):
         absent = "nothing"
         a, e = mine.get(where, absent), theirs.get(where, absent)
         if isinstance(a, torch.Tensor) and isinstance(e, torch.Tensor):

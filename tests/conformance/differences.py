@@ -1,6 +1,6 @@
-"""The list of what differs from cpu: `differences.txt`, a line each with its reason.
+"""The list of what differs from cpu: `differences/<suite>.txt`, a line each with its reason.
 
-A line is `operator/aspect/dtype | reason`; operator and dtype may be several with commas between,
+A line is `operator/aspect/dtype | reason`; each part may be several with commas between,
 and `*` stands for any. Whatever a line names must differ, so that the list cannot rot.
 """
 
@@ -8,12 +8,12 @@ import fnmatch
 import itertools
 from pathlib import Path
 
-LIST = Path(__file__).with_name("differences.txt")
+LISTS = Path(__file__).with_name("differences")
 
 
-def patterns() -> dict[str, str]:
+def patterns(suite: str) -> dict[str, str]:
     found = {}
-    for line in LIST.read_text().splitlines():
+    for line in (LISTS / f"{suite}.txt").read_text().splitlines():
         if not line or line.startswith("#"):
             continue
         names, reason = line.split(" | ", 1)
@@ -23,11 +23,11 @@ def patterns() -> dict[str, str]:
     return found
 
 
-def listed(names) -> dict[str, str]:
+def listed(suite: str, names) -> dict[str, str]:
     """Which of the names are listed, with the reason. A line that names none is an error."""
     found = {}
-    for pattern, reason in patterns().items():
+    for pattern, reason in patterns(suite).items():
         matched = fnmatch.filter(names, pattern)
-        assert matched, f"differences.txt names {pattern}, and there is no such case"
+        assert matched, f"{suite}.txt names {pattern}, and there is no such case"
         found.update(dict.fromkeys(matched, reason))
     return found

@@ -12,9 +12,9 @@ CASES_OF_A_WORKER = 1500  # a new process now and then, so that compiled kernels
 
 
 class Worker:
-    def __init__(self, samples: str, log):
+    def __init__(self, suite: str, samples: str, log):
         self.process = subprocess.Popen(
-            [sys.executable, WORKER, samples],
+            [sys.executable, WORKER, suite, samples],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -54,7 +54,7 @@ class Worker:
         self.process.wait()
 
 
-def run_all(names, samples: str, seconds: float, log):
+def run_all(suite: str, names, samples: str, seconds: float, log):
     """Yields each name with its outcome."""
     worker = None
     try:
@@ -62,7 +62,7 @@ def run_all(names, samples: str, seconds: float, log):
             if worker is None or worker.is_spent():
                 if worker:
                     worker.stop()
-                worker = Worker(samples, log)
+                worker = Worker(suite, samples, log)
             yield name, worker.run(name, seconds)
     finally:
         if worker:

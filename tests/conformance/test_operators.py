@@ -8,7 +8,7 @@ SHARE = 40  # one case in so many: about a minute and a half on one core
 
 
 def sample():
-    reasons = listed(list(cases()))
+    reasons = listed("opinfo", cases())
     for name in cases():
         if chosen(name, SHARE):
             marks = (

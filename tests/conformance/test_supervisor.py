@@ -20,7 +20,7 @@ def test_the_rest_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "WORKER", worker)
     names = ["a", "crash", "b", "hang", "c"]
     with open(tmp_path / "log", "w") as log:
-        found = dict(supervisor.run_all(names, "all", 2, log))
+        found = dict(supervisor.run_all("any", names, "all", 2, log))
     assert [found[name]["outcome"] for name in names] == [
         "passed",
         "crashed",

@@ -12,13 +12,13 @@ answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 
 import torch  # noqa: E402
-from op_cases import cases, run  # noqa: E402
+from suites import suite  # noqa: E402
 
 
-def answer(name: str, most) -> dict:
+def answer(cases, name: str, most) -> dict:
     start = time.perf_counter()
     try:
-        run(cases()[name], most)
+        cases.run(cases.cases()[name], most)
         outcome, message = "passed", ""
     except Exception as error:  # a case's failure of any kind is its outcome
         outcome, message = "failed", f"{type(error).__name__}: {error}"
@@ -26,12 +26,13 @@ def answer(name: str, most) -> dict:
 
 
 def main():
-    most = None if sys.argv[1] == "all" else int(sys.argv[1])
+    cases = suite(sys.argv[1])
+    most = None if sys.argv[2] == "all" else int(sys.argv[2])
     torch.set_num_threads(1)
     torch.lazuli.synchronize()
     print("ready", file=answers)
     for line in sys.stdin:
-        print(json.dumps(answer(line.strip(), most)), file=answers)
+        print(json.dumps(answer(cases, line.strip(), most)), file=answers)
 
 
 if __name__ == "__main__":
