@@ -6,6 +6,7 @@
 #include <ATen/ops/_nnz_native.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_native.h>
+#include <ATen/ops/_sparse_mm_reduce_impl.h>
 #include <ATen/ops/_values_native.h>
 #include <ATen/ops/ccol_indices_native.h>
 #include <ATen/ops/clone_native.h>
@@ -48,6 +49,14 @@ void rest_on_host(torch::Library& m) {
     const std::string full = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
     m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_host<host>>());
   }
+}
+
+// This kernel keeps what its derivative reads only if an operand requires a gradient.
+std::tuple<at::Tensor, at::Tensor> mm_reduce(const at::Tensor& a, const at::Tensor& b, c10::string_view reduce) {
+  at::Tensor x = a.cpu().detach(), y = b.cpu().detach();
+  y.set_requires_grad(a.requires_grad() || b.requires_grad());
+  auto [result, kept] = at::_sparse_mm_reduce_impl(x, y, reduce);
+  return {result.to(a.device()), kept.defined() ? kept.to(a.device()) : kept};
 }
 
 // A kernel on the host has written a copy of this tensor.
@@ -96,6 +105,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   m.impl("_copy_from_and_resize", copy_compressed_from_and_resize);
   m.impl("_nnz", n::_nnz_sparse_csr);
+  m.impl("_sparse_mm_reduce_impl", mm_reduce);
   m.impl("ccol_indices", n::ccol_indices_sparse_csr);
   m.impl("clone", n::clone_sparse_compressed);
   m.impl("col_indices", n::col_indices_sparse_csr);

@@ -62,3 +62,12 @@ def test_a_zero_tangent_is_zero():
             return torch.autograd.forward_ad.unpack_dual(dual.sgn()).tangent.clone()
 
     assert_same(compute)
+
+
+def test_a_zero_gradient_flows_on():
+    def compute(device):
+        x = normal(4, device=device, grad=True)
+        y = torch.where(x > 0, x, 0.5 * x).sgn()
+        return torch.autograd.grad(y.sum(), x, create_graph=True)
+
+    assert_same(compute, ignore=["requires_grad", "is_leaf"])

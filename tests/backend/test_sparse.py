@@ -62,3 +62,15 @@ def test_sparse_gradients_reach_the_optimizer():
 
 def test_what_cpu_refuses():
     assert_same_error(lambda device: DENSE.to(device).to_sparse() + DENSE.to(device))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax"])
+def test_reducing_products(reduce):
+    def compute(device):
+        s = DENSE.to(device).to_sparse_csr().requires_grad_()
+        x = normal(3, 2, device=device, grad=True)
+        y = torch.sparse.mm(s, x, reduce)
+        y.square().sum().backward()
+        return y, x.grad, s.grad.to_dense()
+
+    assert_same(compute)
