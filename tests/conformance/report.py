@@ -41,6 +41,7 @@ def write(suite: str, about: str, outcomes: dict, listed: dict, folder: Path = R
         if result["outcome"] != "passed" or name in listed
     }
     report = {"about": about, "counts": table, "cases": remarkable}
-    (folder / f"{suite}.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = json.dumps(report, indent=1).replace(f"{Path(__file__).parents[2]}/", "")
+    (folder / f"{suite}.json").write_text(text + "\n")
     (folder / f"{suite}.md").write_text(markdown(suite, about, table))
     return table
