@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <queue>
 #include "backend/autograd/light_node.h"
+#include "backend/operands.h"
 #include "lazy/config.h"
 
 namespace lazuli::backend {
@@ -114,7 +115,7 @@ class Backward final : public Node {
   void feed(const Edge& e, Tensor t) {
     Pending* p = arrive(e);
     if (!p || !t.defined()) return;
-    if (p->takes_values && p->tensors.empty() && is_plain(t)) {
+    if (p->takes_values && p->tensors.empty() && is_plain(t) && is_ours(t)) {
       add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(resume().value(t))));
       return;
     }
@@ -272,7 +273,7 @@ variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
 }
 
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
-bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
+bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
   if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
   bool light = false;
   for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
@@ -287,7 +288,7 @@ bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
 
 variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/, const autograd::edge_list&) {
   auto& task = const_cast<GraphTask&>(given);
-  if (!is_ours(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
+  if (!takes_over(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
   auto run = std::make_shared<Backward>(task, root);
   run->add_input_metadata(Node::undefined_input());
   if (!task.exec_info_.empty()) task.exec_info_[run.get()].needed_ = true;
