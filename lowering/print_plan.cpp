@@ -100,13 +100,34 @@ void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
   }
 }
 
+// When a run has most allocated, inputs aside, and of what kind.
+void print_most(const Plan& plan, std::string& out) {
+  struct Bytes {
+    int64_t segments = 0, outputs = 0, external = 0;
+    int64_t sum() const { return segments + outputs + external; }
+  };
+  Bytes most;
+  uint32_t at = 0;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    Bytes now;
+    for (const Block& b : plan.blocks) {
+      if (b.first > b.last || s < b.first) continue;
+      if (b.kind == Block::Output) now.outputs += b.bytes;
+      if (s > b.last) continue;
+      if (b.kind == Block::Segment) now.segments += b.bytes;
+      if (b.kind == Block::External) now.external += b.bytes;
+    }
+    if (now.sum() > most.sum()) most = now, at = s;
+  }
+  out += "most allocated at step " + std::to_string(at) + ": " + std::to_string(plan.arena_bytes + most.sum()) + " bytes: arena " +
+         std::to_string(plan.arena_bytes) + ", segments " + std::to_string(most.segments) + ", outputs " +
+         std::to_string(most.outputs) + ", external results " + std::to_string(most.external) + "\n";
+}
+
 }  // namespace
 
 std::string print(const ir::Graph& graph, const Plan& plan) {
-  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes";
-  int64_t segments = 0;
-  for (const Block& b : plan.blocks) segments += b.kind == Block::Segment ? b.bytes : 0;
-  out += segments ? ", segments " + std::to_string(segments) + " bytes\n" : "\n";
+  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     const char* kinds[] = {"kernel", "library", "external", "eager"};
@@ -125,6 +146,7 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
   out += "outputs";
   for (uint32_t b : plan.outputs) out += " " + place(plan, b);
   out += "\n";
+  print_most(plan, out);
   print_peak(graph, plan, out);
   return out;
 }
