@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMostBySize = 3'000;
 constexpr int64_t kWorthMoving = 4096;  // bytes
 // Segments cost allocations in every run: so many of them, in an arena of so many bytes, for a share of the peak.
-constexpr int64_t kSegments = 16, kWorthSegments = 1 << 20, kWorthSharing = 400;
+constexpr int64_t kSegments = 16, kWorthSegments = 1 << 20, kWorthSharing = 100;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
