@@ -1,14 +1,12 @@
 #include "backend/autograd/light.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include "backend/autograd/nodes_on_demand.h"
 #include "backend/operands.h"
 
 namespace lazuli::backend {
 namespace {
-
-torch::autograd::AutogradMeta* meta_of(const at::Tensor& t) {
-  return static_cast<torch::autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());
-}
 
 // Nobody else (functorch, a Python mode, a tensor subclass, a tracer) takes part in the call.
 bool alone(c10::DispatchKeySet keys) {
@@ -47,10 +45,9 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
   lazy::Saved saved = tape.finish(results);
   if (!saved.differentiable) return false;
-  torch::autograd::edge_list edges;
-  edges.reserve(inputs.size());
-  for (const at::Tensor* t : inputs) edges.push_back(t ? edge_of(*t) : torch::autograd::Edge());
-  LightNode::attach(kind.make(kind.name, std::move(edges)), tape.segment(), saved, inputs, results);
+  StepRef step = Step::record(kind, tape.segment(), saved, inputs, results);
+  // The node notes where in the program it was made.
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   return true;
 }
 

@@ -50,12 +50,6 @@ class OpTensors {
   uint64_t requiring_grad_ = 0;
 };
 
-// An operator's nodes, by what torch says of them.
-struct NodeOf {
-  const char* name = nullptr;
-  uint32_t differentiable = ~0u;  // masks its results
-  std::shared_ptr<LightNode> (*make)(const char* name, torch::autograd::edge_list&& edges) = nullptr;
-};
 // Each operator's nodes have a C++ type of their own, as torch's have: Python names their types by it.
 template <class Aten>
 struct NodeFor final : LightNode {

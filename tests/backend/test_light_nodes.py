@@ -23,6 +23,7 @@ FILES = (
     "test_grad_scaler",
     "test_modules",
     "test_narrow_types",
+    "test_nodes_on_demand",
     "test_optimizers",
     "test_vmap",
     "test_hooks",
