@@ -1,8 +1,6 @@
 #include "backend/autograd/light.h"
 
 #include <ATen/SavedTensorHooks.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
-#include "backend/autograd/nodes_on_demand.h"
 #include "backend/operands.h"
 
 namespace lazuli::backend {
@@ -34,7 +32,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (!t) continue;
     auto* meta = meta_of(*t);
     if (meta && meta->fw_grad_) return Route::Torch;
-    const bool requires_grad = meta && meta->requires_grad();
+    const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
     if (t->is_privateuseone() ? t->is_inference() : requires_grad) ours = false;
   }
@@ -45,9 +43,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
   lazy::Saved saved = tape.finish(results);
   if (!saved.differentiable) return false;
-  StepRef step = Step::record(kind, tape.segment(), saved, inputs, results);
-  // The node notes where in the program it was made.
-  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
+  Step::record(kind, tape.segment(), saved, inputs, results);
   return true;
 }
 

@@ -62,6 +62,18 @@ struct NodeType {
 };
 std::vector<NodeType>& node_types();  // of all operators
 
+// Registers an operator's kernel at the autograd key, and the type of its nodes.
+template <class Aten, auto kernel>
+NodeOf implement(torch::Library& m, NodeOf node) {
+  node.make = &LightNode::make<NodeFor<Aten>>;
+  alignas(16) static std::byte python_type[1024];
+  node_types().push_back({node.name, &typeid(NodeFor<Aten>), python_type});
+  std::string full = Aten::name + 6;  // without "aten::"
+  if (*Aten::overload_name) full = full + "." + Aten::overload_name;
+  m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(kernel)));
+  return node;
+}
+
 // Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken from
 // what was recorded.
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results);
@@ -110,15 +122,7 @@ struct Light<Aten, Result(Args...)> {
     return by_torch(keys, std::forward<Args>(args)...);
   }
 
-  static void implement(torch::Library& m, const NodeOf& node) {
-    kind = node;
-    kind.make = &LightNode::make<NodeFor<Aten>>;
-    alignas(16) static std::byte python_type[1024];
-    node_types().push_back({node.name, &typeid(NodeFor<Aten>), python_type});
-    std::string full = Aten::name + 6;  // without "aten::"
-    if (*Aten::overload_name) full = full + "." + Aten::overload_name;
-    m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(call)));
-  }
+  static void implement(torch::Library& m, const NodeOf& node) { kind = backend::implement<Aten, &Light::call>(m, node); }
 };
 
 }  // namespace lazuli::backend

@@ -145,6 +145,7 @@ variable_list LightNode::apply(variable_list&& gradients) {
     plain &= !g.defined() || is_plain(g);
   }
   if (!any) return variable_list(next_edges_.size());
+  if (operation_.view() && (!plain || c10::GradMode::is_enabled())) return {operation_.view()->gradient(gradients)};
   if (!plain) return one_by_one(gradients);
   std::lock_guard lock(mutex_);
   operation_.check();

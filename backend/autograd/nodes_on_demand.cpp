@@ -27,19 +27,19 @@ class Hooks final : public at::impl::VariableHooksInterface {
   Hooks(const at::impl::VariableHooksInterface& torch, const RootNodes& roots) : torch_(torch), roots_(roots) {}
 
   const std::shared_ptr<autograd::Node>& grad_fn(const TensorBase& t) const override {
-    if (t.defined() && StepMeta::of(meta_of(t))) {
+    if (t.defined() && StepOf(meta_of(t))) {
       if (auto* root = roots_.node(t.unsafeGetTensorImpl())) return *root;
       materialize(t);
     }
     return torch_.grad_fn(t);
   }
   int64_t output_nr(const TensorBase& t) const override {
-    const StepMeta* meta = t.defined() ? StepMeta::of(meta_of(t)) : nullptr;
-    if (!meta) return torch_.output_nr(t);
+    const StepOf own(t.defined() ? meta_of(t) : nullptr);
+    if (!own) return torch_.output_nr(t);
     const int64_t number = roots_.number(t.unsafeGetTensorImpl());
-    return number < 0 ? meta->output() : number;
+    return number < 0 ? own.output() : number;
   }
-  bool is_leaf(const TensorBase& t) const override { return !(t.defined() && StepMeta::of(meta_of(t))) && torch_.is_leaf(t); }
+  bool is_leaf(const TensorBase& t) const override { return !(t.defined() && StepOf(meta_of(t))) && torch_.is_leaf(t); }
 
   // These may read the metadata directly.
   void set_data(const TensorBase& t, const TensorBase& data) const override { torch_.set_data(with_node(t), data); }
@@ -109,19 +109,15 @@ std::shared_ptr<LightNode> node_of(Step& step) {
 }
 
 void materialize(const TensorBase& t) {
-  StepMeta* meta = StepMeta::of(meta_of(t));
-  if (!meta) return;
-  std::shared_ptr<LightNode> node = node_of(*meta->step);
+  const StepOf own(meta_of(t));
+  if (!own) return;
+  std::shared_ptr<LightNode> node = node_of(*own.step());
   std::lock_guard lock(graph_mutex());
-  if (StepMeta::of(meta)) meta->become(std::move(node));
+  if (StepOf(meta_of(t))) own.become(std::move(node));
 }
 
 void forget_step(const TensorBase& t) {
-  StepMeta* meta = StepMeta::of(meta_of(t));
-  if (!meta) return;
-  meta->become(nullptr);
-  meta->output_nr_ = 0;
-  meta->step = {};
+  if (const StepOf own(meta_of(t)); own && !meta_of(t)->is_view_) own.forget();
 }
 
 void install_hooks(const RootNodes& roots) {

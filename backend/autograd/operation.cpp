@@ -85,12 +85,17 @@ void Operation::check() const {
 }
 
 void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const {
+  if (view_) {
+    out[0] = view_->gradient(r, gradients);
+    return;
+  }
   auto changes = replaced(r);
   lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()});
 }
 
 Tensor Operation::input_gradient(lazy::Recording& r, size_t input, ir::Value g) const {
   c10::ScalarType type = lazy::to_torch(r.dtype(g));
+  if (view_) return r.tensor(g, type);
   for (const auto& read : segment_->reads)  // in the memory order of what it is the gradient of
     if (read.tensor == input && read.order) return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
   return r.tensor(g, type);

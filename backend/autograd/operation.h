@@ -2,6 +2,7 @@
 // it reads. A step of the recording has one (step.h), and gives it to its autograd node when there is one (light_node.h).
 #pragma once
 #include <ATen/core/Tensor.h>
+#include "backend/autograd/view_derivative.h"
 #include "lazy/recording.h"
 #include "lazy/tape.h"
 
@@ -13,10 +14,13 @@ class Operation {
 
   // `name` lives as long as the program: torch's name for the op's nodes.
   explicit Operation(const char* name) : name_(name) {}
+  Operation(const char* name, std::unique_ptr<ViewDerivative> view) : name_(name), view_(std::move(view)) {}
   // Takes what an op over `inputs` recorded, as far as `saved` says that its derivative reads it.
   void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results);
 
   const char* name() const { return name_; }
+  // Null: the op recorded something, `segment`.
+  const ViewDerivative* view() const { return view_.get(); }
   lazy::Segment& segment() const { return *segment_; }
   // Gradients of the inputs that `needs` masks, from those of the outputs, as values of the trace.
   void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const;
@@ -50,6 +54,7 @@ class Operation {
   const char* name_;
   bool keeps_ = false, released_ = false;
   lazy::SegmentRef segment_;
+  std::unique_ptr<ViewDerivative> view_;
   c10::SmallVector<Kept, 2> kept_;
 };
 

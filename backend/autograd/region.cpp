@@ -16,7 +16,7 @@ using autograd::variable_list;
 constexpr size_t kStepsInAScope = 64;
 
 // All steps without a node behind the roots, the latest first, and in each its place among them, from 1 on.
-std::vector<Step*> find_steps(std::span<const StepMeta* const> roots) {
+std::vector<Step*> find_steps(std::span<const StepOf> roots) {
   std::vector<Step*> found, open;
   auto visit = [&](Step& s) {
     if (s.node || s.place) return;
@@ -24,7 +24,7 @@ std::vector<Step*> find_steps(std::span<const StepMeta* const> roots) {
     found.push_back(&s);
     open.push_back(&s);
   };
-  for (const StepMeta* root : roots) visit(*root->step);
+  for (const StepOf& root : roots) visit(*root.step());
   while (!open.empty()) {
     Step& s = *open.back();
     open.pop_back();
@@ -64,14 +64,14 @@ bool is_usual() {
 }
 
 Tensor as_tensor(c10::TensorImpl* t) { return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t)); }
-const StepMeta* without_node(const c10::TensorImpl* t) {
-  const StepMeta* meta = StepMeta::of(static_cast<const autograd::AutogradMeta*>(t->autograd_meta()));
-  return meta && !meta->step->node ? meta : nullptr;
+bool has_no_node(const c10::TensorImpl& t) {
+  const StepOf own(t);
+  return own && !own.step()->node && own.is_current(t);
 }
 
 }  // namespace
 
-std::shared_ptr<Region> Region::collect(std::span<const StepMeta* const> roots) {
+std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
   std::vector<Step*> steps = find_steps(roots);
   std::shared_ptr<Region> region(new Region(steps.front()->sequence));  // not torch's deleter, which releases variables
   region->items_.reserve(steps.size());
@@ -94,9 +94,9 @@ std::shared_ptr<Region> Region::collect(std::span<const StepMeta* const> roots) 
       region->targets_.push_back(inside ? region->items_[h.step().place - 1].slot + h.number() : lead_to(edge_of(h), {i, j}));
     }
   }
-  for (const StepMeta* root : roots) {
-    region->roots_.push_back(region->items_[root->step->place - 1].slot + root->output());
-    add_output(*region, root->step->outputs[root->output()]);
+  for (const StepOf& root : roots) {
+    region->roots_.push_back(region->items_[root.step()->place - 1].slot + root.output());
+    add_output(*region, root.step()->outputs[root.output()]);
   }
   for (Step* s : steps) s->place = 0;
   return region;
@@ -203,21 +203,20 @@ void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::Tens
     if (t && !is_plain(*t)) return;
   for (c10::TensorImpl* t : others) materialize(as_tensor(t));
   Roots& mine = roots_of_this_thread();
-  std::vector<const StepMeta*> metas;
+  std::vector<StepOf> steps;
   for (c10::TensorImpl* t : roots)
-    if (!without_node(t)) (void)as_tensor(t).grad_fn();  // a view's may have to be made now, and what it comes from with it
+    if (!has_no_node(*t)) (void)as_tensor(t).grad_fn();  // a view's may have to be made now, and what it comes from with it
   std::lock_guard lock(graph_mutex());
   for (c10::TensorImpl* t : roots) {
-    const StepMeta* meta = without_node(t);
-    if (!meta) continue;
+    if (!has_no_node(*t)) continue;
     if (Roots::Root* known = mine.find(t)) {
       ++known->uses;
       continue;
     }
-    mine.roots.push_back({t, static_cast<uint32_t>(metas.size()), 1});
-    metas.push_back(meta);
+    mine.roots.push_back({t, static_cast<uint32_t>(steps.size()), 1});
+    steps.push_back(StepOf(*t));
   }
-  if (!metas.empty()) mine.region = Region::collect({metas.data(), metas.size()});
+  if (!steps.empty()) mine.region = Region::collect(steps);
 }
 
 void end_backward() {

@@ -10,7 +10,7 @@ namespace lazuli::backend {
 class Region final : public torch::autograd::Node {
  public:
   // Of the steps behind these roots, none of which has a node.
-  static std::shared_ptr<Region> collect(std::span<const StepMeta* const> roots);
+  static std::shared_ptr<Region> collect(std::span<const StepOf> roots);
 
   std::string name() const override { return "LazuliRegionBackward"; }
   // As torch's nodes do; of the steps that have had their turn.

@@ -1,5 +1,6 @@
 #include "backend/autograd/step.h"
 
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
 
@@ -10,9 +11,13 @@ std::recursive_mutex& graph_mutex() {
   return *m;
 }
 
-StepRef Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results) {
+const at::Tensor& StepViewMeta::fw_grad(uint64_t level, const at::TensorBase& self) const {
+  if (get_creation_meta() != torch::autograd::CreationMeta::DEFAULT) materialize(self);
+  return AutogradMeta::fw_grad(level, self);
+}
+
+void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results) {
   StepRef step(new Step(kind));
-  step->position = segment->epoch << 32 | segment->begin;
   for (const at::Tensor* t : inputs) {
     if (t)
       step->inputs.emplace_back(*t);
@@ -20,15 +25,36 @@ StepRef Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::S
       step->inputs.emplace_back();
   }
   step->own_operation.note(std::move(segment), saved, inputs, results);
+  for (size_t i = 0; i < results.size(); ++i) step->outputs.push_back(output(saved, i, *results[i]));
+  // The node notes where in the program it was made.
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!step->outputs.emplace_back(output(saved, i, *results[i])).flows) continue;
+    if (!(saved.flowing >> i & 1)) continue;
     auto* impl = results[i]->unsafeGetTensorImpl();
+    const auto number = static_cast<uint32_t>(i);
     if (impl->autograd_meta())
-      torch::autograd::impl::set_gradient_edge(*results[i], {node_of(*step), static_cast<uint32_t>(i)});
+      torch::autograd::impl::set_gradient_edge(*results[i], {node_of(*step), number});
     else
-      impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(step, static_cast<uint32_t>(i))));
+      impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(saved.flowing >> i == 1 ? std::move(step) : step, number)));
   }
-  return step;
+}
+
+void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
+                  std::optional<torch::autograd::CreationMeta> view) {
+  StepRef step(new Step(kind, std::move(derivative)));
+  step->inputs.emplace_back(self);
+  for (const at::Tensor& t : results) step->outputs.push_back({true, t.scalar_type(), lazy::to_dims(t.sizes())});
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
+  auto* parent = torch::autograd::impl::get_view_autograd_meta(self);
+  if (view && parent) view = torch::autograd::propagate_creation_meta(parent->get_creation_meta(), *view);
+  const at::Tensor& base = parent ? parent->get_backward_view().base_ : self;
+  for (uint32_t i = 0; i < results.size(); ++i) {
+    auto* impl = results[i].unsafeGetTensorImpl();
+    if (view)
+      impl->set_autograd_meta(std::unique_ptr<StepViewMeta>(new StepViewMeta(impl, base, *view, step, i)));
+    else
+      impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(step, i)));
+  }
 }
 
 Step::Output Step::output(const lazy::Saved& saved, size_t i, const at::Tensor& t) {

@@ -41,30 +41,66 @@ class StepRef {
   Step* p_ = nullptr;
 };
 
-// The autograd metadata of a result whose node nobody has asked for yet. Torch knows such a tensor by its hooks only
-// (nodes_on_demand.h); what writes a tensor's history directly also writes its output number, and so undoes the mark there.
-struct StepMeta final : torch::autograd::AutogradMeta, lazy::Pooled<StepMeta, 320> {
+// The autograd metadata of a result whose node nobody has asked for yet carries its step, and a mark in its output number.
+// Torch knows such a tensor by its hooks only (nodes_on_demand.h); what writes a tensor's history directly also writes its
+// output number, and so undoes the mark.
+struct WithStep {
+  static constexpr uint32_t kMark = 1u << 31;
+  StepRef step;  // stays when there is a node, for other threads that are looking
+};
+struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 320> {
   using lazy::Pooled<StepMeta, 320>::operator new;
   using lazy::Pooled<StepMeta, 320>::operator delete;
-  static constexpr uint32_t kMark = 1u << 31;
-
-  StepMeta(StepRef s, uint32_t output) : step(std::move(s)) { output_nr_ = output | kMark; }
-  bool requires_grad() const override { return requires_grad_ || grad_fn_ || of(this); }
-  uint32_t output() const { return output_nr_ & ~kMark; }
-  // Null for any other metadata.
-  static const StepMeta* of(const torch::autograd::AutogradMeta* meta) {
-    return meta && __atomic_load_n(&meta->output_nr_, __ATOMIC_ACQUIRE) & kMark ? static_cast<const StepMeta*>(meta) : nullptr;
+  StepMeta(StepRef s, uint32_t output) : WithStep{std::move(s)} { output_nr_ = output | kMark; }
+  bool requires_grad() const override { return requires_grad_ || grad_fn_ || output_nr_ & kMark; }
+};
+struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 512> {
+  using lazy::Pooled<StepViewMeta, 512>::operator new;
+  using lazy::Pooled<StepViewMeta, 512>::operator delete;
+  StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s, uint32_t output)
+      : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true, creation),
+        WithStep{std::move(s)} {
+    output_nr_ = output | kMark;
   }
-  static StepMeta* of(torch::autograd::AutogradMeta* meta) {
-    return const_cast<StepMeta*>(of(const_cast<const torch::autograd::AutogradMeta*>(meta)));
+  bool requires_grad() const override { return output_nr_ & kMark || DifferentiableViewMeta::requires_grad(); }
+  // Torch's kernels ask for this before they look whether a view may be written, and name its node if not.
+  const at::Tensor& fw_grad(uint64_t level, const at::TensorBase& self) const override;
+};
+
+// The step of a tensor's history, as far as it is one.
+class StepOf {
+ public:
+  StepOf(torch::autograd::AutogradMeta* meta) {
+    if (!meta) return;
+    const uint32_t number = __atomic_load_n(&meta->output_nr_, __ATOMIC_ACQUIRE);
+    if (!(number & WithStep::kMark)) return;
+    meta_ = meta;
+    output_ = number & ~WithStep::kMark;
+  }
+  StepOf(const c10::TensorImpl& t) : StepOf(static_cast<torch::autograd::AutogradMeta*>(const_cast<c10::TensorImpl&>(t).autograd_meta())) {}
+  explicit operator bool() const { return meta_ != nullptr; }
+  StepRef& step() const {
+    return meta_->is_view_ ? static_cast<StepViewMeta*>(meta_)->step : static_cast<StepMeta*>(meta_)->step;
+  }
+  uint32_t output() const { return output_; }
+  // Writing to other windows on a view's memory gives it another history, which torch finds out when asked.
+  bool is_current(const c10::TensorImpl& t) const {
+    return !meta_->is_view_ || static_cast<StepViewMeta*>(meta_)->get_attr_version() == t.version_counter().current_version();
   }
   // From now on the tensor has a node like any other. Other threads may be looking.
-  void become(std::shared_ptr<torch::autograd::Node> node) {
-    grad_fn_ = std::move(node);
-    __atomic_store_n(&output_nr_, output(), __ATOMIC_RELEASE);
+  void become(std::shared_ptr<torch::autograd::Node> node) const {
+    meta_->grad_fn_ = std::move(node);
+    __atomic_store_n(&meta_->output_nr_, output_, __ATOMIC_RELEASE);
+  }
+  // Of a tensor that becomes a leaf.
+  void forget() const {
+    meta_->output_nr_ = 0;
+    step() = {};
   }
 
-  StepRef step;  // stays when there is a node, for those who are looking
+ private:
+  torch::autograd::AutogradMeta* meta_ = nullptr;
+  uint32_t output_ = 0;
 };
 
 inline torch::autograd::AutogradMeta* meta_of(const at::TensorBase& t) {
@@ -113,13 +149,16 @@ class Step final : public lazy::Pooled<Step, 384> {
     ir::Dims sizes;
   };
   static Output output(const lazy::Saved& saved, size_t i, const at::Tensor& result);
+  // Of a view of `self`, or of what shows its memory without being a view to torch.
+  static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
+                     std::optional<torch::autograd::CreationMeta> view);
   // Of an op over `inputs` (null: none there) that returned `results`: makes it their history.
-  static StepRef record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results);
+  static void record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results);
 
   const NodeOf& kind;
   const uint64_t sequence = at::sequence_number::get_and_increment();
   // Where in all that was recorded: later than every step that it takes anything from, whichever threads recorded them.
-  uint64_t position = 0;
+  const uint64_t position = next_position();
   c10::SmallVector<Output, 1> outputs;
   // The rest changes hands when a node is made, and belongs to who holds graph_mutex().
   std::shared_ptr<LightNode> node;  // null: none yet; else all below is the node's
@@ -131,6 +170,11 @@ class Step final : public lazy::Pooled<Step, 384> {
  private:
   friend class StepRef;
   explicit Step(const NodeOf& k) : kind(k), own_operation(k.name) {}
+  Step(const NodeOf& k, std::unique_ptr<ViewDerivative> view) : kind(k), own_operation(k.name, std::move(view)) {}
+  static uint64_t next_position() {
+    static std::atomic<uint64_t> next{0};
+    return next.fetch_add(1, std::memory_order_relaxed);
+  }
   static void free(Step* s);
   std::atomic<uint32_t> references_{1};
   Step* next_freed_ = nullptr;
@@ -154,10 +198,10 @@ inline StepRef::~StepRef() {
 inline History::History(const at::Tensor& t) {
   auto* meta = meta_of(t);
   if (!meta) return;
-  if (const StepMeta* m = StepMeta::of(meta)) {
+  if (StepOf own(meta); own && own.is_current(*t.unsafeGetTensorImpl())) {
     kind_ = Kind::Step;
-    number_ = m->output();
-    new (&step_) StepRef(m->step);
+    number_ = own.output();
+    new (&step_) StepRef(own.step());
   } else if (meta->is_view_) {
     if (!meta->requires_grad()) return;
     auto edge = torch::autograd::impl::gradient_edge(t);
