@@ -195,6 +195,7 @@ class Backward final : public Node {
     if (any) {
       for (size_t i = 0; i < edges; ++i)
         if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
+      std::lock_guard lock(graph_mutex());
       n.operation().check();
       n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
     }

@@ -43,8 +43,8 @@ void add_output(autograd::Node& node, const Step::Output& out) {
 }
 
 void LightNode::release_variables() {
-  Operation dropped(nullptr);
-  std::lock_guard lock(mutex_);
+  Operation dropped(nullptr);  // before the lock: destroyed after it
+  std::lock_guard lock(graph_mutex());
   dropped = operation_.release();
 }
 
@@ -53,6 +53,7 @@ variable_list LightNode::record(const variable_list& gradients, uint64_t needs) 
   c10::SmallVector<ir::Value, 4> in, results(out.size());
   lazy::Recording r;
   for (const Tensor& g : gradients) in.push_back(g.defined() ? r.value(g) : ir::Value{});
+  std::lock_guard lock(graph_mutex());
   operation_.backward(r, {in.data(), in.size()}, needs, {results.data(), results.size()});
   for (size_t i = 0; i < out.size(); ++i)
     if (results[i]) out[i] = operation_.input_gradient(r, i, results[i]);

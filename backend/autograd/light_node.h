@@ -21,10 +21,10 @@ struct ControlBlockAllocator {
   bool operator==(const ControlBlockAllocator<U>&) const { return true; }
 };
 
-class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 1024> {
+class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 576> {
  public:
-  using lazy::Pooled<LightNode, 1024>::operator new;
-  using lazy::Pooled<LightNode, 1024>::operator delete;
+  using lazy::Pooled<LightNode, 576>::operator new;
+  using lazy::Pooled<LightNode, 576>::operator delete;
 
   LightNode(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges)
       : Node(sequence, std::move(edges)), operation_(name) {}

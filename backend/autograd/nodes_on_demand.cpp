@@ -2,6 +2,7 @@
 
 #include <ATen/core/VariableHooksInterface.h>
 #include "backend/autograd/light_node.h"
+#include "lazy/metrics.h"
 
 namespace lazuli::backend {
 namespace {
@@ -18,6 +19,7 @@ void make_node(Step& s, std::vector<c10::SmallVector<History, 3>>& dropped) {
   for (const Step::Output& out : s.outputs) add_output(*node, out);
   node->operation() = std::move(s.own_operation);
   s.node = std::move(node);
+  ++lazy::metrics().autograd_nodes;
   dropped.push_back(std::move(s.inputs));
   s.inputs.clear();
 }

@@ -48,15 +48,15 @@ struct WithStep {
   static constexpr uint32_t kMark = 1u << 31;
   StepRef step;  // stays when there is a node, for other threads that are looking
 };
-struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 320> {
-  using lazy::Pooled<StepMeta, 320>::operator new;
-  using lazy::Pooled<StepMeta, 320>::operator delete;
+struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 256> {
+  using lazy::Pooled<StepMeta, 256>::operator new;
+  using lazy::Pooled<StepMeta, 256>::operator delete;
   StepMeta(StepRef s, uint32_t output) : WithStep{std::move(s)} { output_nr_ = output | kMark; }
   bool requires_grad() const override { return requires_grad_ || grad_fn_ || output_nr_ & kMark; }
 };
-struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 512> {
-  using lazy::Pooled<StepViewMeta, 512>::operator new;
-  using lazy::Pooled<StepViewMeta, 512>::operator delete;
+struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 384> {
+  using lazy::Pooled<StepViewMeta, 384>::operator new;
+  using lazy::Pooled<StepViewMeta, 384>::operator delete;
   StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s, uint32_t output)
       : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true, creation),
         WithStep{std::move(s)} {
@@ -140,7 +140,7 @@ class History {
   };
 };
 
-class Step final : public lazy::Pooled<Step, 384> {
+class Step final : public lazy::Pooled<Step, 320> {
  public:
   // What a node says of the gradient of a result.
   struct Output {

@@ -7,7 +7,7 @@
 
 namespace lazuli::backend {
 
-struct ViewDerivative final : lazy::Pooled<ViewDerivative, 192> {
+struct ViewDerivative final : lazy::Pooled<ViewDerivative, 128> {
   enum class Form : uint8_t {
     Reshape,
     Broadcast,
