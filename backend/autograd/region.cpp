@@ -1,6 +1,7 @@
 #include "backend/autograd/region.h"
 
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
 #include "lazy/config.h"
@@ -15,11 +16,42 @@ using autograd::variable_list;
 // As many steps record in one scope; between two, a trace that is due may end.
 constexpr size_t kStepsInAScope = 64;
 
-// All steps without a node behind the roots, the latest first, and in each its place among them, from 1 on.
+// Calls `visit` with each step without a node that this one takes anything from.
+template <class F>
+void for_each_before(const Step& s, F&& visit) {
+  for (const History& h : s.inputs)
+    if (h.kind() == History::Kind::Step && !h.step().node) visit(h.step());
+}
+
+void number(const std::vector<Step*>& steps) {
+  for (size_t i = 0; i < steps.size(); ++i) steps[i]->place = static_cast<uint32_t>(i + 1);
+}
+
+// As torch's engine goes: the highest sequence number first, of those that nothing is left to flow to.
+std::vector<Step*> order_as_they_become_ready(const std::vector<Step*>& steps) {
+  std::vector<uint32_t> left(steps.size() + 1);  // by place: steps behind it that are not through
+  for (const Step* s : steps) for_each_before(*s, [&](const Step& before) { ++left[before.place]; });
+  auto earlier = [](const Step* a, const Step* b) { return a->sequence < b->sequence; };
+  std::priority_queue<Step*, std::vector<Step*>, decltype(earlier)> ready;
+  for (Step* s : steps)
+    if (!left[s->place]) ready.push(s);
+  std::vector<Step*> out;
+  while (!ready.empty()) {
+    out.push_back(ready.top());
+    ready.pop();
+    for_each_before(*out.back(), [&](Step& before) {
+      if (!--left[before.place]) ready.push(&before);
+    });
+  }
+  return out;
+}
+
+// All steps without a node behind the roots, each before those that it takes anything from, and in each its place among
+// them, from 1 on. Sequence numbers say so, unless several threads have recorded.
 std::vector<Step*> find_steps(std::span<const StepOf> roots) {
   std::vector<Step*> found, open;
   auto visit = [&](Step& s) {
-    if (s.node || s.place) return;
+    if (s.place) return;
     s.place = 1;
     found.push_back(&s);
     open.push_back(&s);
@@ -28,12 +60,14 @@ std::vector<Step*> find_steps(std::span<const StepOf> roots) {
   while (!open.empty()) {
     Step& s = *open.back();
     open.pop_back();
-    for (const History& h : s.inputs)
-      if (h.kind() == History::Kind::Step) visit(h.step());
+    for_each_before(s, visit);
   }
-  auto later = [](const Step* a, const Step* b) { return a->position > b->position; };
+  auto later = [](const Step* a, const Step* b) { return a->sequence > b->sequence; };
   if (!std::ranges::is_sorted(found, later)) std::ranges::sort(found, later);
-  for (size_t i = 0; i < found.size(); ++i) found[i]->place = static_cast<uint32_t>(i + 1);
+  number(found);
+  bool in_order = true;
+  for (const Step* s : found) for_each_before(*s, [&](const Step& before) { in_order &= before.place > s->place; });
+  if (!in_order) number(found = order_as_they_become_ready(found));
   return found;
 }
 

@@ -157,8 +157,6 @@ class Step final : public lazy::Pooled<Step, 320> {
 
   const NodeOf& kind;
   const uint64_t sequence = at::sequence_number::get_and_increment();
-  // Where in all that was recorded: later than every step that it takes anything from, whichever threads recorded them.
-  const uint64_t position = next_position();
   c10::SmallVector<Output, 1> outputs;
   // The rest changes hands when a node is made, and belongs to who holds graph_mutex().
   std::shared_ptr<LightNode> node;  // null: none yet; else all below is the node's
@@ -171,10 +169,6 @@ class Step final : public lazy::Pooled<Step, 320> {
   friend class StepRef;
   explicit Step(const NodeOf& k) : kind(k), own_operation(k.name) {}
   Step(const NodeOf& k, std::unique_ptr<ViewDerivative> view) : kind(k), own_operation(k.name, std::move(view)) {}
-  static uint64_t next_position() {
-    static std::atomic<uint64_t> next{0};
-    return next.fetch_add(1, std::memory_order_relaxed);
-  }
   static void free(Step* s);
   std::atomic<uint32_t> references_{1};
   Step* next_freed_ = nullptr;
