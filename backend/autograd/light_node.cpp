@@ -95,7 +95,8 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
     saved.inputs &= (uint64_t{1} << gradients.size()) - 1;
     node->operation_.note(tape.segment(), saved, {tensors.data(), tensors.size()}, {results.data(), results.size()});
     for (size_t i = 0; i < results.size(); ++i) {
-      Step::Output o = Step::output(saved, i, *results[i]);
+      Step::Output o;
+      if (saved.flowing >> i & 1) Step::describe(o, *results[i]);
       add_output(*node, o);
       if (o.flows) set_history(*results[i], {node, static_cast<uint32_t>(i)});
     }

@@ -25,7 +25,8 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
       step->inputs.emplace_back();
   }
   step->own_operation.note(std::move(segment), saved, inputs, results);
-  for (size_t i = 0; i < results.size(); ++i) step->outputs.push_back(output(saved, i, *results[i]));
+  for (size_t i = 0; i < results.size(); ++i)
+    if (Output& out = step->outputs.emplace_back(); saved.flowing >> i & 1) describe(out, *results[i]);
   // The node notes where in the program it was made.
   if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -43,7 +44,7 @@ void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative
                   std::optional<torch::autograd::CreationMeta> view) {
   StepRef step(new Step(kind, std::move(derivative)));
   step->inputs.emplace_back(self);
-  for (const at::Tensor& t : results) step->outputs.push_back({true, t.scalar_type(), lazy::to_dims(t.sizes())});
+  for (const at::Tensor& t : results) describe(step->outputs.emplace_back(), t);
   if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   auto* parent = torch::autograd::impl::get_view_autograd_meta(self);
   if (view && parent) view = torch::autograd::propagate_creation_meta(parent->get_creation_meta(), *view);
@@ -55,11 +56,6 @@ void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative
     else
       impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(step, i)));
   }
-}
-
-Step::Output Step::output(const lazy::Saved& saved, size_t i, const at::Tensor& t) {
-  if (!(saved.flowing >> i & 1)) return {};
-  return {true, t.scalar_type(), lazy::to_dims(t.unsafeGetTensorImpl()->sizes())};
 }
 
 Operation& Step::operation() { return node ? node->operation() : own_operation; }

@@ -48,15 +48,15 @@ struct WithStep {
   static constexpr uint32_t kMark = 1u << 31;
   StepRef step;  // stays when there is a node, for other threads that are looking
 };
-struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 256> {
-  using lazy::Pooled<StepMeta, 256>::operator new;
-  using lazy::Pooled<StepMeta, 256>::operator delete;
+struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 320> {
+  using lazy::Pooled<StepMeta, 320>::operator new;
+  using lazy::Pooled<StepMeta, 320>::operator delete;
   StepMeta(StepRef s, uint32_t output) : WithStep{std::move(s)} { output_nr_ = output | kMark; }
   bool requires_grad() const override { return requires_grad_ || grad_fn_ || output_nr_ & kMark; }
 };
-struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 384> {
-  using lazy::Pooled<StepViewMeta, 384>::operator new;
-  using lazy::Pooled<StepViewMeta, 384>::operator delete;
+struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 448> {
+  using lazy::Pooled<StepViewMeta, 448>::operator new;
+  using lazy::Pooled<StepViewMeta, 448>::operator delete;
   StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s, uint32_t output)
       : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true, creation),
         WithStep{std::move(s)} {
@@ -140,7 +140,7 @@ class History {
   };
 };
 
-class Step final : public lazy::Pooled<Step, 320> {
+class Step final : public lazy::Pooled<Step, 384> {
  public:
   // What a node says of the gradient of a result.
   struct Output {
@@ -148,7 +148,13 @@ class Step final : public lazy::Pooled<Step, 320> {
     c10::ScalarType type = c10::ScalarType::Undefined;
     ir::Dims sizes;
   };
-  static Output output(const lazy::Saved& saved, size_t i, const at::Tensor& result);
+  static void describe(Output& out, const at::Tensor& result) {
+    auto* impl = result.unsafeGetTensorImpl();
+    out.flows = true;
+    out.type = impl->dtype().toScalarType();
+    const at::IntArrayRef sizes = impl->sizes();
+    out.sizes.assign(sizes.data(), sizes.size());
+  }
   // Of a view of `self`, or of what shows its memory without being a view to torch.
   static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
                      std::optional<torch::autograd::CreationMeta> view);
