@@ -1,6 +1,6 @@
-// What one op recorded, as its autograd node holds it: some entries of the trace, which backward differentiates in place.
-// Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
-// fragments (lazy/fragment.h), for the nodes that are left.
+// What one op recorded, as its place in the autograd graph holds it: some entries of the trace, which backward
+// differentiates in place. Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
+// fragments (lazy/fragment.h), for those that are left.
 #pragma once
 #include <c10/util/SmallVector.h>
 #include <atomic>

@@ -1,4 +1,4 @@
-// An operator's kernel at torch's autograd key: records the op with a light node as its history, where that is all there
+// An operator's kernel at torch's autograd key: records the op with a step as its history, where that is all there
 // is to it; torch's own autograd does the rest.
 #pragma once
 #include <ATen/Operators.h>

@@ -1,4 +1,4 @@
-// Operators with light nodes, unless the settings say otherwise: torch's names for their nodes, and which of their results
+// Operators that are recorded as steps, unless the settings say otherwise: torch's names for their nodes, and which of their results
 // torch differentiates.
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
