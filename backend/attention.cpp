@@ -13,14 +13,15 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-// What the fused kernels have in common: four dimensions, one floating type, no dropout, no gradient of the mask.
+// What the fused kernels have in common: four dimensions, one floating type, no dropout. A gradient of the mask, which
+// relative positions need, is there on a GPU alone.
 bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0)
       return false;
   bool sizes = q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
-  if (has_mask && (mask->requires_grad() || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
+  if (has_mask && ((mask->requires_grad() && !lazy::backing().is_gpu()) || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
   if (lazy::backing().is_gpu()) {
     // Rows of 16 bytes, and no float64.
     const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
@@ -43,14 +44,15 @@ Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const opt
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                              const Tensor& bias, std::array<bool, 4>, const Tensor& out,
+                                                              const Tensor& bias, std::array<bool, 4> wanted, const Tensor& out,
                                                               const Tensor& lse, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt,
                                                               double dropout, bool causal, const Tensor&, const Tensor&,
                                                               optional<double> scale) {
   optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
   if (lazy::backing().is_gpu()) {
-    auto [gq, gk, gv] = fall_back_tuple<3>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask, causal, scale);
-    return {gq, gk, gv, Tensor()};
+    auto [gq, gk, gv, gb] =
+        fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask, mask && wanted[3], causal, scale);
+    return {gq, gk, gv, mask && wanted[3] ? gb : Tensor()};
   }
   auto [gq, gk, gv] = fall_back_tuple<3>("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", gy, q, k, v, out, lse, dropout,
                                          causal, mask, scale);

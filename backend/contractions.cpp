@@ -27,12 +27,15 @@ ir::Value product(lazy::Recording& r, const Tensor& a, const Tensor& b) { return
 
 // beta * bias + alpha * product, with the factors that are one or zero left out.
 ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, ir::Value p, const Scalar& beta, const Scalar& alpha) {
-  ir::DType t = r.dtype(p);
-  if (!is_one(alpha)) p = r.mul(p, r.number(alpha, t));
-  if (is_zero(beta)) return p;
-  ir::Value b = r.value(bias);
-  if (!is_one(beta)) b = r.mul(b, r.number(beta, t));
-  return r.add(p, b);
+  const ir::DType type = r.dtype(p);
+  // The scaled terms of a sum are not stored: narrow types are widened around them.
+  const ir::DType wide = is_one(alpha) && is_one(beta) ? type : ir::compute_type(type);
+  p = r.convert(p, wide);
+  if (!is_one(alpha)) p = r.mul(p, r.number(alpha, wide));
+  if (is_zero(beta)) return r.convert(p, type);
+  ir::Value b = r.convert(r.value(bias), wide);
+  if (!is_one(beta)) b = r.mul(b, r.number(beta, wide));
+  return r.convert(r.add(p, b), type);
 }
 
 bool bias_fits(const Tensor& bias, const Tensor& like, at::ArrayRef<int64_t> shape) {

@@ -1,4 +1,5 @@
 // Copies between devices, types and layouts; filling; reading numbers.
+#include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
@@ -94,16 +95,33 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool) {
   return dst;
 }
 
+// What lies in the tensor's memory, whatever the tensor makes of it.
+Tensor in_memory(const Tensor& t) {
+  if (!t.is_conj() && !t.is_neg()) return t;
+  Tensor plain = at::alias(t);
+  if (t.is_conj()) plain.unsafeGetTensorImpl()->_set_conj(false);
+  if (t.is_neg()) plain.unsafeGetTensorImpl()->_set_neg(false);
+  return plain;
+}
+// What has to lie in the memory of `self` for it to show what `src` shows.
+Tensor meant_for(const Tensor& self, const Tensor& src) {
+  Tensor plain = in_memory(src);
+  if (src.is_conj() != (self.is_conj() && src.is_complex())) plain = plain.conj_physical();
+  if (src.is_neg() != self.is_neg()) plain = plain.neg();
+  return plain;
+}
+
 Tensor& copy_(Tensor& self, const Tensor& src, bool) {
   TORCH_CHECK(src.defined(), "copy_(): the source is undefined");
   if (self.is_same(src)) return self;
+  if (src._is_zerotensor()) return self.zero_();
   if (!src.sizes().equals(self.sizes())) at::infer_size(self.sizes(), src.sizes());
   if (self.sizes() != src.sizes()) {
     auto expanded = at::infer_size_dimvector(self.sizes(), src.sizes());
     TORCH_CHECK(self.sizes() == at::IntArrayRef(expanded), "output with shape ", self.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(expanded));
   }
-  copy_from(src.is_sparse() ? src.to_dense() : src, self, false);
+  copy_from(meant_for(self, src.is_sparse() ? src.to_dense() : src), in_memory(self), false);
   return self;
 }
 
@@ -128,8 +146,16 @@ void fill_with(const Tensor& self, const std::function<ir::Value(lazy::Recording
   r.write(self, r.broadcast(number(r, dtype), lazy::to_dims(self.sizes())));
 }
 
-Tensor& fill_scalar(Tensor& self, const Scalar& value) {
-  if (!is_ours(self) || value.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, value), self;
+// The number as the type holds it; throws torch's error if it does not.
+Scalar held(const Scalar& number, c10::ScalarType type) {
+  if (type == c10::kBool) return number.to<bool>();
+  if (!c10::isIntegralType(type, false)) return number;
+  return AT_DISPATCH_INTEGRAL_TYPES(type, "fill_", [&] { return Scalar(static_cast<int64_t>(number.to<scalar_t>())); });
+}
+
+Tensor& fill_scalar(Tensor& self, const Scalar& number) {
+  if (!is_ours(self) || number.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
+  const Scalar value = held(number, self.scalar_type());
   double d = value.toDouble();
   // Zeros and ones are everywhere and worth folding into code; any other number may change from step to step.
   bool constant = d == 0 || d == 1;

@@ -107,6 +107,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (!is_ours(out) || !covered(operands) || !promote(op, operands, p)) return false;
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
+  if (operands.size() == 1 && p.result != out.scalar_type()) return false;  // eager allows it of some
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;

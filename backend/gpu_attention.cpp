@@ -43,16 +43,20 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {std::get<0>(r), std::get<1>(r)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                      const Tensor& out, const Tensor& lse, const optional<Tensor>& bias, bool causal,
-                                                      optional<double> scale) {
+// The gradients of q, k, v and, where it is wanted, of the bias; else its place is empty.
+using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+Gradients attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                             const optional<Tensor>& bias, bool of_bias, bool causal, optional<double> scale) {
   const Tensor unused = at::empty({}, q.options().dtype(at::kLong));  // dropout's state, which nobody reads without dropout
-  if (flash(q, bias))
-    return at::_scaled_dot_product_flash_attention_backward(gy, q, k, v, out, lse, Tensor(), Tensor(), q.size(2), k.size(2), 0.0, causal,
-                                                            unused, unused, scale);
+  if (flash(q, bias)) {
+    auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_backward(gy, q, k, v, out, lse, Tensor(), Tensor(), q.size(2), k.size(2),
+                                                                         0.0, causal, unused, unused, scale);
+    return {gq, gk, gv, at::empty({0}, q.options())};
+  }
   auto [gq, gk, gv, gb] = at::_scaled_dot_product_efficient_attention_backward(
-      gy, q, k, v, full(bias, q, k).value_or(Tensor()), out, lse, unused, unused, 0.0, {true, true, true, false}, causal, scale);
-  return {gq, gk, gv};
+      gy, q, k, v, full(bias, q, k).value_or(Tensor()), out, lse, unused, unused, 0.0, {true, true, true, of_bias}, causal, scale);
+  return {gq, gk, gv, of_bias ? gb.sum_to_size(bias->sizes()).contiguous() : at::empty({0}, q.options())};
 }
 
 // The kernels lay their results out as [B, S, H, D].
@@ -63,15 +67,15 @@ std::tuple<Tensor, Tensor> attention_meta(const Tensor& q, const Tensor&, const 
   const int64_t rows = flash(q, bias) ? q.size(2) : (q.size(2) + 31) / 32 * 32;
   return {like_kernels(q), at::empty({q.size(0), q.size(1), rows}, q.options().dtype(at::kFloat))};
 }
-std::tuple<Tensor, Tensor, Tensor> attention_backward_meta(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-                                                           const Tensor&, const optional<Tensor>&, bool, optional<double>) {
-  return {like_kernels(q), like_kernels(k), like_kernels(v)};
+Gradients attention_backward_meta(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const Tensor&,
+                                  const optional<Tensor>& bias, bool of_bias, bool, optional<double>) {
+  return {like_kernels(q), like_kernels(k), like_kernels(v), of_bias ? at::empty(bias->sizes(), q.options()) : at::empty({0}, q.options())};
 }
 
 TORCH_LIBRARY_FRAGMENT(lazuli, m) {
   m.def("attention(Tensor q, Tensor k, Tensor v, Tensor? bias, bool causal, float? scale) -> (Tensor, Tensor)");
-  m.def("attention_backward(Tensor gy, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? bias, bool causal, float? scale)"
-        " -> (Tensor, Tensor, Tensor)");
+  m.def("attention_backward(Tensor gy, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? bias, bool of_bias, bool causal,"
+        " float? scale) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(lazuli, CUDA, m) {
   m.impl("attention", attention);

@@ -64,8 +64,9 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const T
   bool fits = floating(gy) && floating(x) && floating(mean) && floating(rstd) && absent_or_ours(w) && x.numel() > 0 &&
               gy.scalar_type() == x.scalar_type() && (!has(w) || w->scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm_backward", "", gy, x, shape, mean, rstd, w, b, mask);
+  const ir::DType c = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
-  ir::Value g = r.emit(ir::Op::layer_norm_backward, {r.value(gy), r.value(x), r.value(mean), r.value(rstd), read(r, w)},
+  ir::Value g = r.emit(ir::Op::layer_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, c), read_as(r, rstd, c), read(r, w)},
                        {{static_cast<int64_t>(shape.size())}});
   Tensor out[3];
   for (uint32_t i = 0; i < 3; ++i)
@@ -121,7 +122,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
   at::ScalarType type = x.scalar_type();
   ir::DType t = lazy::to_ir(type), c = ir::compute_type(t);
   lazy::Recording r;
-  ir::Value g = training ? r.emit(ir::Op::batch_norm_backward, {r.value(gy), r.value(x), read_as(r, w, t), read(r, mean), read(r, invstd)})
+  ir::Value g = training ? r.emit(ir::Op::batch_norm_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, mean, c), read_as(r, invstd, c)})
                          : r.emit(ir::Op::batch_norm_inference_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, running_mean, c),
                                                                           read_as(r, running_var, c), r.number(eps, c)});
   at::ScalarType parameter = has(w) ? w->scalar_type() : type;
@@ -149,8 +150,9 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
                                                        std::array<bool, 3> mask) {
   bool fits = floating(gy) && floating(x) && floating(mean) && absent_or_ours(w) && x.numel() > 0 && gy.scalar_type() == x.scalar_type();
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
+  const ir::DType type = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
-  ir::Value g = r.emit(ir::Op::group_norm_backward, {r.value(gy), r.value(x), r.value(mean), r.value(rstd), read(r, w)}, {{groups}});
+  ir::Value g = r.emit(ir::Op::group_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}});
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), format_order(x));
   for (uint32_t i = 1; i < 3; ++i)

@@ -18,6 +18,7 @@ using std::optional;
 
 // Sorted dimensions without repeats; all of them for an empty or absent list.
 ir::Dims dims_of(OptionalIntArrayRef dims, int64_t rank) {
+  TORCH_CHECK(rank <= 64, "only tensors with up to 64 dims are supported");
   ir::Dims out;
   if (!dims || dims->empty()) {
     for (int64_t d = 0; d < rank; ++d) out.push_back(d);

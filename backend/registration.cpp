@@ -8,6 +8,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_attention(m);
   register_contractions(m);
   register_copies(m);
+  register_explicit_fallbacks(m);
   register_foreach(m);
   register_fused_optimizers(m);
   register_indexing(m);

@@ -9,6 +9,7 @@ void register_arithmetic(torch::Library& m);
 void register_attention(torch::Library& m);
 void register_contractions(torch::Library& m);
 void register_copies(torch::Library& m);
+void register_explicit_fallbacks(torch::Library& m);
 void register_foreach(torch::Library& m);
 void register_fused_optimizers(torch::Library& m);
 void register_indexing(torch::Library& m);

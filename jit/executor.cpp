@@ -16,7 +16,7 @@ std::string where(const ir::Graph& graph, uint32_t node) {
 }
 
 Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
-    : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), memory_(plan_.blocks.size()) {
+    : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), guests_(plan_.blocks.size()), memory_(plan_.blocks.size()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
     steps_[s].where = where(graph, plan_.steps[s].node);
@@ -25,10 +25,11 @@ Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
   }
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
+    if (block.host != lowering::kNoBlock) guests_[block.host].push_back(b);
     if (block.first > block.last) continue;
-    if (block.kind == Block::Output) steps_[block.first].born.push_back(b);
+    if (block.kind == Block::Output || block.kind == Block::Segment) steps_[block.first].born.push_back(b);
     const bool output = std::find(plan_.outputs.begin(), plan_.outputs.end(), b) != plan_.outputs.end();
-    if (block.kind == Block::External && !output) steps_[block.last].dead.push_back(b);
+    if ((block.kind == Block::External && !output) || block.kind == Block::Segment) steps_[block.last].dead.push_back(b);
   }
 }
 
@@ -48,8 +49,8 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   device_.start();
   const Buffer arena = make_arena(host);
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
-    if (plan_.blocks[b].kind == Block::Arena)
-      memory_[b].data = static_cast<char*>(arena.data) + plan_.blocks[b].offset;
+    if (const Block& block = plan_.blocks[b]; block.kind == Block::Arena && block.host == lowering::kNoBlock)
+      memory_[b].data = static_cast<char*>(arena.data) + block.offset;
   place_inputs(host, inputs, donate);
   for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
@@ -117,7 +118,10 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
 }
 
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
-  for (uint32_t b : steps_[s].born) memory_[b] = allocate(host, b);
+  for (uint32_t b : steps_[s].born) {
+    memory_[b] = allocate(host, b);
+    for (uint32_t guest : guests_[b]) memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
+  }
   switch (plan_.steps[s].kind) {
     case PlanStep::Kernel:
       steps_[s].kernel->run(memory_, scalars, stream_);

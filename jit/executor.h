@@ -42,7 +42,8 @@ class Executor {
   const lowering::Plan plan_;
   Device& device_;
   std::vector<Step> steps_;
-  std::vector<Buffer> memory_;  // of a run, by block
+  std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
+  std::vector<Buffer> memory_;                 // of a run, by block
   void* stream_ = nullptr;      // of a run
   std::mutex mutex_;
 };

@@ -112,11 +112,18 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
 }
 
 jit::Buffer Backing::allocate(size_t bytes) const {
-  auto data = std::make_shared<c10::DataPtr>(c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1)));
+  c10::DataPtr data = c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1));
   // Memory of another stream is used in the default one too: it is not given again before that has passed.
-  if (guard().getStream(device_) != guard().getDefaultStream(device_)) guard().recordDataPtrOnStream(*data, guard().getDefaultStream(device_));
-  void* p = data->get();
-  return {p, bytes, std::shared_ptr<void>(std::move(data), p)};
+  if (guard().getStream(device_) != guard().getDefaultStream(device_)) guard().recordDataPtrOnStream(data, guard().getDefaultStream(device_));
+  void* p = data.get();
+  auto free = data.get_deleter();
+  // Once a kernel has broken off, freeing throws too, from whatever destructor it is called in.
+  return {p, bytes, std::shared_ptr<void>(p, [context = data.release_context(), free](void*) {
+            try {
+              free(context);
+            } catch (const std::exception&) {
+            }
+          })};
 }
 
 }  // namespace lazuli::lazy

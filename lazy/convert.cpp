@@ -22,6 +22,7 @@ c10::ScalarType to_torch(ir::DType t) {
 }
 
 int64_t scalar_bits(const c10::Scalar& s, ir::DType type) {
+  if (type == ir::DType::Bool) return s.to<bool>();
   if (!ir::is_floating(type)) return s.to<int64_t>();
   double value = s.to<double>();
   int64_t bits;

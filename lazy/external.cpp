@@ -104,7 +104,16 @@ class Analysis {
     for (int64_t bytes : signature_.storage_bytes)
       bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
                                         : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
-    for (const Slot& s : signature_.slots) slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
+    for (const Slot& s : signature_.slots) {
+      if (s.same < slots_.size()) {
+        slots_.push_back(slots_[s.same]);
+        continue;
+      }
+      slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
+      // LAPACK counts rows from one, and looks for row zero outside of the matrix.
+      const std::string& name = signature_.op.schema().arguments()[s.argument].name();
+      if (name.find("pivots") != name.npos) slots_.back().fill_(1);
+    }
     Stack stack = signature_.rebuild(slots_, device);
     try {
       PlainDispatch guard;
@@ -208,11 +217,15 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, co
       const Result& r = call.results[next];
       at::Tensor t;
       if (r.kind == Result::Argument) t = arguments[r.slot];
-      if (r.kind == Result::Fresh) t = fresh[next_fresh++];
+      if (r.kind == Result::Fresh) {
+        t = fresh[next_fresh++];
+        set_view_bits(t, r.geometry);
+      }
       if (r.kind == Result::View) {
         t = make_view(arguments[r.slot], to_ref(r.geometry.sizes), to_ref(r.geometry.strides), r.geometry.offset);
         if (t.scalar_type() != r.geometry.type)
           t.unsafeGetTensorImpl()->set_storage_and_dtype(t.storage(), c10::scalarTypeToTypeMeta(r.geometry.type));
+        set_view_bits(t, r.geometry);
       }
       if (is_list)
         list.push_back(t);
@@ -278,8 +291,10 @@ at::Tensor window(const c10::Storage& storage, const Geometry& g) {
 }
 
 bool is_written(const Call& call, const Slot& s) {
-  const auto* alias = call.signature.op.schema().arguments()[s.argument].alias_info();
-  return alias && alias->isWrite();
+  return std::ranges::any_of(call.signature.slots, [&](const Slot& other) {
+    const auto* alias = call.signature.op.schema().arguments()[other.argument].alias_info();
+    return other.same == s.same && alias && alias->isWrite();
+  });
 }
 
 // A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
@@ -287,25 +302,31 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
   if (!cpu.defined()) return {};
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i].is_same(cpu)) return arguments[i];
-  if (cpu.layout() != c10::kStrided || cpu.is_quantized()) return cpu;
+  if (cpu.layout() != c10::kStrided) return cpu.to(device());
+  if (cpu.is_quantized()) return cpu;
   for (size_t i = 0; i < host.size(); ++i) {
     if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
     int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());
     int64_t base = arguments[i].storage_offset() * static_cast<int64_t>(arguments[i].itemsize());
     at::Tensor view = make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
     if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
+    set_view_bits(view, geometry_of(cpu));
     return view;
   }
   return adopt(cpu);
 }
 
-// The kernel resized or replaced this argument's memory: the tensor follows.
+// The kernel resized or replaced this argument's memory: the storage follows with all of it, for other tensors may show
+// more than the argument does now.
 void follow(const at::Tensor& argument, const at::Tensor& host) {
-  at::Tensor fresh = adopt(host);
+  const c10::Storage& memory = host.storage();
+  const c10::ScalarType type = memory.nbytes() % host.itemsize() ? c10::kByte : host.scalar_type();
+  at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(type).device(backing().device()));
+  whole.set_(memory, 0, {static_cast<int64_t>(memory.nbytes() / c10::elementSize(type))}, {1});
   LazyStorage& to = storage_of(argument);
-  to.rebind(storage_of(fresh).cell_ref());
-  to.set_nbytes(storage_of(fresh).nbytes());
-  argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), 0);
+  to.rebind(make_ready(buffer_of(whole), memory_type(geometry_of(whole))));
+  to.set_nbytes(memory.nbytes());
+  argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
 }
 
 void run_now(const Call& call, const Bound& bound, Stack* stack) {
@@ -315,8 +336,12 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   std::vector<jit::Buffer> written(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     const at::Tensor& t = bound.tensors[i];
+    if (slots[i].same < i) {
+      host.push_back(host[slots[i].same]);
+      continue;
+    }
     const bool writes = is_written(call, slots[i]);
-    own[i] = writes && t.numel() == 0;  // it is there to be resized
+    own[i] = writes && t.storage().nbytes() == 0;  // it is there to be resized
     if (own[i]) {
       host.push_back(at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()).device(backing().device())));
     } else if (writes) {
@@ -336,12 +361,11 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
   metrics().external(call.signature.name(), where, now_us() - start);
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (own[i] || (is_written(call, slots[i]) && host[i].sizes() != bound.tensors[i].sizes())) {
+    if (slots[i].same < i || !is_written(call, slots[i])) continue;
+    const bool replaced = host[i].storage().data() != written[i].data;  // resized, perhaps only on the way
+    if (own[i] || replaced || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
-    } else if (const void* now = host[i].storage().data(); written[i].data && now != written[i].data) {
-      // Resized on the way, and back.
-      backing().copy(written[i].data, now, std::min(written[i].bytes, host[i].storage().nbytes()));
-    }
+    set_view_bits(bound.tensors[i], geometry_of(host[i]));
   }
   stack->clear();
   for (c10::IValue& v : results) {
@@ -373,9 +397,10 @@ at::Tensor adopt(const at::Tensor& cpu) {
   at::Tensor t = cpu;
   Order order;
   if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) t = t.clone();
-  t = t.resolve_conj().resolve_neg();
   Geometry g = geometry_of(t);
-  return make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
+  at::Tensor adopted = make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
+  set_view_bits(adopted, g);
+  return adopted;
 }
 
 void external_call(const c10::OperatorHandle& op, Stack* stack) {
@@ -434,6 +459,10 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     PlainDispatch guard;
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
+      if (s.same < host.size()) {
+        host.push_back(host[s.same]);
+        continue;
+      }
       const uint32_t from = s.geometry.storage;
       host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
     }

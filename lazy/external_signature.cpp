@@ -97,7 +97,10 @@ class Describer {
     put(g.offset);
     put(g.conj);
     put(g.neg);
-    signature_.slots.push_back({argument, element, std::move(g)});
+    const auto first = std::ranges::find_if(bound_.tensors, [&](const at::Tensor& other) { return other.is_same(t); });
+    const auto same = static_cast<size_t>(first - bound_.tensors.begin());
+    put(same);
+    signature_.slots.push_back({argument, element, same, std::move(g)});
     bound_.tensors.push_back(t);
     return true;
   }
@@ -145,8 +148,8 @@ Geometry geometry_of(const at::Tensor& t) {
 }
 
 void set_view_bits(const at::Tensor& t, const Geometry& g) {
-  if (g.conj) t.unsafeGetTensorImpl()->_set_conj(true);
-  if (g.neg) t.unsafeGetTensorImpl()->_set_neg(true);
+  if (g.conj != t.is_conj()) t.unsafeGetTensorImpl()->_set_conj(g.conj);
+  if (g.neg != t.is_neg()) t.unsafeGetTensorImpl()->_set_neg(g.neg);
 }
 
 ir::Type memory_type(const Geometry& g) {

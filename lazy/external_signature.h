@@ -18,7 +18,7 @@ struct Geometry {
 
 // The geometry of t, on storage 0.
 Geometry geometry_of(const at::Tensor& t);
-// Gives a plain tensor the geometry's view bits.
+// Gives a tensor the geometry's view bits.
 void set_view_bits(const at::Tensor& t, const Geometry& g);
 
 // The type of the memory behind a dense geometry: its dimensions in memory order.
@@ -27,6 +27,7 @@ ir::Type memory_type(const Geometry& g);
 struct Slot {  // where a lazuli tensor stands among the arguments
   size_t argument;
   int64_t element;  // in a tensor list; -1 = the argument itself
+  size_t same;      // the first slot that holds this very tensor: a kernel that writes one of its operands asks
   Geometry geometry;
 };
 

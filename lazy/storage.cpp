@@ -89,7 +89,10 @@ at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes
 }
 
 at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
-  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype());
+  // What the base makes of its memory (conjugated, negated, zero), its windows make of it.
+  const c10::DispatchKeySet meaning =
+      base.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning);
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(t));
 }

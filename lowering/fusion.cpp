@@ -51,6 +51,7 @@ class Fuser {
     uint32_t node = UINT32_MAX;   // calls
     uint32_t owner;
     uint32_t first, last;  // smallest and largest unit merged in
+    uint32_t latest;       // no unit merged into this one or into what it waits for is larger
     uint32_t seen = 0;
   };
 
@@ -88,7 +89,7 @@ class Fuser {
 
   uint32_t add_unit(Unit unit) {
     const auto id = static_cast<uint32_t>(units_.size());
-    unit.owner = unit.first = unit.last = id;
+    unit.owner = unit.first = unit.last = unit.latest = id;
     for (uint32_t w : unit.writes) makers_[w].push_back(id);
     for (uint32_t r : unit.reads) readers_[r].push_back(id);
     units_.push_back(std::move(unit));
@@ -266,7 +267,7 @@ class Fuser {
     std::vector<uint32_t> stack;
     auto visit = [&](uint32_t u) {
       u = find(u);
-      if (units_[u].seen == epoch_ || units_[u].last < units_[from].first) return;
+      if (units_[u].seen == epoch_ || units_[u].latest < units_[from].first) return;
       units_[u].seen = epoch_;
       stack.push_back(u);
     };
@@ -308,6 +309,28 @@ class Fuser {
     });
     x.last = std::max(x.last, y.last);
     y.owner = a;
+    raise_latest(a, std::max(x.latest, y.latest));
+  }
+
+  // Whoever waits for a unit, waits for all that it has merged with.
+  void raise_latest(uint32_t u, uint32_t latest) {
+    units_[u].latest = latest;
+    std::vector<uint32_t> stack{u};
+    auto raise = [&](uint32_t follower) {
+      follower = find(follower);
+      if (units_[follower].latest >= latest) return;
+      units_[follower].latest = latest;
+      stack.push_back(follower);
+    };
+    while (!stack.empty()) {
+      const Unit& unit = units_[stack.back()];
+      stack.pop_back();
+      for (uint32_t w : unit.writes) {
+        for (uint32_t r : readers_[w]) raise(r);
+        // Pieces of one place are written one behind the other.
+        for (uint32_t m : makers_[w]) raise(m);
+      }
+    }
   }
 
   void emit() {

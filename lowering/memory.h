@@ -1,5 +1,7 @@
 // Places for values: one arena for temporaries, reused as they die, beside the buffers of inputs, outputs and external
-// results. A block is one such place; values that take over a dying one's place share its block.
+// results. A block is one such place; values that take over a dying one's place share its block. A temporary that dies
+// before an output is written may lie in the output's buffer: what forward keeps for backward lies where gradients go.
+// Where outputs come late in a trace, what dies before the end lies in segments, which are given back when it has died.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,12 +16,14 @@ struct Block {
   enum Kind : uint8_t {
     Input,     // graph input `index`
     Output,    // allocated by the host for graph output `index`
-    Arena,     // at `offset`
+    Arena,     // at `offset`, of the arena or of the output or segment `host`
     External,  // handed back by the host when its step runs
+    Segment,   // memory for temporaries from step `first` to step `last`
   } kind = Arena;
   uint32_t index = 0;
   int64_t bytes = 0;
   int64_t offset = 0;
+  uint32_t host = kNoBlock;
   uint32_t first = UINT32_MAX, last = 0;  // steps that touch it
   bool donated = false;                   // an input that an output takes over
 
@@ -29,7 +33,8 @@ struct Block {
   }
 };
 
-// Gives every arena block its offset; blocks alive at the same step do not overlap. Returns the arena's size.
+// Gives every arena block its place, and appends segments where that lowers the peak of the whole trace's memory; blocks
+// alive at the same step do not overlap. A host is alive from its first guest's first step on. Returns the arena's size.
 int64_t assign_offsets(std::vector<Block>& blocks);
 
 }  // namespace lazuli::lowering

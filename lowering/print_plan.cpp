@@ -1,4 +1,5 @@
 // The plan as text. See plan.h.
+#include <algorithm>
 #include "ir/print.h"
 #include "lowering/plan.h"
 
@@ -15,8 +16,10 @@ std::string place(const Plan& plan, uint32_t b) {
       return "output" + std::to_string(block.index);
     case Block::External:
       return "external" + std::to_string(b);
+    case Block::Segment:
+      return "segment" + std::to_string(b);
     case Block::Arena:
-      return "arena+" + std::to_string(block.offset);
+      return (block.host == kNoBlock ? "arena" : place(plan, block.host)) + "+" + std::to_string(block.offset);
   }
   return {};
 }
@@ -54,10 +57,56 @@ void print_views(const Plan& plan, const char* what, std::span<const BlockView> 
            std::to_string(v.byte_offset) + " strides " + list(v.strides) + "\n";
 }
 
+// Which value a block holds first, for reading.
+std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
+  std::vector<ir::Value> out(plan.blocks.size());
+  auto note = [&](uint32_t block, ir::Value v) {
+    if (block != kNoBlock && !out[block]) out[block] = v;
+  };
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kernel) {
+      for (size_t a = 0; a < step.loops.accesses.size(); ++a) note(step.blocks[a], step.loops.accesses[a].value);
+    } else {
+      for (uint32_t r = 0; r < step.results.size() && r < graph.nodes[step.node].types.size(); ++r)
+        note(step.results[r].block, {step.node, r});
+    }
+  }
+  return out;
+}
+
+// When the arena and its segments are fullest, and with what: the blocks of that moment that take a thousandth of it or more.
+void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
+  auto in_arena = [&](const Block& b) {
+    return b.kind == Block::Arena && b.first <= b.last && (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
+  };
+  std::vector<int64_t> change(plan.steps.size() + 1);
+  for (const Block& b : plan.blocks)
+    if (in_arena(b)) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
+  int64_t live = 0, peak = 0;
+  uint32_t at = 0;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s)
+    if ((live += change[s]) > peak) peak = live, at = s;
+  std::vector<uint32_t> alive;
+  for (uint32_t b = 0; b < plan.blocks.size(); ++b)
+    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= at && at <= block.last) alive.push_back(b);
+  std::stable_sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " + std::to_string(alive.size()) + " places\n";
+  const auto values = first_values(plan, graph);
+  for (size_t i = 0; i < alive.size() && plan.blocks[alive[i]].bytes >= peak / 1000; ++i) {
+    const Block& b = plan.blocks[alive[i]];
+    out += "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
+    if (ir::Value v = values[alive[i]]) out += ": " + ir::print_node(graph, v.node);
+    out += "\n";
+  }
+}
+
 }  // namespace
 
 std::string print(const ir::Graph& graph, const Plan& plan) {
-  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";
+  std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes";
+  int64_t segments = 0;
+  for (const Block& b : plan.blocks) segments += b.kind == Block::Segment ? b.bytes : 0;
+  out += segments ? ", segments " + std::to_string(segments) + " bytes\n" : "\n";
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     const char* kinds[] = {"kernel", "library", "external", "eager"};
@@ -75,7 +124,9 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
   }
   out += "outputs";
   for (uint32_t b : plan.outputs) out += " " + place(plan, b);
-  return out + "\n";
+  out += "\n";
+  print_peak(graph, plan, out);
+  return out;
 }
 
 }  // namespace lazuli::lowering

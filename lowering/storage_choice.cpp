@@ -15,6 +15,8 @@ namespace {
 
 // A value wanted in several places is recomputed there when that costs no more than reading it back.
 constexpr int kCheapOps = 8;
+// A part of an expression with this many times fewer elements takes next to no memory, and costs nothing to read back.
+constexpr int64_t kNarrow = 8;
 // Bounds on what one expression may grow to by inlining.
 constexpr int kMaxLoads = 16, kMaxNodes = 64;
 
@@ -176,6 +178,27 @@ StorageChoice::Cost StorageChoice::cost(Value v) const {
   return c;
 }
 
+bool StorageChoice::store_narrow_parts(Value v, Value part) {
+  bool any = false;
+  for (const Value x : graph_[part].inputs) {
+    if (!x || values_.stored(x) || is_leaf_number(graph_[x].op)) continue;
+    const bool narrow = graph_.type(x).numel() * kNarrow <= graph_.type(v).numel();
+    if (!narrow || ir::is_view(graph_[x].op)) {
+      any |= store_narrow_parts(v, x);
+    } else if (costs_[values_[x]].ops > 1) {
+      values_.store(x);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void StorageChoice::refresh_cost(Value v) {
+  for (const Value x : graph_[v].inputs)
+    if (x && !values_.stored(x) && !is_leaf_number(graph_[x].op)) refresh_cost(x);
+  costs_[values_[v]] = cost(v);
+}
+
 void StorageChoice::choose(Value v, bool inline_nodes) {
   const ir::Op op = graph_[v].op;
   if (is_leaf_number(op)) return;
@@ -184,8 +207,15 @@ void StorageChoice::choose(Value v, bool inline_nodes) {
     costs_[values_[v]] = cost(v);
     return;
   }
-  const Cost c = cost(v);
-  const bool again = uses_[values_[v]] > 1 && (c.ops > kCheapOps || c.wide_loads > 1);
+  Cost c = cost(v);
+  const bool shared = uses_[values_[v]] > 1;
+  // Often it is costly only in what is the same along whole rows of it, as the scale of a normalization is: with that in
+  // memory it is recomputed where it is wanted, and backward keeps nothing as large as it.
+  if (inline_nodes && shared && c.ops > kCheapOps && c.wide_loads <= 1 && store_narrow_parts(v, v)) {
+    refresh_cost(v);
+    c = costs_[values_[v]];
+  }
+  const bool again = shared && (c.ops > kCheapOps || c.wide_loads > 1);
   const bool repeated = widened_[values_[v]] && c.ops > kCheapOps;
   if (!inline_nodes || again || repeated || c.loads > kMaxLoads || c.nodes > kMaxNodes) values_.store(v);
   costs_[values_[v]] = c;

@@ -33,6 +33,10 @@ class StorageChoice {
   void require_strided(const ir::Node& reader, ir::Value v);
   void choose(ir::Value v, bool inline_nodes);
   Cost cost(ir::Value v) const;
+  // Gives memory to the costly parts of v's expression that are much smaller than v. False when it has none.
+  bool store_narrow_parts(ir::Value v, ir::Value part);
+  // Costs of v's expression anew, since parts of it have memory now.
+  void refresh_cost(ir::Value v);
 
   const ir::Graph& graph_;
   ValueTable& values_;

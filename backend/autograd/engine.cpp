@@ -10,6 +10,7 @@
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
+#include "backend/operands.h"
 #include "lazy/config.h"
 
 namespace lazuli::backend {
@@ -117,20 +118,20 @@ class Backward final : public Node {
   void feed(const Edge& e, Tensor t) {
     Pending* p = arrive(e);
     if (!p || !t.defined()) return;
-    if (p->takes_values && p->tensors.empty() && is_plain(t)) {
+    if (p->takes_values && p->tensors.empty() && is_plain(t) && is_ours(t)) {
       add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(resume().value(t))));
       return;
     }
     add_tensor(*p, e.input_nr, std::move(t));
   }
   // `g` is the gradient of an input of the light node `from`.
-  void feed(const Edge& e, LightNode& from, size_t input, ir::Value g) {
+  void feed(const Edge& e, LightNode& from, size_t input, lazy::CellRef g) {
     Pending* p = arrive(e);
     if (!p || !g) return;
     if (p->takes_values && p->tensors.empty())
-      add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(g)));
-    else
-      add_tensor(*p, e.input_nr, from.operation().input_gradient(resume(), input, g));
+      return add_value(*p, e.input_nr, std::move(g));
+    lazy::Recording& r = resume();
+    add_tensor(*p, e.input_nr, from.operation().input_gradient(r, input, r.cell_value(*g)));
   }
   // `g` goes along an edge of a region.
   void feed(const Region& from, size_t edge, lazy::CellRef g) {
@@ -138,9 +139,9 @@ class Backward final : public Node {
     Pending* p = arrive(e);
     if (!p || !g) return;
     if (p->takes_values && p->tensors.empty())
-      add_value(*p, e.input_nr, std::move(g));
-    else
-      add_tensor(*p, e.input_nr, from.gradient(resume(), edge, resume().cell_value(*g)));
+      return add_value(*p, e.input_nr, std::move(g));
+    lazy::Recording& r = resume();
+    add_tensor(*p, e.input_nr, from.gradient(r, edge, r.cell_value(*g)));
   }
   void add_value(Pending& p, uint32_t input, lazy::CellRef v) {
     if (p.values.size() <= input) p.values.resize(std::max(p.node->num_inputs(), input + 1));
@@ -199,8 +200,12 @@ class Backward final : public Node {
       n.operation().check();
       n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
     }
+    // A value's number holds while nobody pauses; its cell outlives the trace.
+    c10::SmallVector<lazy::CellRef, 4> gradients(edges);
     for (size_t i = 0; i < edges; ++i)
-      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, needs >> i & 1 ? out[i] : ir::Value{});
+      if (needs >> i & 1 && out[i]) gradients[i] = lazy::CellRef::share(&r.cell(out[i]));
+    for (size_t i = 0; i < edges; ++i)
+      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, std::move(gradients[i]));
     done_.push_back(std::move(p.node));
     if (done_.size() >= 64) pause();
   }
@@ -295,7 +300,7 @@ variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
 }
 
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
-bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
+bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
   if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
   bool light = false;
   for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
@@ -311,7 +316,7 @@ bool is_ours(const GraphTask& task, const autograd::GraphRoot& root) {
 variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/, const autograd::edge_list&) {
   end_backward();  // all roots are there
   auto& task = const_cast<GraphTask&>(given);
-  if (!is_ours(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
+  if (!takes_over(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
   auto run = std::make_shared<Backward>(task, root);
   run->add_input_metadata(Node::undefined_input());
   if (!task.exec_info_.empty()) task.exec_info_[run.get()].needed_ = true;

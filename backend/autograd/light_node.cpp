@@ -142,8 +142,10 @@ variable_list LightNode::one_by_one(const variable_list& gradients) {
 
 variable_list LightNode::apply(variable_list&& gradients) {
   bool any = false, plain = true;
-  for (const Tensor& g : gradients) {
+  for (Tensor& g : gradients) {
     any |= g.defined();
+    if (g.defined() && g._is_zerotensor()) g = at::zeros(g.sizes(), g.options());
+    if (g.defined() && g.is_neg()) g = g.resolve_neg();
     plain &= !g.defined() || is_plain(g);
   }
   if (!any) return variable_list(next_edges_.size());

@@ -4,6 +4,7 @@
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
+#include "backend/operands.h"
 #include "lazy/config.h"
 
 namespace lazuli::backend {
@@ -234,7 +235,7 @@ void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::Tens
   end_backward();
   if (!is_usual()) return;
   for (c10::TensorImpl* t : gradients)
-    if (t && !is_plain(*t)) return;
+    if (t && !(is_plain(*t) && is_ours(as_tensor(t)))) return;
   for (c10::TensorImpl* t : others) materialize(as_tensor(t));
   Roots& mine = roots_of_this_thread();
   std::vector<StepOf> steps;

@@ -96,12 +96,16 @@ Value read_window(Builder& b, Value x, const GridWindow& w, std::span<const int6
   return b.broadcast(b.reshape(x, w.unit), shape);
 }
 
-Value write_covering_window(Builder& b, Value src, const GridWindow& w, std::span<const int64_t> base) {
+Value permute_to_grid(Builder& b, Value src, const GridWindow& w) {
   Dims moved;
   for (int64_t axis : w.order) moved.push_back(w.sizes[axis]);
   Dims order = kept_order(w), inverse(order.size(), 0);
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
-  return b.reshape(b.permute(b.reshape(src, moved), inverse), base);
+  return b.permute(b.reshape(src, moved), inverse);
+}
+
+Value write_covering_window(Builder& b, Value src, const GridWindow& w, std::span<const int64_t> base) {
+  return b.reshape(permute_to_grid(b, src, w), base);
 }
 
 }  // namespace lazuli::ir

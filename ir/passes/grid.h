@@ -20,6 +20,8 @@ std::optional<GridWindow> find_grid(std::span<const int64_t> base, std::span<con
 
 // The window's elements.
 Value read_window(Builder& b, Value x, const GridWindow& w, std::span<const int64_t> shape);
+// The window's elements with its axes in the grid's order, dimensions that do not move dropped.
+Value permute_to_grid(Builder& b, Value src, const GridWindow& w);
 // The dense value of shape `base` whose window `src` is; the window must cover it.
 Value write_covering_window(Builder& b, Value src, const GridWindow& w, std::span<const int64_t> base);
 

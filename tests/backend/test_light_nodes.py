@@ -79,6 +79,24 @@ def test_backward_after_the_trace_has_ended():
     assert_same(differentiate)
 
 
+@pytest.mark.parametrize("pending", [1, 2, 3, 7])
+def test_the_trace_may_end_anywhere_in_backward(pending):
+    """Between two gradients of one node too, of which torch's own node takes the first."""
+
+    def differentiate(device):
+        x = normal(4, 6, device=device, grad=True)
+        w = normal(6, 8, device=device, grad=True)
+        b = normal(8, device=device, grad=True)
+        y = torch.nn.functional.gelu(x @ w + b)
+        halves = y.view(4, 2, 4).unbind(1)
+        z = halves[0] * halves[1].tanh() + y[:, ::2] * w[:4, :4]
+        z.square().mean().backward()
+        return x.grad, w.grad, b.grad
+
+    with torch.lazuli.config.patch(max_pending_ops=pending):
+        assert_same(differentiate)
+
+
 def test_backward_in_parts():
     """A second loss over a graph of which a first has freed nothing yet, with a read in between."""
 

@@ -1,5 +1,7 @@
 """Torch's own CUDA kernels between ours, on the same memory and in order."""
 
+import math
+
 import pytest
 import torch
 
@@ -21,6 +23,13 @@ def put(x):
     return (x + 1).index_put((rows,), x[:20] * 2, accumulate=True).tanh()
 
 
+def biased_attention(x, shape):
+    """The bias depends on x too, as relative positions do on their table."""
+    q, bias = x.view(1, 4, 8, -1), x.flatten()[: math.prod(shape)].view(shape) * 2
+    k = q[:, :, : shape[-1]]
+    return F.scaled_dot_product_attention(q * 2, k, k + 1, attn_mask=bias).exp()
+
+
 MIXES = {
     "cdist": lambda x: torch.cdist((x * 2).sin(), x + 1).relu().sum(1),
     "sort": lambda x: (x * 2).sort(dim=1)[0][:, :3] - 1,
@@ -40,6 +49,9 @@ MIXES = {
     "attention": lambda x: F.scaled_dot_product_attention(
         x.view(1, 4, 8, -1) * 2, x.view(1, 4, 8, -1), x.view(1, 4, 8, -1) + 1
     ).exp(),
+    "attention with a bias": lambda x: biased_attention(x, (1, 4, 8, 8)),
+    "attention with a bias of odd rows": lambda x: biased_attention(x, (1, 4, 8, 7)),
+    "attention with a bias for all heads": lambda x: biased_attention(x, (1, 1, 8, 7)),
     "pooling": lambda x: F.max_pool2d(x[None, None] * 2, 3).exp(),
     "interpolate": lambda x: F.interpolate(x[None, None] * 2, scale_factor=1.7, mode="bicubic"),
     "grid_sample": lambda x: F.grid_sample(

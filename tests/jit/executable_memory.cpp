@@ -29,7 +29,7 @@ TEST(ExecutableMemory, BlocksAliveTogetherDoNotOverlap) {
   for (const auto& a : plan.blocks)
     for (const auto& b : plan.blocks) {
       if (&a == &b || a.kind != lowering::Block::Arena || b.kind != lowering::Block::Arena) continue;
-      if (a.last < b.first || b.last < a.first) continue;
+      if (a.host != b.host || a.last < b.first || b.last < a.first) continue;
       EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
     }
 }

@@ -126,5 +126,19 @@ TEST_F(Patterns, DropoutForwardIsOneKernel) {
   EXPECT_NEAR(kept / (16 * 24), 0.7, 0.1);
 }
 
+// An exponential that merges with the later product, a sum that would merge with the later one: the first kernel waits for
+// the sum, and the later sum, by way of the matrix product, for the first kernel.
+TEST_F(Patterns, KernelsThatWouldWaitForEachOtherStayApart) {
+  auto a = input({8, 8}), b = input({7}, 0.5, 1);
+  auto p = m.apply(Op::exp, {a});
+  auto product = m.apply(Op::matmul, {p, p});
+  auto q = m.sum(product, ir::Dims{0, 1}, false);
+  auto s = m.sum(b, ir::Dims{0}, false);
+  auto t = m.mul(a, m.broadcast(m.reshape(s, ir::Dims{1, 1}), ir::Dims{8, 8}));
+  auto w = m.sum(m.mul(b, m.broadcast(m.reshape(q, ir::Dims{1}), ir::Dims{7})), ir::Dims{0}, false);
+  m.graph.outputs = {p, t, s, w};
+  check(4);
+}
+
 }  // namespace
 }  // namespace lazuli::testing

@@ -37,7 +37,7 @@ Touched touched(const Plan& plan, const PlanStep& step) {
         element += rest % step.loops.sizes[d] * bound.strides[d];
       const bool arena = block.kind == Block::Arena;
       (access.store ? t.written : t.read)
-          .insert({arena ? UINT32_MAX : step.blocks[a], (arena ? block.offset : 0) + element * item});
+          .insert({arena ? block.host : step.blocks[a], (arena ? block.offset : 0) + element * item});
     }
   }
   return t;

@@ -1,0 +1,76 @@
+"""What `out=` and in-place forms do to memory that other tensors show, and what they refuse."""
+
+import pytest
+import torch
+from differential import assert_same, assert_same_error, normal
+
+
+def test_a_smaller_result_leaves_the_storage():
+    def compute(device):
+        out = torch.ones(6, device=device)
+        alias = out.view(6)
+        torch.linalg.eigvalsh(torch.eye(2, device=device), out=out)
+        return out, alias
+
+    with pytest.warns(UserWarning, match="resized"):
+        assert_same(compute)
+
+
+def test_a_larger_result_takes_aliases_along():
+    def compute(device):
+        out = torch.ones(2, device=device)
+        alias = out.view(2)
+        torch.linalg.eigvalsh(torch.diag(torch.arange(4.0, device=device)), out=out)
+        return out, alias
+
+    with pytest.warns(UserWarning, match="resized"):
+        assert_same(compute)
+
+
+def test_an_operand_as_result_is_not_resized():
+    def compute(device):
+        x = torch.ones(3, 1, dtype=torch.complex64, device=device)
+        return torch.mul(x, torch.ones(3, dtype=torch.complex64, device=device), out=x)
+
+    assert_same_error(compute)
+
+
+@pytest.mark.parametrize("function", [torch.abs, torch.neg, torch.floor, torch.bitwise_not])
+def test_result_types_that_eager_refuses(function):
+    def compute(device):
+        x = torch.ones(2, dtype=torch.int32, device=device)
+        return function(x, out=torch.ones(2, device=device))
+
+    assert_same_error(compute)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        (torch.bool, 0.5),
+        (torch.bool, float("-inf")),
+        (torch.uint8, -1),
+        (torch.int64, 7.9),
+        (torch.bfloat16, 1e30),
+    ],
+)
+def test_numbers_that_a_type_holds(dtype, number):
+    assert_same(lambda device: torch.full((2,), number, dtype=dtype, device=device))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [(torch.uint8, 300), (torch.int8, 128), (torch.int64, 1e30), (torch.int32, float("nan"))],
+)
+def test_numbers_that_a_type_does_not_hold(dtype, number):
+    assert_same_error(lambda device: torch.full((2,), number, dtype=dtype, device=device))
+
+
+def test_pivots_of_a_factorization():
+    def compute(device):
+        a = normal(4, 4, device=device)
+        a = a + a.T
+        factors, pivots = torch.linalg.ldl_factor(a)
+        return torch.linalg.ldl_solve(factors, pivots, torch.eye(4, device=device)) @ a
+
+    assert_same(compute, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,76 @@
+"""Sparse tensors: of the device, by way of torch's kernels for the host."""
+
+import pytest
+import torch
+from differential import assert_same, assert_same_error, normal
+
+LAYOUTS = ["to_sparse", "to_sparse_csr", "to_sparse_csc"]
+DENSE = torch.tensor([[0.0, 2, 0], [3, 0, 0], [0, 0, -1]])
+
+
+@pytest.mark.parametrize("convert", LAYOUTS)
+def test_conversions(convert, device):
+    here = getattr(DENSE.to(device), convert)()
+    there = getattr(DENSE, convert)().to(device)
+    for s in (here, there):
+        assert s.layout == getattr(DENSE, convert)().layout
+        assert s.device.type == device
+        assert s.to_dense().device.type == device
+        assert torch.equal(s.to_dense().cpu(), DENSE)
+        assert torch.equal(s.cpu().to_dense(), DENSE)
+
+
+@pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr"])
+def test_products_and_their_gradients(convert):
+    def compute(device):
+        s = getattr(DENSE.to(device), convert)().requires_grad_()
+        x = normal(3, 2, device=device, grad=True)
+        y = s @ x
+        y.square().sum().backward()
+        return y, x.grad, s.grad.to_dense()
+
+    assert_same(compute)
+
+
+def test_in_place_and_coalescing():
+    def compute(device):
+        indices = torch.tensor([[0, 0, 1], [1, 1, 0]], device=device)
+        s = torch.sparse_coo_tensor(indices, torch.ones(3, device=device), (2, 2))
+        before = s.is_coalesced()
+        s = s.coalesce()
+        s.mul_(3)
+        s.add_(s)
+        return before, s.is_coalesced(), s._nnz(), s.coalesce().indices(), s.to_dense()
+
+    assert_same(compute)
+
+
+def test_sparse_gradients_reach_the_optimizer():
+    def compute(device):
+        weight = normal(5, 3, device=device, grad=True)
+        optimizer = torch.optim.SparseAdam([weight], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            index = torch.tensor([1, 3, 1], device=device)
+            torch.nn.functional.embedding(index, weight, sparse=True).square().sum().backward()
+            layout = weight.grad.layout
+            optimizer.step()
+        return str(layout), weight
+
+    assert_same(compute)
+
+
+def test_what_cpu_refuses():
+    assert_same_error(lambda device: DENSE.to(device).to_sparse() + DENSE.to(device))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax"])
+def test_reducing_products(reduce):
+    def compute(device):
+        s = DENSE.to(device).to_sparse_csr().requires_grad_()
+        x = normal(3, 2, device=device, grad=True)
+        y = torch.sparse.mm(s, x, reduce)
+        y.square().sum().backward()
+        return y, x.grad, s.grad.to_dense()
+
+    assert_same(compute)

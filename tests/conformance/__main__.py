@@ -1,0 +1,59 @@
+"""Runs a whole suite against cpu and writes its table: see `tools/conformance --help`."""
+
+import argparse
+import fnmatch
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import report
+import supervisor
+import torch
+from differences import listed
+from suites import SUITES, suite
+
+
+def parsed():
+    parser = argparse.ArgumentParser(prog="tools/conformance", description=__doc__)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("-k", "--only", default="*", help="cases of this pattern: 'add/*/float32'")
+    parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
+    parser.add_argument("--samples", default="all", help="how many of each case; all")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one case")
+    parser.add_argument("--results", type=Path, help="folder for the tables")
+    return parser.parse_args()
+
+
+def outcomes_of(options, names, log):
+    return supervisor.run_all(options.suite, names, options.samples, options.timeout, log)
+
+
+def main() -> int:
+    options = parsed()
+    part, parts = (int(n) for n in options.shard.split("/"))
+    cases = suite(options.suite).cases()
+    named = fnmatch.filter(cases, options.only)
+    names = named[part - 1 :: parts]
+    expected = listed(options.suite, cases)
+    outcomes = {}
+    with tempfile.NamedTemporaryFile(prefix="conformance", suffix=".log", delete=False) as log:
+        print(f"what operators print: {log.name}")
+        for name, result in outcomes_of(options, names, log):
+            outcomes[name] = result
+            if report.verdict(result["outcome"], name in expected) == "failed":
+                first = result["message"].split("\n")[0][:200]
+                print(f"{result['outcome']:8} {name}: {first}", flush=True)
+    whole = parts == 1 and options.only == "*" and options.samples == "all"
+    folder = options.results or (report.RESULTS if whole else Path(tempfile.mkdtemp()))
+    about = f"torch {torch.__version__}, {options.samples} samples, part {options.shard}"
+    about += f", cases {options.only}" if options.only != "*" else ""
+    table = report.write(options.suite, about, outcomes, expected, folder)
+    print((folder / f"{options.suite}.md").read_text())
+    print(f"written to {folder}")
+    return int(any(found["failed"] for found in table.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""The list of what differs from cpu: `differences/<suite>.txt`, a line each with its reason.
+
+A line is `operator/aspect/dtype | reason`; each part may be several with commas between,
+and `*` stands for any. Whatever a line names must differ, so that the list cannot rot.
+"""
+
+import fnmatch
+import itertools
+from pathlib import Path
+
+LISTS = Path(__file__).with_name("differences")
+
+
+def patterns(suite: str) -> dict[str, str]:
+    found = {}
+    for line in (LISTS / f"{suite}.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        names, reason = line.split(" | ", 1)
+        parts = [part.split(",") for part in names.split("/")]
+        for one in itertools.product(*parts):
+            found["/".join(one)] = reason
+    return found
+
+
+def listed(suite: str, names) -> dict[str, str]:
+    """Which of the names are listed, with the reason. A line that names none is an error."""
+    found = {}
+    for pattern, reason in patterns(suite).items():
+        matched = fnmatch.filter(names, pattern)
+        assert matched, f"{suite}.txt names {pattern}, and there is no such case"
+        found.update(dict.fromkeys(matched, reason))
+    return found
