@@ -8,7 +8,7 @@
 
 namespace lazuli::backend {
 
-// Thrown where an op leaves our kernels while a light autograd node is being made for it.
+// Thrown where an op leaves our kernels while a tape notes what it records.
 struct NotTaped {};
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
+#include "backend/autograd/region.h"
 #include "backend/generator.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -108,3 +109,21 @@ TORCH_LIBRARY(lazuli, m) {
 }
 
 }  // namespace lazuli::backend
+
+// Through ctypes, which costs less than an operator: around every call of torch's engine from Python. Should one of these
+// fail, the engine finds nodes as ever, and says what is wrong.
+extern "C" {
+// `tensors`: the roots, a gradient for each (null: none), and others whose gradients are wanted.
+[[gnu::visibility("default")]] void lazuli_begin_backward(size_t roots, size_t others, c10::TensorImpl* const* tensors) {
+  try {
+    lazuli::backend::begin_backward({tensors, roots}, {tensors + roots, roots}, {tensors + 2 * roots, others});
+  } catch (...) {
+    lazuli::backend::end_backward();
+  }
+}
+[[gnu::visibility("default")]] void lazuli_begin_backward_of(c10::TensorImpl* root, c10::TensorImpl* gradient) {
+  c10::TensorImpl* tensors[] = {root, gradient};
+  lazuli_begin_backward(1, 0, tensors);
+}
+[[gnu::visibility("default")]] void lazuli_end_backward() { lazuli::backend::end_backward(); }
+}

@@ -1,6 +1,9 @@
 // Reverse mode over a graph: cotangents flow from outputs to operands, one node's rule at a time (Griewank and
 // Walther, Evaluating Derivatives, chapter 3).
 #include "ir/autodiff.h"
+
+#include <array>
+#include <unordered_map>
 #include "ir/body.h"
 #include "ir/error.h"
 
@@ -42,30 +45,58 @@ bool apply_derivative_row(Builder& b, const Application& a, std::span<const Valu
   return true;
 }
 
+// The derivatives of a row's formula by the operands of which they are wanted, for a seed that is the argument after them.
+struct BodyDerivative {
+  ScalarGraph graph;
+  uint16_t result = 0;
+  std::vector<uint16_t> by_operand;
+};
+
+BodyDerivative derive_body(Op op, std::span<const DType> operands, DType cotangent, uint32_t needs) {
+  BodyDerivative out;
+  std::vector<Scalar> args;
+  for (DType t : operands) args.push_back(argument(out.graph, static_cast<uint16_t>(args.size()), t));
+  Scalar seed = argument(out.graph, static_cast<uint16_t>(args.size()), cotangent);
+  Scalar y = expand_body(op, args, cotangent);
+  out.result = y.id;
+  out.by_operand.resize(args.size());
+  for (size_t k = 0; k < args.size(); ++k)
+    if (needs >> k & 1) out.by_operand[k] = differentiate(y, args[k], seed).id;
+  return out;
+}
+
+constexpr size_t kMaxOperands = 8;
+
+// The same, kept: a backward asks for few, again and again.
+const BodyDerivative& body_derivative(Op op, std::span<const DType> operands, DType cotangent, uint32_t needs) {
+  thread_local std::unordered_map<uint64_t, BodyDerivative> known;
+  static_assert(static_cast<int>(DType::Opaque) < 16);
+  uint64_t key = static_cast<uint64_t>(op) << 8 | needs;
+  key = key << 4 | operands.size();
+  key = key << 4 | static_cast<uint64_t>(cotangent);
+  for (DType t : operands) key = key << 4 | static_cast<uint64_t>(t);
+  auto [it, fresh] = known.try_emplace(key);
+  if (fresh) it->second = derive_body(op, operands, cotangent, needs);
+  return it->second;
+}
+
 // From the row's formula, in the compute type.
 void differentiate_body(Builder& b, const Application& a, Value cotangent, uint32_t needs, std::span<Value> out) {
-  ScalarGraph g;
-  std::vector<Scalar> args;
-  std::vector<Value> values;
-  for (Value v : a.inputs) {
-    DType t = compute_type(b.dtype(v));
-    args.push_back(argument(g, static_cast<uint16_t>(args.size()), t));
-    values.push_back(v);
+  const size_t count = a.inputs.size();
+  LAZULI_CHECK(count <= kMaxOperands, std::string(info(a.op).name) + " has too many operands to be differentiated");
+  std::array<DType, kMaxOperands> types;
+  std::array<Value, kMaxOperands + 1> values;
+  for (size_t k = 0; k < count; ++k) {
+    types[k] = compute_type(b.dtype(a.inputs[k]));
+    values[k] = a.inputs[k];
   }
-  DType t = compute_type(b.dtype(cotangent));
-  Scalar seed = argument(g, static_cast<uint16_t>(args.size()), t);
-  Scalar y = expand_body(a.op, args, t);
-  values.push_back(cotangent);
-  std::vector<Value> known;
-  if (info(a.op).saves & SavesOutputs && !a.results.empty() && a.results[0]) {
-    known.resize(y.id + 1u);
-    known[y.id] = a.results[0];
-  }
-  for (size_t k = 0; k < a.inputs.size(); ++k) {
-    if (!(needs >> k & 1)) continue;
-    Scalar d = differentiate(y, args[k], seed);
-    if (g[d.id].prim == Prim::literal) continue;  // nothing flows
-    Value v = emit_formula(b, g, d.id, values, known);
+  values[count] = cotangent;
+  const BodyDerivative& d = body_derivative(a.op, {types.data(), count}, compute_type(b.dtype(cotangent)), needs);
+  std::vector<Value> known(d.graph.size());
+  if (info(a.op).saves & SavesOutputs && !a.results.empty() && a.results[0]) known[d.result] = a.results[0];
+  for (size_t k = 0; k < count; ++k) {
+    if (!(needs >> k & 1) || d.graph[d.by_operand[k]].prim == Prim::literal) continue;  // nothing flows
+    Value v = emit_formula(b, d.graph, d.by_operand[k], {values.data(), count + 1}, known);
     out[k] = fit(b, b.broadcast(v, b.shape(cotangent)), a.inputs[k]);
   }
 }
@@ -111,8 +142,7 @@ Value fit(Builder& b, Value cotangent, Value operand) {
 }
 
 Value emit_formula(Builder& b, const ScalarGraph& g, uint16_t id, std::span<const Value> arguments,
-                   std::vector<Value>& known) {
-  if (known.size() < g.size()) known.resize(g.size());
+                   std::span<Value> known) {
   const ScalarNode& n = g[id];
   if (known[id]) return known[id] = b.convert(known[id], n.dtype);
   Value v;

@@ -12,9 +12,12 @@ void derive_from_decomposition(Builder& b, const Application& a, std::span<const
 // A cotangent made to fit the operand that it belongs to: summed over broadcast dimensions, in its type.
 Value fit(Builder& b, Value cotangent, Value operand);
 
-// Emits a scalar expression as a graph; `arguments` by index. `known` maps scalar nodes to values already at hand. Both
-// are converted to the expression's types where they are used, so that what it does not use is not read.
+// The cotangent of the x that a slice of these starts and steps was taken from, from the slice's.
+Value spread_slice(Builder& b, Value cotangent, const Type& x, std::span<const int64_t> starts, std::span<const int64_t> steps);
+
+// Emits a scalar expression as a graph; `arguments` by index. `known` has room for each of its nodes, and values already
+// at hand. Both are converted to the expression's types where they are used, so that what it does not use is not read.
 Value emit_formula(Builder& b, const ScalarGraph& g, uint16_t id, std::span<const Value> arguments,
-                   std::vector<Value>& known);
+                   std::span<Value> known);
 
 }  // namespace lazuli::ir

@@ -59,6 +59,7 @@ Value Builder::sum(Value x, std::span<const int64_t> dims, bool keepdim) {
 }
 
 Value Builder::sum_to(Value x, std::span<const int64_t> to) {
+  if (std::ranges::equal(shape(x), to)) return x;
   Dims dims = repeated_dims(to, shape(x));
   return reshape(sum(x, dims, false), to);
 }

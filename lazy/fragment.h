@@ -1,5 +1,5 @@
 // What one op recorded, without its trace: applications through which gradients flow, with the values that their
-// derivatives read. An autograd node whose trace has ended takes its backward from one.
+// derivatives read. What is to be differentiated after its trace has ended has one.
 #pragma once
 #include <c10/util/SmallVector.h>
 #include "lazy/recording.h"

@@ -70,7 +70,7 @@ std::string Metrics::json() {
   MemoryStats memory = memory_stats();
   jit::KernelStats kernels = jit::kernel_stats();
   std::ostringstream o;
-  o << "{\"ops_recorded\": " << ops_recorded << ", \"traces_compiled\": " << traces_compiled
+  o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
@@ -97,6 +97,7 @@ std::string Metrics::explain() {
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
   ops_recorded = traces_compiled = traces_reused = 0;
+  autograd_nodes = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();
   syncs_.clear();

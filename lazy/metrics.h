@@ -1,5 +1,6 @@
 // Counters of what happened, for torch.lazuli.metrics() and explain().
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -25,6 +26,7 @@ struct EventTotal {
 class Metrics {
  public:
   int64_t ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
+  std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
   double compile_ms = 0, run_ms = 0;
   void ran(double us);
   void external(const std::string& op, const std::string& where, double us);

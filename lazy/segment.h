@@ -1,6 +1,6 @@
-// What one op recorded, as its autograd node holds it: some entries of the trace, which backward differentiates in place.
-// Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
-// fragments (lazy/fragment.h), for the nodes that are left.
+// What one op recorded, as its place in the autograd graph holds it: some entries of the trace, which backward
+// differentiates in place. Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
+// fragments (lazy/fragment.h), for those that are left.
 #pragma once
 #include <c10/util/SmallVector.h>
 #include <atomic>
@@ -18,7 +18,7 @@ struct Replaced;
 // A permutation of dimensions from outermost to innermost in memory; empty = row-major already.
 using Order = ir::Dims;
 
-struct Segment final : Pooled<Segment, 192> {
+struct Segment final : Pooled<Segment, 128> {
   struct Value {
     uint32_t id = 0;       // in the trace
     uint16_t order = 0;    // one of `orders`, from 1 on: the dimensions as they lie in memory; 0: as they are
@@ -33,11 +33,16 @@ struct Segment final : Pooled<Segment, 192> {
   uint32_t begin = 0, end = 0;  // its entries
   c10::SmallVector<Value, 3> reads;
   c10::SmallVector<Value, 1> outputs;
-  std::vector<Order> orders;
+  std::unique_ptr<std::vector<Order>> orders;  // null: none
   std::unique_ptr<Fragment> fragment;  // once the trace has ended
 
-  const Order& order(const Value& v) const { return orders[v.order - 1u]; }
-  uint16_t add_order(const Order& order) { return order.empty() ? 0 : (orders.push_back(order), static_cast<uint16_t>(orders.size())); }
+  const Order& order(const Value& v) const { return (*orders)[v.order - 1u]; }
+  uint16_t add_order(const Order& order) {
+    if (order.empty()) return 0;
+    if (!orders) orders = std::make_unique<std::vector<Order>>();
+    orders->push_back(order);
+    return static_cast<uint16_t>(orders->size());
+  }
   // Makes the fragment; `trace` is the one that it belongs to. Does nothing a second time.
   void settle(const Trace& trace);
 };

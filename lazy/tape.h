@@ -1,4 +1,4 @@
-// The trace as tape: notes what one op records while it lives, for the autograd node of that op.
+// The trace as tape: notes what one op records while it lives, for the derivative of that op.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>

@@ -75,7 +75,7 @@ class Trace {
   // Python lines by entry; interned numbers, 0 = unknown.
   std::vector<uint32_t> lines;
   std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
-  std::vector<SegmentRef> segments;     // entries that autograd nodes hold
+  std::vector<SegmentRef> segments;     // entries that may be differentiated yet
 
  private:
   ValueId enter(Cell* cell);

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <queue>
 #include "backend/autograd/light_node.h"
+#include "backend/autograd/region.h"
 #include "backend/operands.h"
 #include "lazy/config.h"
 
@@ -23,6 +24,7 @@ using autograd::Node;
 using autograd::variable_list;
 
 bool is_light(const Node& n) { return dynamic_cast<const LightNode*>(&n); }
+bool is_region(const Node& n) { return typeid(n) == typeid(Region); }
 bool is_accumulator(const Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
 bool is_hooked(Node& n) {
   return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
@@ -45,7 +47,7 @@ struct NodeMutex : Node {
 // What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
 struct Pending {
   std::shared_ptr<Node> node;
-  bool light = false;
+  bool light = false, region = false;
   bool takes_values = false;  // can do with values of the trace
   c10::SmallVector<lazy::CellRef, 1> values;
   variable_list tensors;
@@ -106,7 +108,8 @@ class Backward final : public Node {
     if (!p.node) {
       p.node = e.function;
       p.light = is_light(*n);
-      p.takes_values = !c10::GradMode::is_enabled() && (p.light || is_accumulator(*n));
+      p.region = !p.light && is_region(*n);
+      p.takes_values = !c10::GradMode::is_enabled() && (p.light || p.region || is_accumulator(*n));
     }
     if (ready) ready_.push({n->sequence_nr(), arrivals_++, n});
     return &p;
@@ -128,7 +131,17 @@ class Backward final : public Node {
     if (p->takes_values && p->tensors.empty())
       return add_value(*p, e.input_nr, std::move(g));
     lazy::Recording& r = resume();
-    add_tensor(*p, e.input_nr, from.input_gradient(r, input, r.cell_value(*g)));
+    add_tensor(*p, e.input_nr, from.operation().input_gradient(r, input, r.cell_value(*g)));
+  }
+  // `g` goes along an edge of a region.
+  void feed(const Region& from, size_t edge, lazy::CellRef g) {
+    const Edge& e = from.next_edge(edge);
+    Pending* p = arrive(e);
+    if (!p || !g) return;
+    if (p->takes_values && p->tensors.empty())
+      return add_value(*p, e.input_nr, std::move(g));
+    lazy::Recording& r = resume();
+    add_tensor(*p, e.input_nr, from.gradient(r, edge, r.cell_value(*g)));
   }
   void add_value(Pending& p, uint32_t input, lazy::CellRef v) {
     if (p.values.size() <= input) p.values.resize(std::max(p.node->num_inputs(), input + 1));
@@ -163,6 +176,7 @@ class Backward final : public Node {
     const bool captured = i && (i->captures_ || !i->needed_);
     if (!captured && p.tensors.empty() && p.takes_values && !is_hooked(n)) {
       if (p.light) return run_light(p);
+      if (p.region) return run_region(p);
       if (accumulate(p)) return;
     }
     to_tensors(p);
@@ -182,8 +196,9 @@ class Backward final : public Node {
     if (any) {
       for (size_t i = 0; i < edges; ++i)
         if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
-      n.check();
-      n.backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
+      std::lock_guard lock(graph_mutex());
+      n.operation().check();
+      n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
     }
     // A value's number holds while nobody pauses; its cell outlives the trace.
     c10::SmallVector<lazy::CellRef, 4> gradients(edges);
@@ -193,6 +208,18 @@ class Backward final : public Node {
       if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, std::move(gradients[i]));
     done_.push_back(std::move(p.node));
     if (done_.size() >= 64) pause();
+  }
+
+  void run_region(Pending& p) {
+    auto& n = static_cast<Region&>(*p.node);
+    Region::Run run(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
+    for (uint32_t i = 0; i < p.values.size(); ++i)
+      if (p.values[i]) run.seed(resume(), i, resume().cell_value(*p.values[i]));
+    run.record([&]() -> lazy::Recording& { return resume(); }, [&](size_t edge, lazy::CellRef g) { feed(n, edge, std::move(g)); },
+               [&] {
+                 pause();
+                 if (!task_.keep_graph_) n.release_variables();
+               });
   }
 
   // A leaf's first gradient becomes its `.grad` as it is; further ones are added by torch's own node.
@@ -287,6 +314,7 @@ bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
 }
 
 variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/, const autograd::edge_list&) {
+  end_backward();  // all roots are there
   auto& task = const_cast<GraphTask&>(given);
   if (!takes_over(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
   auto run = std::make_shared<Backward>(task, root);

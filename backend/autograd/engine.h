@@ -1,6 +1,6 @@
-// Backward of graphs with light nodes: torch's engine hands a whole run over (through the hook that it has for compiled
-// autograd), and gets it back as one node, which it runs on the caller's thread. In it light nodes record their derivatives
-// one after the other, without tensors in between and without their own turn on autograd's thread; every other node runs
+// Backward of what was recorded: torch's engine hands a whole run over (through the hook that it has for compiled
+// autograd), and gets it back as one node, which it runs on the caller's thread. In it regions and light nodes record
+// derivatives one after the other, without tensors in between and without their own turn on autograd's thread; every other node runs
 // as torch's engine would run it, with hooks, captures, checks and accumulation, in the same order.
 #pragma once
 

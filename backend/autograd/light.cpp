@@ -6,10 +6,6 @@
 namespace lazuli::backend {
 namespace {
 
-torch::autograd::AutogradMeta* meta_of(const at::Tensor& t) {
-  return static_cast<torch::autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());
-}
-
 // Nobody else (functorch, a Python mode, a tensor subclass, a tracer) takes part in the call.
 bool alone(c10::DispatchKeySet keys) {
   using K = c10::DispatchKey;
@@ -36,7 +32,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (!t) continue;
     auto* meta = meta_of(*t);
     if (meta && meta->fw_grad_) return Route::Torch;
-    const bool requires_grad = meta && meta->requires_grad();
+    const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
     if (t->is_privateuseone() ? t->is_inference() : requires_grad) ours = false;
   }
@@ -47,10 +43,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
   lazy::Saved saved = tape.finish(results);
   if (!saved.differentiable) return false;
-  torch::autograd::edge_list edges;
-  edges.reserve(inputs.size());
-  for (const at::Tensor* t : inputs) edges.push_back(t ? edge_of(*t) : torch::autograd::Edge());
-  LightNode::attach(kind.make(kind.name, std::move(edges)), tape.segment(), saved, inputs, results);
+  Step::record(kind, tape.segment(), saved, inputs, results);
   return true;
 }
 

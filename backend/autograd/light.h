@@ -1,4 +1,4 @@
-// An operator's kernel at torch's autograd key: records the op with a light node as its history, where that is all there
+// An operator's kernel at torch's autograd key: records the op with a step as its history, where that is all there
 // is to it; torch's own autograd does the rest.
 #pragma once
 #include <ATen/Operators.h>
@@ -50,12 +50,6 @@ class OpTensors {
   uint64_t requiring_grad_ = 0;
 };
 
-// An operator's nodes, by what torch says of them.
-struct NodeOf {
-  const char* name = nullptr;
-  uint32_t differentiable = ~0u;  // masks its results
-  std::shared_ptr<LightNode> (*make)(const char* name, torch::autograd::edge_list&& edges) = nullptr;
-};
 // Each operator's nodes have a C++ type of their own, as torch's have: Python names their types by it.
 template <class Aten>
 struct NodeFor final : LightNode {
@@ -67,6 +61,18 @@ struct NodeType {
   void* python_type;  // room for Python's PyTypeObject, for good
 };
 std::vector<NodeType>& node_types();  // of all operators
+
+// Registers an operator's kernel at the autograd key, and the type of its nodes.
+template <class Aten, auto kernel>
+NodeOf implement(torch::Library& m, NodeOf node) {
+  node.make = &LightNode::make<NodeFor<Aten>>;
+  alignas(16) static std::byte python_type[1024];
+  node_types().push_back({node.name, &typeid(NodeFor<Aten>), python_type});
+  std::string full = Aten::name + 6;  // without "aten::"
+  if (*Aten::overload_name) full = full + "." + Aten::overload_name;
+  m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(kernel)));
+  return node;
+}
 
 // Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken from
 // what was recorded.
@@ -116,15 +122,7 @@ struct Light<Aten, Result(Args...)> {
     return by_torch(keys, std::forward<Args>(args)...);
   }
 
-  static void implement(torch::Library& m, const NodeOf& node) {
-    kind = node;
-    kind.make = &LightNode::make<NodeFor<Aten>>;
-    alignas(16) static std::byte python_type[1024];
-    node_types().push_back({node.name, &typeid(NodeFor<Aten>), python_type});
-    std::string full = Aten::name + 6;  // without "aten::"
-    if (*Aten::overload_name) full = full + "." + Aten::overload_name;
-    m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(call)));
-  }
+  static void implement(torch::Library& m, const NodeOf& node) { kind = backend::implement<Aten, &Light::call>(m, node); }
 };
 
 }  // namespace lazuli::backend

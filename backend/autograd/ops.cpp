@@ -1,7 +1,9 @@
-// Operators with light nodes, unless the settings say otherwise: torch's names for their nodes, and which of their results
+// Operators that are recorded as steps, unless the settings say otherwise: torch's names for their nodes, and which of their results
 // torch differentiates.
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
+#include "backend/autograd/nodes_on_demand.h"
+#include "backend/autograd/region.h"
 #include "lazy/config.h"
 
 namespace lazuli::backend {
@@ -12,11 +14,22 @@ void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u) {
   Light<Aten>::implement(m, {node, differentiable});
 }
 
+// Torch's kernel clears what it knows of; the step would keep the graph.
+at::Tensor& detach_(c10::DispatchKeySet keys, at::Tensor& self) {
+  forget_step(self);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach_", "");
+  torch::jit::Stack stack{self};
+  call_torch(op, keys, &stack);
+  return self;
+}
+
 namespace o = at::_ops;
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   if (!lazy::config().light_autograd) return;
   install_engine_hook();
+  install_hooks({region_of_root, take_root});
+  m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
   // Arithmetic
   light<o::add_Tensor>(m, "AddBackward0");
   light<o::sub_Tensor>(m, "SubBackward0");

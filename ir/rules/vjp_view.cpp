@@ -1,4 +1,5 @@
 // Derivatives of views: each is linear, so the rule is its transpose.
+#include "ir/autodiff.h"
 #include "ir/rules/rules.h"
 
 namespace lazuli::ir {
@@ -51,9 +52,8 @@ void vjp_broadcast(Builder& b, const Application& a, std::span<const Value> cota
   out[0] = b.sum_to(cotangents[0], b.shape(a.inputs[0]));
 }
 
-void vjp_slice(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
-  auto starts = a.attrs.list(0), sizes = a.attrs.list(1), steps = a.attrs.list(2);
-  Type x = b.type(a.inputs[0]);
+Value spread_slice(Builder& b, Value cotangent, const Type& x, std::span<const int64_t> starts, std::span<const int64_t> steps) {
+  const Dims sizes = b.shape(cotangent);
   bool dense = true;
   Dims high, strides = contiguous_strides(x.shape);
   int64_t offset = 0;
@@ -63,10 +63,12 @@ void vjp_slice(Builder& b, const Application& a, std::span<const Value> cotangen
     offset += starts[i] * strides[i];
     strides[i] *= steps[i];
   }
-  if (dense)
-    out[0] = b.emit(Op::pad, {cotangents[0], b.constant(0, x.dtype)}, Attrs().add(starts).add(high));
-  else
-    out[0] = b.emit(Op::as_strided_scatter, {zeros(b, x), cotangents[0]}, Attrs().add(strides).add(offset));
+  if (dense) return b.emit(Op::pad, {cotangent, b.constant(0, x.dtype)}, Attrs().add(starts).add(high));
+  return b.emit(Op::as_strided_scatter, {zeros(b, x), cotangent}, Attrs().add(strides).add(offset));
+}
+
+void vjp_slice(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
+  out[0] = spread_slice(b, cotangents[0], b.type(a.inputs[0]), a.attrs.list(0), a.attrs.list(2));
 }
 
 void vjp_flip(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {

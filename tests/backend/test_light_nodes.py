@@ -23,6 +23,8 @@ FILES = (
     "test_grad_scaler",
     "test_modules",
     "test_narrow_types",
+    "test_nodes_on_demand",
+    "test_view_steps",
     "test_optimizers",
     "test_vmap",
     "test_hooks",
@@ -189,3 +191,33 @@ def test_warnings_reach_the_caller(device):
 def test_compiled_autograd_gives_the_engine_back(device):
     torch._C._dynamo.compiled_autograd.set_autograd_compiler(None, False)
     test_backward_runs_on_the_callers_thread(device)
+
+
+def test_a_training_step_makes_no_nodes(counters, device):
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(8)
+            self.attend, self.out = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            q, k, v = (
+                t.view(2, 5, 2, 4).transpose(1, 2) for t in self.attend(self.norm(x)).split(8, 2)
+            )
+            weights = torch.softmax(q @ k.transpose(-2, -1), -1)
+            return x + self.out((weights @ v).transpose(1, 2).reshape(2, 5, 8)).relu()
+
+    net = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(8, 3)).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        loss = torch.nn.functional.cross_entropy(
+            net(torch.rand(2, 5, 8, device=device)).view(10, 3),
+            torch.zeros(10, dtype=torch.long, device=device),
+        )
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+    assert counters()["autograd_nodes"] == 0
+    assert loss.grad_fn.name() == "NllLossBackward0"
+    assert counters()["autograd_nodes"] > 10

@@ -14,9 +14,9 @@ _ops = torch.ops.lazuli
 def metrics() -> dict[str, Any]:
     """The counters by name.
 
-    Among them: `ops_recorded`, `traces_compiled`, `traces_reused`, `kernels_compiled`,
-    `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `bytes_live`,
-    `bytes_peak`.
+    Among them: `ops_recorded`, `autograd_nodes` (that had to be made), `traces_compiled`,
+    `traces_reused`, `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op),
+    `syncs` (a dict by reason), `bytes_live`, `bytes_peak`.
     """
     return json.loads(_ops._metrics())
 

@@ -12,7 +12,7 @@ def register() -> None:
 
     Raises LibraryError.
     """
-    library.load()
+    path = library.load()
     torch.utils.rename_privateuse1_backend("lazuli")
 
     from torch_lazuli import device_module, metrics, node_types, patches
@@ -22,7 +22,7 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     node_types.register()
-    patches.apply()
+    patches.apply(path)
     # Work that still goes to a GPU must be over before CUDA shuts down.
     atexit.register(torch.ops.lazuli._process_ends)
     metrics.write_at_exit()

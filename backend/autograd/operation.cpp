@@ -1,0 +1,104 @@
+#include "backend/autograd/operation.h"
+
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace lazuli::backend {
+namespace {
+
+namespace autograd = torch::autograd;
+using at::Tensor;
+
+Tensor without_history(const Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  return Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_metadata_change=*/true));
+}
+
+}  // namespace
+
+void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results) {
+  for (size_t i = 0; saved.inputs >> i; ++i)
+    if (saved.inputs >> i & 1) keep(true, i, *inputs[i]);
+  for (size_t i = 0; saved.outputs >> i; ++i)
+    if (saved.outputs >> i & 1) keep(false, i, without_history(*results[i]));
+  keeps_ = saved.any;
+  segment_ = std::move(segment);
+}
+
+void Operation::keep(bool input, size_t index, Tensor t) {
+  Kept& k = kept_.emplace_back();
+  k.cell = lazy::storage_of(t).cell();
+  k.version = t.unsafeGetTensorImpl()->version_counter().current_version();
+  k.input = input;
+  k.index = static_cast<uint16_t>(index);
+  k.tensor = std::move(t);
+}
+
+void Operation::share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const {
+  for (const Kept& k : kept_) {
+    Kept own = k;
+    own.input = true;
+    own.index = static_cast<uint16_t>((k.input ? gradients : first_result) + k.index);
+    if (kept_inputs >> own.index & 1) derivative.kept_.push_back(std::move(own));
+  }
+}
+
+c10::SmallVector<lazy::Replaced, 2> Operation::replaced(lazy::Recording& r) const {
+  c10::SmallVector<lazy::Replaced, 2> out;
+  for (const Kept& k : kept_)
+    if (lazy::storage_of(k.tensor).cell() != k.cell) out.push_back({k.input, k.index, r.value(k.tensor)});
+  return out;
+}
+
+Operation Operation::release() {
+  Operation dropped(name_);
+  if (!keeps()) return dropped;
+  released_ = true;
+  dropped.segment_ = std::move(segment_);
+  dropped.kept_ = std::move(kept_);
+  kept_.clear();
+  return dropped;
+}
+
+void Operation::check() const {
+  TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
+  for (const Kept& k : kept_) {
+    uint32_t now = k.tensor.unsafeGetTensorImpl()->version_counter().current_version();
+    if (now == k.version) continue;
+    std::ostringstream text;
+    text << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
+         << k.tensor.toString() << ' ' << k.tensor.sizes() << ']';
+    const autograd::Node* producer = k.input ? k.tensor.grad_fn().get() : nullptr;
+    uint32_t number = k.input ? static_cast<uint32_t>(k.tensor.output_nr()) : k.index;
+    if (producer || !k.input) text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
+    text << " is at version " << now << "; expected version " << k.version << " instead.";
+    if (autograd::AnomalyMode::is_enabled())
+      text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+              "question was changed in there or anywhere later. Good luck!";
+    else
+      text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+              "torch.autograd.set_detect_anomaly(True, check_nan=False).";
+    TORCH_CHECK(false, text.str());
+  }
+}
+
+void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const {
+  if (view_) {
+    out[0] = view_->gradient(r, gradients);
+    return;
+  }
+  auto changes = replaced(r);
+  lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()});
+}
+
+Tensor Operation::input_gradient(lazy::Recording& r, size_t input, ir::Value g) const {
+  c10::ScalarType type = lazy::to_torch(r.dtype(g));
+  if (view_) return r.tensor(g, type);
+  for (const auto& read : segment_->reads)  // in the memory order of what it is the gradient of
+    if (read.tensor == input && read.order) return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
+  return r.tensor(g, type);
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,61 @@
+// What the derivative of one recorded op needs: the entries of the trace that are the op's, and the tensors whose values
+// it reads. A step of the recording has one (step.h), and gives it to its autograd node when there is one (light_node.h).
+#pragma once
+#include <ATen/core/Tensor.h>
+#include "backend/autograd/view_derivative.h"
+#include "lazy/recording.h"
+#include "lazy/tape.h"
+
+namespace lazuli::backend {
+
+class Operation {
+ public:
+  using Tensors = lazy::Tensors;
+
+  // `name` lives as long as the program: torch's name for the op's nodes.
+  explicit Operation(const char* name) : name_(name) {}
+  Operation(const char* name, std::unique_ptr<ViewDerivative> view) : name_(name), view_(std::move(view)) {}
+  // Takes what an op over `inputs` recorded, as far as `saved` says that its derivative reads it.
+  void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results);
+
+  const char* name() const { return name_; }
+  // Null: the op recorded something, `segment`.
+  const ViewDerivative* view() const { return view_.get(); }
+  lazy::Segment& segment() const { return *segment_; }
+  // Gradients of the inputs that `needs` masks, from those of the outputs, as values of the trace.
+  void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const;
+  // A tensor for the gradient of an input.
+  at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
+  // Throws torch's errors for a second backward without its graph, and for a saved value that was written since.
+  void check() const;
+  // Whether it holds anything for backward alone; another backward without such things is as good as the first.
+  bool keeps() const { return keeps_ && !released_; }
+  // Lets go of it; what it is goes to the caller, who destroys it where Python may run.
+  Operation release();
+
+  // For a derivative of this op, whose tensors are the gradients, then this op's inputs and, from `first_result` on, its
+  // results: what it keeps of those must stay as it was when this op kept it.
+  void share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const;
+
+ private:
+  // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new `.data` of
+  // it counts, and a result without its history.
+  struct Kept {
+    at::Tensor tensor;
+    const lazy::Cell* cell;  // what its storage held
+    uint32_t version;
+    bool input;  // of the op; else its result
+    uint16_t index;
+  };
+  void keep(bool input, size_t index, at::Tensor t);
+  // Values that were replaced behind the version counter's back.
+  c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;
+
+  const char* name_;
+  bool keeps_ = false, released_ = false;
+  lazy::SegmentRef segment_;
+  std::unique_ptr<ViewDerivative> view_;
+  c10::SmallVector<Kept, 2> kept_;
+};
+
+}  // namespace lazuli::backend

@@ -1,0 +1,275 @@
+#include "backend/autograd/region.h"
+
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <queue>
+#include "backend/autograd/light_node.h"
+#include "backend/autograd/nodes_on_demand.h"
+#include "backend/operands.h"
+#include "lazy/config.h"
+
+namespace lazuli::backend {
+namespace {
+
+namespace autograd = torch::autograd;
+using at::Tensor;
+using autograd::variable_list;
+
+// As many steps record in one scope; between two, a trace that is due may end.
+constexpr size_t kStepsInAScope = 64;
+
+// Calls `visit` with each step without a node that this one takes anything from.
+template <class F>
+void for_each_before(const Step& s, F&& visit) {
+  for (const History& h : s.inputs)
+    if (h.kind() == History::Kind::Step && !h.step().node) visit(h.step());
+}
+
+void number(const std::vector<Step*>& steps) {
+  for (size_t i = 0; i < steps.size(); ++i) steps[i]->place = static_cast<uint32_t>(i + 1);
+}
+
+// As torch's engine goes: the highest sequence number first, of those that nothing is left to flow to.
+std::vector<Step*> order_as_they_become_ready(const std::vector<Step*>& steps) {
+  std::vector<uint32_t> left(steps.size() + 1);  // by place: steps behind it that are not through
+  for (const Step* s : steps) for_each_before(*s, [&](const Step& before) { ++left[before.place]; });
+  auto earlier = [](const Step* a, const Step* b) { return a->sequence < b->sequence; };
+  std::priority_queue<Step*, std::vector<Step*>, decltype(earlier)> ready;
+  for (Step* s : steps)
+    if (!left[s->place]) ready.push(s);
+  std::vector<Step*> out;
+  while (!ready.empty()) {
+    out.push_back(ready.top());
+    ready.pop();
+    for_each_before(*out.back(), [&](Step& before) {
+      if (!--left[before.place]) ready.push(&before);
+    });
+  }
+  return out;
+}
+
+// All steps without a node behind the roots, each before those that it takes anything from, and in each its place among
+// them, from 1 on. Sequence numbers say so, unless several threads have recorded.
+std::vector<Step*> find_steps(std::span<const StepOf> roots) {
+  std::vector<Step*> found, open;
+  auto visit = [&](Step& s) {
+    if (s.place) return;
+    s.place = 1;
+    found.push_back(&s);
+    open.push_back(&s);
+  };
+  for (const StepOf& root : roots) visit(*root.step());
+  while (!open.empty()) {
+    Step& s = *open.back();
+    open.pop_back();
+    for_each_before(s, visit);
+  }
+  auto later = [](const Step* a, const Step* b) { return a->sequence > b->sequence; };
+  if (!std::ranges::is_sorted(found, later)) std::ranges::sort(found, later);
+  number(found);
+  bool in_order = true;
+  for (const Step* s : found) for_each_before(*s, [&](const Step& before) { in_order &= before.place > s->place; });
+  if (!in_order) number(found = order_as_they_become_ready(found));
+  return found;
+}
+
+struct Roots {
+  struct Root {
+    const c10::TensorImpl* tensor;
+    uint32_t number;
+    uint32_t uses;
+  };
+  std::vector<Root> roots;
+  std::shared_ptr<autograd::Node> region;
+
+  Root* find(const c10::TensorImpl* t) {
+    for (Root& r : roots)
+      if (r.tensor == t && r.uses) return &r;
+    return nullptr;
+  }
+};
+Roots& roots_of_this_thread() {
+  static thread_local Roots roots;
+  return roots;
+}
+
+bool is_usual() {
+  const auto keys = c10::impl::tls_local_dispatch_key_set().included_;
+  return lazy::config().inline_backward && !autograd::AnomalyMode::is_enabled() && !keys.has(c10::DispatchKey::Python) &&
+         !keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
+Tensor as_tensor(c10::TensorImpl* t) { return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t)); }
+bool has_no_node(const c10::TensorImpl& t) {
+  const StepOf own(t);
+  return own && !own.step()->node && own.is_current(t);
+}
+
+}  // namespace
+
+std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
+  std::vector<Step*> steps = find_steps(roots);
+  std::shared_ptr<Region> region(new Region(steps.front()->sequence));  // not torch's deleter, which releases variables
+  region->items_.reserve(steps.size());
+  for (Step* s : steps) {
+    region->items_.push_back({StepRef::share(s), region->slot_count_, 0});
+    region->slot_count_ += static_cast<uint32_t>(s->outputs.size());
+  }
+  auto lead_to = [&](autograd::Edge edge, Source source) -> uint32_t {
+    if (!edge.is_valid()) return kNowhere;
+    region->add_next_edge(std::move(edge));
+    region->sources_.push_back(source);
+    return static_cast<uint32_t>(region->sources_.size() - 1) | kEdge;
+  };
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    region->items_[i].target = static_cast<uint32_t>(region->targets_.size());
+    const auto& inputs = steps[i]->inputs;
+    for (uint32_t j = 0; j < inputs.size(); ++j) {
+      const History& h = inputs[j];
+      const bool inside = h.kind() == History::Kind::Step && !h.step().node;
+      region->targets_.push_back(inside ? region->items_[h.step().place - 1].slot + h.number() : lead_to(edge_of(h), {i, j}));
+    }
+  }
+  for (const StepOf& root : roots) {
+    region->roots_.push_back(region->items_[root.step()->place - 1].slot + root.output());
+    add_output(*region, root.step()->outputs[root.output()]);
+  }
+  for (Step* s : steps) s->place = 0;
+  return region;
+}
+
+void Region::release_variables() {
+  std::vector<Operation> dropped;  // before the lock: destroyed after it
+  std::lock_guard lock(graph_mutex());
+  for (; released_ < next_; ++released_)
+    if (items_[released_].ran && items_[released_].step->operation().keeps()) dropped.push_back(items_[released_].step->operation().release());
+}
+
+Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
+  std::lock_guard lock(graph_mutex());
+  return items_[sources_[edge].item].step->operation().input_gradient(r, sources_[edge].input, g);
+}
+
+variable_list Region::apply(variable_list&& gradients) {
+  end_backward();  // nobody asks for roots any more
+  std::optional<lazy::Recording> recording;
+  auto resume = [&]() -> lazy::Recording& { return recording ? *recording : recording.emplace(); };
+  Run run(*this, false, [&](size_t edge) { return task_should_compute_output(edge); });
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].defined()) run.seed(resume(), static_cast<uint32_t>(i), resume().value(gradients[i]));
+  variable_list out(next_edges_.size());
+  run.record(
+      resume,
+      [&](size_t edge, lazy::CellRef g) {
+        if (g) out[edge] = gradient(resume(), edge, resume().cell_value(*g));
+      },
+      [&] { recording.reset(); });
+  return out;
+}
+
+void Region::Run::find_needs(const std::vector<bool>& wanted) {
+  needs_.resize(region_.items_.size());
+  std::vector<bool> reaches(region_.slot_count_);
+  for (size_t i = needs_.size(); i-- > 0;) {
+    const Item& item = region_.items_[i];
+    for (size_t t = item.target, end = region_.end_of(i); t < end; ++t) {
+      const uint32_t target = region_.targets_[t];
+      if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[target])) needs_[i] |= uint64_t{1} << (t - item.target);
+    }
+    if (needs_[i])
+      for (size_t o = 0; o < item.step->outputs.size(); ++o) reaches[item.slot + o] = true;
+  }
+}
+
+void Region::Run::add(lazy::Recording& r, uint32_t slot, ir::Value g) {
+  if (slots_[slot]) {
+    slots_[slot] = r.add(slots_[slot], g);
+    return;
+  }
+  slots_[slot] = g;
+  open_.push_back(slot);
+}
+
+void Region::Run::step(lazy::Recording& r, size_t i) {
+  Item& item = region_.items_[i];
+  const size_t inputs = region_.end_of(i) - item.target;
+  const uint32_t* targets = region_.targets_.data() + item.target;
+  std::span<const ir::Value> gradients(slots_.data() + item.slot, item.step->outputs.size());
+  c10::SmallVector<ir::Value, 4> out(inputs);
+  uint64_t needs = 0;
+  if (std::ranges::any_of(gradients, [](ir::Value g) { return static_cast<bool>(g); })) {
+    if (!needs_.empty())
+      needs = needs_[i];
+    else
+      for (size_t j = 0; j < inputs; ++j) needs |= uint64_t{targets[j] != kNowhere} << j;
+  }
+  if (needs) {
+    const Operation& op = item.step->operation();
+    op.check();
+    op.backward(r, gradients, needs, {out.data(), out.size()});
+    item.ran = true;
+  }
+  for (size_t j = 0; j < inputs; ++j) {
+    const uint32_t target = targets[j];
+    const ir::Value g = needs >> j & 1 ? out[j] : ir::Value{};
+    if (target == kNowhere) continue;
+    if (target & kEdge)
+      outgoing_.emplace_back(target & ~kEdge, g ? lazy::CellRef::share(&r.cell(g)) : lazy::CellRef());
+    else if (g)
+      add(r, target, g);
+  }
+}
+
+void Region::Run::advance(lazy::Recording& r) {
+  std::lock_guard lock(graph_mutex());
+  for (auto& [slot, cell] : held_) slots_[slot] = r.cell_value(*cell);
+  held_.clear();
+  const size_t end = std::min(region_.next_ + kStepsInAScope, region_.items_.size());
+  for (; region_.next_ < end; ++region_.next_) step(r, region_.next_);
+  if (end == region_.items_.size()) return;
+  std::erase_if(open_, [&](uint32_t slot) { return slot < region_.items_[end].slot; });
+  for (uint32_t slot : open_) held_.emplace_back(slot, lazy::CellRef::share(&r.cell(slots_[slot])));
+}
+
+void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::TensorImpl* const> gradients,
+                    std::span<c10::TensorImpl* const> others) {
+  end_backward();
+  if (!is_usual()) return;
+  for (c10::TensorImpl* t : gradients)
+    if (t && !(is_plain(*t) && is_ours(as_tensor(t)))) return;
+  for (c10::TensorImpl* t : others) materialize(as_tensor(t));
+  Roots& mine = roots_of_this_thread();
+  std::vector<StepOf> steps;
+  for (c10::TensorImpl* t : roots)
+    if (!has_no_node(*t)) (void)as_tensor(t).grad_fn();  // a view's may have to be made now, and what it comes from with it
+  std::lock_guard lock(graph_mutex());
+  for (c10::TensorImpl* t : roots) {
+    if (!has_no_node(*t)) continue;
+    if (Roots::Root* known = mine.find(t)) {
+      ++known->uses;
+      continue;
+    }
+    mine.roots.push_back({t, static_cast<uint32_t>(steps.size()), 1});
+    steps.push_back(StepOf(*t));
+  }
+  if (!steps.empty()) mine.region = Region::collect(steps);
+}
+
+void end_backward() {
+  Roots& mine = roots_of_this_thread();
+  mine.roots.clear();
+  mine.region.reset();
+}
+
+const std::shared_ptr<autograd::Node>* region_of_root(const c10::TensorImpl* t) {
+  Roots& mine = roots_of_this_thread();
+  return mine.find(t) ? &mine.region : nullptr;
+}
+
+int64_t take_root(const c10::TensorImpl* t) {
+  Roots::Root* root = roots_of_this_thread().find(t);
+  if (!root) return -1;
+  --root->uses;
+  return root->number;
+}
+
+}  // namespace lazuli::backend

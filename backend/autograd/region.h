@@ -1,0 +1,96 @@
+// A backward's steps that have no node (step.h), as one node of torch's engine. As steps without a node never come before
+// one that has it, everything between the roots of a backward and the first nodes is such a region: it is entered at its
+// roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its derivatives are recorded one
+// after the other, the latest step first, and gradients that meet inside are added as values of the trace.
+#pragma once
+#include "backend/autograd/step.h"
+
+namespace lazuli::backend {
+
+class Region final : public torch::autograd::Node {
+ public:
+  // Of the steps behind these roots, none of which has a node.
+  static std::shared_ptr<Region> collect(std::span<const StepOf> roots);
+
+  std::string name() const override { return "LazuliRegionBackward"; }
+  // As torch's nodes do; of the steps that have had their turn.
+  void release_variables() override;
+  // A tensor for the gradient that goes along an edge.
+  at::Tensor gradient(lazy::Recording& r, size_t edge, ir::Value g) const;
+
+  // One backward through the region.
+  class Run {
+   public:
+    // `wanted(edge)`: whether anything is to be computed behind it; all: of every edge.
+    template <class Wanted>
+    Run(Region& region, bool all, Wanted&& wanted);
+    void seed(lazy::Recording& r, uint32_t input, ir::Value g) { add(r, region_.roots_[input], g); }
+    // Records all. `resume` gives the scope of recording, which does not last longer than some steps, `deliver(edge, cell)` is
+    // called once for each edge (null: nothing flows there) and may end it, as `pause` does.
+    template <class Resume, class Deliver, class Pause>
+    void record(Resume&& resume, Deliver&& deliver, Pause&& pause);
+
+   private:
+    void add(lazy::Recording& r, uint32_t slot, ir::Value g);
+    void find_needs(const std::vector<bool>& wanted);
+    void advance(lazy::Recording& r);
+    void step(lazy::Recording& r, size_t item);
+    Region& region_;
+    std::vector<uint64_t> needs_;     // by item: masks its inputs; empty: all that lead anywhere
+    std::vector<ir::Value> slots_;    // gradients of the steps' results
+    std::vector<uint32_t> open_;      // those that have one
+    std::vector<std::pair<uint32_t, lazy::CellRef>> held_;  // likewise, between two scopes of recording
+    std::vector<std::pair<uint32_t, lazy::CellRef>> outgoing_;  // by edge
+  };
+
+ private:
+  static constexpr uint32_t kEdge = 1u << 31, kNowhere = UINT32_MAX;
+  struct Item {
+    StepRef step;
+    uint32_t slot;    // of its first result
+    uint32_t target;  // of its first input
+    bool ran = false;
+  };
+  struct Source {
+    uint32_t item, input;
+  };
+  explicit Region(uint64_t sequence) : Node(sequence) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  size_t end_of(size_t item) const { return item + 1 < items_.size() ? items_[item + 1].target : targets_.size(); }
+
+  std::vector<Item> items_;        // the latest first
+  std::vector<uint32_t> targets_;  // by input: a slot, or kEdge and the edge's number, or kNowhere
+  std::vector<Source> sources_;    // by edge
+  std::vector<uint32_t> roots_;    // slots, by the node's inputs
+  uint32_t slot_count_ = 0;
+  size_t next_ = 0, released_ = 0;  // items
+};
+
+// Until the next backward of this thread's begins, or these roots' histories have been asked for as often as they stand here,
+// the node of those that have none yet is a region's; `others`, whose gradients are wanted too, get their own before that.
+// Does nothing where each node has to stand for itself.
+void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::TensorImpl* const> gradients,
+                    std::span<c10::TensorImpl* const> others);
+void end_backward();
+const std::shared_ptr<torch::autograd::Node>* region_of_root(const c10::TensorImpl* t);
+int64_t take_root(const c10::TensorImpl* t);
+
+template <class Wanted>
+Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), slots_(region.slot_count_) {
+  if (all) return;
+  std::vector<bool> edges(region.next_edges().size());
+  for (size_t i = 0; i < edges.size(); ++i) edges[i] = wanted(i);
+  find_needs(edges);
+}
+
+template <class Resume, class Deliver, class Pause>
+void Region::Run::record(Resume&& resume, Deliver&& deliver, Pause&& pause) {
+  while (region_.next_ < region_.items_.size()) {
+    advance(resume());
+    for (auto& [edge, gradient] : outgoing_) deliver(edge, std::move(gradient));
+    outgoing_.clear();
+    pause();
+  }
+}
+
+}  // namespace lazuli::backend

@@ -1,0 +1,57 @@
+#include "backend/autograd/view_derivative.h"
+
+#include <ATen/Functions.h>
+#include "ir/autodiff.h"
+
+namespace lazuli::backend {
+
+// The sizes of a result that has all dimensions.
+ir::Dims ViewDerivative::piece(size_t result) const {
+  ir::Dims out = sizes;
+  out[numbers[0]] = form == Form::Slice ? numbers[2] : numbers[1 + result];
+  return out;
+}
+
+ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value> results) const {
+  switch (form) {
+    case Form::Reshape: return r.reshape(results[0], sizes);
+    case Form::Broadcast: return r.sum_to(results[0], sizes);
+    case Form::Permute: return r.permute(results[0], numbers);
+    case Form::Slice: {
+      ir::Dims starts(sizes.size(), 0), steps(sizes.size(), 1);
+      starts[numbers[0]] = numbers[1];
+      steps[numbers[0]] = numbers[3];
+      ir::Value g = r.reshape(results[0], piece(0));
+      return ir::spread_slice(r, g, {r.dtype(g), sizes}, starts, steps);
+    }
+    case Form::Split: break;
+  }
+  c10::SmallVector<ir::Value, 4> pieces;
+  ir::DType type{};
+  for (ir::Value g : results)
+    if (g) type = r.dtype(g);
+  for (size_t i = 0; i < results.size(); ++i)
+    pieces.push_back(results[i] ? r.reshape(results[i], piece(i)) : r.full(piece(i), 0, type));
+  return r.emit(ir::Op::cat, std::span<const ir::Value>(pieces.data(), pieces.size()), {{numbers[0]}});
+}
+
+at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
+  const at::IntArrayRef whole = lazy::to_ref(sizes);
+  auto part = [&](size_t i) { return results[i].reshape(lazy::to_ref(piece(i))); };
+  switch (form) {
+    case Form::Reshape: return results[0].reshape(whole);
+    case Form::Broadcast: return results[0].sum_to_size(whole);
+    case Form::Permute: return results[0].permute(lazy::to_ref(numbers));
+    case Form::Slice: return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3], numbers[3]);
+    case Form::Split: break;
+  }
+  at::TensorOptions options;
+  for (const at::Tensor& g : results)
+    if (g.defined()) options = g.options();
+  std::vector<at::Tensor> pieces;
+  for (size_t i = 0; i < results.size(); ++i)
+    pieces.push_back(results[i].defined() ? part(i) : at::zeros(lazy::to_ref(piece(i)), options));
+  return at::cat(pieces, numbers[0]);
+}
+
+}  // namespace lazuli::backend
