@@ -95,7 +95,7 @@ void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradient
 
 Tensor Operation::input_gradient(lazy::Recording& r, size_t input, ir::Value g) const {
   c10::ScalarType type = lazy::to_torch(r.dtype(g));
-  if (view_) return r.tensor(g, type);
+  if (view_) return view_->gradient_tensor(r, g, type);
   for (const auto& read : segment_->reads)  // in the memory order of what it is the gradient of
     if (read.tensor == input && read.order) return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
   return r.tensor(g, type);

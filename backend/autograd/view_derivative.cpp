@@ -35,6 +35,13 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
   return r.emit(ir::Op::cat, std::span<const ir::Value>(pieces.data(), pieces.size()), {{numbers[0]}});
 }
 
+at::Tensor ViewDerivative::gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const {
+  if (form != Form::Permute) return r.tensor(g, type);
+  lazy::Order order(numbers.size(), 0);
+  for (size_t i = 0; i < numbers.size(); ++i) order[numbers[i]] = static_cast<int64_t>(i);
+  return r.tensor(r.permute(g, order), type, order);
+}
+
 at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
   const at::IntArrayRef whole = lazy::to_ref(sizes);
   auto part = [&](size_t i) { return results[i].reshape(lazy::to_ref(piece(i))); };

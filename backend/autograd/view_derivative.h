@@ -21,6 +21,8 @@ struct ViewDerivative final : lazy::Pooled<ViewDerivative, 128> {
 
   // The gradient of what is viewed, from those of the results, of which at least one is there.
   ir::Value gradient(lazy::Recording& r, std::span<const ir::Value> results) const;
+  // A tensor for that gradient, in memory as torch leaves it: what was permuted stays where it is.
+  at::Tensor gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const;
   // The same by torch's operators, which can be differentiated and batched.
   at::Tensor gradient(at::ArrayRef<at::Tensor> results) const;
 
