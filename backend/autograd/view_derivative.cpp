@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include "ir/autodiff.h"
+#include "lazy/fragment.h"
 
 namespace lazuli::backend {
 
@@ -37,8 +38,7 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
 
 at::Tensor ViewDerivative::gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const {
   if (form != Form::Permute) return r.tensor(g, type);
-  lazy::Order order(numbers.size(), 0);
-  for (size_t i = 0; i < numbers.size(); ++i) order[numbers[i]] = static_cast<int64_t>(i);
+  const lazy::Order order = lazy::inverse_of(numbers);
   return r.tensor(r.permute(g, order), type, order);
 }
 

@@ -38,9 +38,9 @@ struct Transposing {
 };
 struct Permuting {
   static Derivative of(const Tensor& self, ArrayRef<Tensor>, IntArrayRef dims) {
-    ir::Dims inverse(dims.size(), 0);
-    for (size_t i = 0; i < dims.size(); ++i) inverse[c10::maybe_wrap_dim(dims[i], self.dim())] = static_cast<int64_t>(i);
-    return derivative(Form::Permute, self, inverse);
+    ir::Dims order;
+    for (int64_t d : dims) order.push_back(c10::maybe_wrap_dim(d, self.dim()));
+    return derivative(Form::Permute, self, lazy::inverse_of(order));
   }
 };
 struct Slicing {
