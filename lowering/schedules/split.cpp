@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kWorthwhile = 1 << 16;  // points; below, one thread is done before others wake
 constexpr int64_t kChunksPerThread = 2;
+constexpr int64_t kVectors = 64;  // elements: a chunk of the vector dimension is a whole number of vectors
 
 int64_t points(const Loops& l) { return ir::product(l.sizes); }
 
@@ -186,13 +187,13 @@ std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   if (threads <= 1 || nest.reduced == 0 || points(loops) < kWorthwhile || parallel_units(loops) >= 2 * threads)
     return {};
   if (!walks_once(nest)) return {};
-  // The longest reduced dimension; along lanes a chunk stays a whole number of vectors.
+  // The longest reduced dimension.
   uint32_t dim = nest.rank - nest.reduced;
   for (uint32_t d = dim; d < nest.rank; ++d)
     if (loops.sizes[d] > loops.sizes[dim]) dim = d;
   const int64_t chunks = kChunksPerThread * threads;
   int64_t chunk = (loops.sizes[dim] + chunks - 1) / chunks;
-  chunk = (chunk + 63) / 64 * 64;
+  if (dim == nest.vector_dim()) chunk = (chunk + kVectors - 1) / kVectors * kVectors;
   if (uses_position(nest, dim) || chunk >= loops.sizes[dim]) return {};
   SplitReduction out;
   Splitter(loops, out).run(dim, chunk, threads);

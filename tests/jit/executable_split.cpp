@@ -47,6 +47,31 @@ TEST(ExecutableSplit, BiasGradientAndItsProducerShareTheWalk) {
   expect_close(r.floats[2], most);
 }
 
+// What is summed over are five short dimensions that no collapsing makes long, as in the gradient of a normalization's
+// weight between windows of an image.
+TEST(ExecutableSplit, ShortDimensionsAreSplitToo) {
+  constexpr int64_t kImages = 16, kSide = 4, kWindow = 7, kChannels = 24;
+  const ir::Dims shape{kImages, kSide, kWindow, kSide, kWindow, kChannels};
+  Model m;
+  auto x = m.input(shape), gy = m.input({kImages, kSide, kSide, kWindow, kWindow, kChannels});
+  auto back = m.permute(gy, ir::Dims{0, 1, 3, 2, 4, 5});
+  m.graph.outputs = {m.sum(m.mul(x, back), ir::Dims{0, 1, 2, 3, 4}, false)};
+  TestHost host;
+  auto e = jit::compile(m.graph, with_threads(4));
+  EXPECT_NE(e->plan_text().find("chunks"), std::string::npos) << e->plan_text();
+  const int64_t n = ir::product(shape);
+  const Floats a = random_floats(n, 1), b = random_floats(n, 2);
+  std::vector<double> sums(kChannels);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t c = i % kChannels, v = i / kChannels % kWindow, col = i / (kChannels * kWindow) % kSide,
+                  u = i / (kChannels * kWindow * kSide) % kWindow,
+                  outer = i / (kChannels * kWindow * kSide * kWindow);
+    sums[c] += double(a[i]) * b[(((outer * kSide + col) * kWindow + u) * kWindow + v) * kChannels + c];
+  }
+  expect_close(run(*e, host, m.graph, {buffer_of(host, a), buffer_of(host, b)}).floats[0],
+               Floats(sums.begin(), sums.end()), 1e-4f);
+}
+
 TEST(ExecutableSplit, ManyRowsAreNotSplit) {
   Model m;
   auto x = m.input({5000, 64});
