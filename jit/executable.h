@@ -27,12 +27,16 @@ struct BufferView {
   int64_t offset = 0;  // elements
 };
 
+class PackedOperands;
+
 // What an executable needs from its host.
 struct Host {
   virtual ~Host() = default;
   virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws OutOfMemory on exhaustion
   // Gives back what is kept for reuse: an allocation that failed is tried once more after it.
   virtual void free_memory() {}
+  // Where operands of library calls stay packed from run to run; null: nowhere, and each run packs them anew.
+  virtual PackedOperands* packed_operands() { return nullptr; }
   // Runs recorded call `call`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
@@ -75,6 +79,7 @@ class Device;
 struct CompileOptions {
   Device* device = nullptr;  // null: the CPU
   bool fusion = true;
+  bool pack = true;                // operands of library calls that seldom change (jit/packed_operands.h)
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
   lowering::GpuMatmulSettings matmul;
   int threads = 0;                 // 0: as many as OpenMP would use

@@ -1,11 +1,13 @@
 #include "jit/executor.h"
 #include <algorithm>
 #include "ir/error.h"
+#include "jit/packed_operands.h"
 
 namespace lazuli::jit {
 
 using lowering::Block;
 using lowering::BlockView;
+using lowering::kPackedOperand;
 using lowering::PlanStep;
 
 std::string where(const ir::Graph& graph, uint32_t node) {
@@ -106,7 +108,11 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
     const Block& block = plan_.blocks[b];
     if (block.kind != Block::Input) continue;
     memory_[b] = inputs[block.index];
-    if (!block.donated || (block.index < donate.size() && donate[block.index])) continue;
+    if (!block.donated) continue;
+    if (block.index < donate.size() && donate[block.index]) {
+      if (PackedOperands* store = host.packed_operands()) store->written(inputs[block.index]);
+      continue;
+    }
     try {
       memory_[b] = allocate(host, b);
     } catch (const OutOfMemory& e) {
@@ -127,7 +133,7 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
       steps_[s].kernel->run(memory_, scalars, stream_);
       break;
     case PlanStep::Library:
-      run_library(s);
+      run_library(host, s);
       break;
     case PlanStep::External:
     case PlanStep::Eager:
@@ -137,7 +143,26 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
   for (uint32_t b : steps_[steps_[s].next - 1].dead) memory_[b] = {};
 }
 
-void Executor::run_library(uint32_t s) {
+// The step's packed operand, in the memory of `kept` if it stays from run to run.
+const void* Executor::packed_operand(Host& host, uint32_t s, Buffer& kept) {
+  const PlanStep& step = plan_.steps[s];
+  const Buffer& whole = memory_[step.operands[kPackedOperand].block];
+  const void* given = steps_[s].operands[kPackedOperand];
+  const auto bytes = static_cast<size_t>(plan_.blocks[step.packed].bytes);
+  void* to = address(step.packed);
+  PackedOperands* store = host.packed_operands();
+  if (store && (kept = store->find(whole, given, step.order)).data) return kept.data;
+  const bool keep = store && store->wants(whole, given, step.order, bytes);
+  if (keep) {
+    kept = with_memory(host, [&] { return host.allocate(bytes); });
+    to = kept.data;
+  }
+  device_.call(*step.pack, &given, &to, scratch(step), stream_);
+  if (keep) store->keep(whole, given, step.order, kept);
+  return to;
+}
+
+void Executor::run_library(Host& host, uint32_t s) {
   const PlanStep& step = plan_.steps[s];
   Step& mine = steps_[s];
   for (size_t i = 0; i < step.operands.size(); ++i) {
@@ -146,8 +171,10 @@ void Executor::run_library(uint32_t s) {
   }
   for (size_t i = 0; i < step.results.size(); ++i)
     mine.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
+  Buffer kept;
+  if (step.pack) mine.operands[kPackedOperand] = packed_operand(host, s, kept);
   device_.call(*step.call, mine.operands.data(), mine.results.data(),
-               step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch), stream_);
+               scratch(step), stream_);
 }
 
 void Executor::run_on_host(Host& host, uint32_t s) {

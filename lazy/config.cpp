@@ -28,6 +28,7 @@ const Setting kSettings[] = {
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
+    {"max_packed_bytes", "LAZULI_MAX_PACKED_BYTES", &Config::max_packed_bytes, 0},
 };
 
 [[noreturn]] void reject(const char* name, const std::string& value, const char* wanted) {

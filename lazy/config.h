@@ -17,6 +17,7 @@ struct Config {
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
+  int64_t max_packed_bytes = 1 << 30;  // of parameters kept in the order in which libraries read them; 0: none are
 };
 
 Config& config();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 #include "lazy/backing.h"
+#include "lazy/config.h"
 #include "lazy/runner.h"
 
 namespace lazuli::lazy {
@@ -131,6 +132,17 @@ MemoryStats memory_stats() { return backing().is_gpu() ? gpu_stats() : allocator
 void reset_peak_memory() {
   backing().is_gpu() ? gpu_allocator().resetPeakStats(backing().device().index()) : allocator().reset_peak();
 }
-void release_cached_memory() { backing().is_gpu() ? gpu_allocator().emptyCache() : allocator().release(); }
+void release_cached_memory() {
+  if (jit::PackedOperands* packed = packed_operands()) packed->clear();
+  backing().is_gpu() ? gpu_allocator().emptyCache() : allocator().release();
+}
+
+jit::PackedOperands* packed_operands() {
+  static auto* operands = new jit::PackedOperands;  // never freed: buffers may be, until the process ends
+  const int64_t limit = config().max_packed_bytes;
+  if (backing().is_gpu() || limit == 0) return nullptr;
+  operands->set_limit(static_cast<size_t>(limit));
+  return operands;
+}
 
 }  // namespace lazuli::lazy

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include "jit/executable.h"
+#include "jit/packed_operands.h"
 
 namespace lazuli::lazy {
 
@@ -20,5 +21,7 @@ jit::Buffer allocate_buffer(size_t bytes);
 MemoryStats memory_stats();
 void reset_peak_memory();
 void release_cached_memory();
+// What traces that are about to run may keep packed; null where nothing is.
+jit::PackedOperands* packed_operands();
 
 }  // namespace lazuli::lazy

@@ -53,6 +53,7 @@ struct TorchHost final : jit::Host {
     return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
   }
   void* stream() override { return backing().stream(); }
+  jit::PackedOperands* packed_operands() override { return lazy::packed_operands(); }
 };
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
@@ -103,6 +104,7 @@ jit::CompileOptions compile_options(uint64_t key) {
   o.device = &backing().code();
   o.matmul = matmul_settings();
   o.fusion = config().fusion;
+  o.pack = config().max_packed_bytes > 0;
   const std::string& debug = config().debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
     char name[32];
@@ -346,6 +348,8 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
     s.rebind(make_ready(std::move(copy), c->type));
     c = s.cell();
   }
+  if (writable)
+    if (jit::PackedOperands* packed = packed_operands()) packed->written(c->buffer);
   return c->buffer;
 }
 

@@ -34,6 +34,10 @@ Call convolution_input_grad(const Arguments& a) {
 Call convolution_weight_grad(const Arguments& a) {
   return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
 }
+PackedCall packed_matmul(const Arguments& a) { return make_packed_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
+PackedCall packed_convolution(const Arguments& a) {
+  return make_packed_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops);
+}
 
 PoolParams pool_window(const ir::Attrs& a) {
   PoolParams p;
@@ -77,10 +81,11 @@ struct Entry {
   ir::Op op;
   Call (*make)(const Arguments&);
   bool post_ops = false;
+  PackedCall (*make_packed)(const Arguments&) = nullptr;
 };
 const Entry kEntries[] = {
-    {ir::Op::matmul, matmul, true},
-    {ir::Op::convolution, convolution, true},
+    {ir::Op::matmul, matmul, true, packed_matmul},
+    {ir::Op::convolution, convolution, true, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
     {ir::Op::max_pool2d, max_pool2d},
@@ -111,6 +116,11 @@ class CpuLibraries final : public Libraries {
     const Entry* e = entry(node.op);
     LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
     return e->make({node, operands, results, post_ops});
+  }
+  PackedCall make_packed(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
+                         std::span<const PostOp> post_ops) const override {
+    const Entry* e = entry(node.op);
+    return e && e->make_packed ? e->make_packed({node, operands, results, post_ops}) : PackedCall{};
   }
 };
 

@@ -68,11 +68,13 @@ class Planner {
     step.node = n;
     step.nodes = {n};
     step.kind = ir::info(node.op).kind == ir::Kind::External ? PlanStep::External : PlanStep::Library;
+    Value weights;  // the memory that operand kPackedOperand lies in
     for (Value x : node.inputs) {
       BlockView view;
       if (x) {
         Value obstacle;
         const auto operand = strided_operand(graph_, fusion_.values, x, obstacle);
+        if (step.operands.size() == kPackedOperand) weights = fusion_.values.home(operand->base);
         view.block = home(operand->base);  // a value for now; bind() makes it a block
         view.type = graph_.type(x);
         view.strides = operand->window.strides;
@@ -98,11 +100,27 @@ class Planner {
           step.operands.push_back(
               {home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0], x.window.strides});
       }
-      step.call = options_.libraries->make(node, operands, results, post_ops);
+      if (options_.pack && may_pack(weights)) {
+        PackedCall packed = options_.libraries->make_packed(node, operands, results, post_ops);
+        if (packed.pack) {
+          step.call = std::move(packed.call);
+          step.pack = std::move(packed.pack);
+          step.order = std::move(packed.order);
+          step.packed = add_block(Block::Arena, 0, static_cast<int64_t>(packed.bytes));
+        }
+      }
+      if (!step.call) step.call = options_.libraries->make(node, operands, results, post_ops);
       if (!step.call) step.kind = PlanStep::Eager;
       LAZULI_CHECK(step.call || !epilogue, "an eager kernel takes no epilogue");
     }
     plan_.steps.push_back(std::move(step));
+  }
+
+  // What a run does not write over may be the same in the next one: an input that is not donated.
+  bool may_pack(Value v) const {
+    if (!v || graph_[v].op != ir::Op::input) return false;
+    const auto position = static_cast<size_t>(graph_[v].attrs.number(0));
+    return position >= graph_.donated.size() || !graph_.donated[position];
   }
 
   // Gives every home value that steps or outputs mention its block.
@@ -178,8 +196,10 @@ class Planner {
       for (BlockView& v : step.operands)
         if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
       for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
-      if (step.call && step.call->scratch_bytes() > 0)
-        step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(step.call->scratch_bytes()));
+      size_t scratch = 0;
+      for (const auto* call : {step.call.get(), step.pack.get()})
+        if (call) scratch = std::max(scratch, call->scratch_bytes());
+      if (scratch > 0) step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(scratch));
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
   }
@@ -195,7 +215,8 @@ class Planner {
           for (const BlockView& v : step.operands)
             if (v.block != kNoBlock) plan_.blocks[v.block].touch(at);
           for (const BlockView& v : step.results) plan_.blocks[v.block].touch(at);
-          if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(at);
+          for (uint32_t b : {step.scratch, step.packed})
+            if (b != kNoBlock) plan_.blocks[b].touch(at);
         }
       }
     }

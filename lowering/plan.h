@@ -15,6 +15,7 @@ struct PlanOptions {
   bool fusion = true;
   bool groups = true;  // launches of several kernels (group.h)
   int threads = 1;  // that a kernel should keep busy
+  bool pack = true;    // parameters of contractions, where libraries read another order than torch's
   bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   const Libraries* libraries = &cpu_libraries();
 };
@@ -51,6 +52,12 @@ struct PlanStep {
   int64_t external_call = 0;
   std::vector<BlockView> operands, results;
   uint32_t scratch = kNoBlock;
+
+  // Library: `pack` rewrites operand kPackedOperand, an input of the graph, into `packed` before the call, unless it has
+  // been kept in that `order`.
+  std::unique_ptr<LibraryCall> pack;
+  std::string order;
+  uint32_t packed = kNoBlock;
 };
 
 // Steps [first, last) of one launch.

@@ -131,6 +131,19 @@ std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, 
   return any_convolution(plain(Pass::Forward, x, w, out, params), post_ops);
 }
 
+PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
+                                   std::span<const PostOp> post_ops) {
+  const Convolution c = plain(Pass::Forward, x, w, out, params);
+  for (const Layout* l : {&c.x, &c.w, &c.y})
+    if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
+  // oneDNN takes post-ops on the forward pass only.
+  if (c.pass != Pass::Forward && !post_ops.empty()) return {};
+  if (post_ops.empty() && make_patch_convolution(c)) return {};
+  for (const PostOp& op : post_ops)
+    if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
+  return onednn::packed_convolution(c, post_ops, inner_for(c));
+}
+
 std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
                                                          const ConvolutionParams& params) {
   return any_convolution(plain(Pass::InputGrad, gx, w, gy, params), {});

@@ -35,4 +35,15 @@ class LibraryCall {
   virtual std::string describe() const = 0;
 };
 
+// A call whose operand kPackedOperand (b of a matrix product, w of a convolution) seldom changes, as a parameter of a
+// model that is not being trained: `pack` rewrites that operand, its only one, into `bytes` bytes, 64-byte aligned, in
+// the order that the implementation reads, and `call` takes those bytes in the operand's place. `order` says which
+// order: operands of the same bytes and equal orders pack to the same bytes.
+struct PackedCall {
+  std::unique_ptr<LibraryCall> pack, call;
+  size_t bytes = 0;
+  std::string order;
+};
+inline constexpr size_t kPackedOperand = 1;
+
 }  // namespace lazuli::lowering

@@ -184,10 +184,11 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
                                        operands);
 }
 
-PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {
+PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {
   check_matmul_operands(a, b, out);
   if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
   const Product p = canonical(a, b, out, post_ops);
+  if (p.out.strides.back() != 1 || make_row_product(p.a, p.b, p.out, p.ops)) return {};
   for (const Layout* l : {&p.a, &p.b, &p.out})
     if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};
   for (const PostOp& op : p.ops)

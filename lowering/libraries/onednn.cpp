@@ -202,13 +202,42 @@ std::unique_ptr<LibraryCall> matmul(const Layout& a, const Layout& b, const Layo
   return run_matmul(*m, {Value::Operand, 1, m->b});
 }
 
-PackedMatmul packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops) {
+namespace {
+
+// Numbers that say all of a layout whose blocks repeat.
+void append_text(std::string& text, const Descriptor& d) {
+  const auto append = [&](const memory::dims& numbers) {
+    for (int64_t n : numbers) text += std::to_string(n) + ",";
+    text += ";";
+  };
+  text += std::to_string(static_cast<int>(d.get_data_type())) + ":";
+  append(d.get_padded_dims());
+  append(d.get_strides());
+  append(d.get_inner_blks());
+  append(d.get_inner_idxs());
+}
+
+// The packing of operand kPackedOperand from `given` to `wanted`; nothing where there is nothing to do, or where the
+// order has no name.
+PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
+  if (given == wanted || wanted.get_format_kind() != memory::format_kind::blocked) return {};
+  auto pack = std::make_unique<Program>();
+  pack->reorder({Value::Operand, 0, given}, {Value::Result, 0, wanted});
+  PackedCall p{std::move(pack), nullptr, wanted.get_size(), {}};
+  append_text(p.order, given);
+  append_text(p.order, wanted);
+  return p;
+}
+
+}  // namespace
+
+PackedCall packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops) {
   auto m = plan_matmul(a, b, out, ops, Inner::Best);
   if (!m) return {};
-  const Descriptor packed = m->pd.weights_desc();
-  auto pack = std::make_unique<Program>();
-  pack->reorder({Value::Operand, 0, m->b}, {Value::Result, 0, packed});
-  return {std::move(pack), run_matmul(*m, {Value::Operand, 1, packed}), packed.get_size()};
+  const Descriptor wanted = m->pd.weights_desc();
+  PackedCall p = packing(m->b, wanted);
+  if (p.pack) p.call = run_matmul(*m, {Value::Operand, kPackedOperand, wanted});
+  return p;
 }
 
 namespace {
@@ -262,6 +291,14 @@ class ConvolutionBuilder {
     attributes_ = attributes(ops, c.y.shape, bias_ ? 3 : 2);
   }
 
+  // The same with w packed.
+  PackedCall build_packed() {
+    pack_weights_ = true;
+    auto call = build();
+    if (call && packed_.pack) packed_.call = std::move(call);
+    return packed_.call ? std::move(packed_) : PackedCall{};
+  }
+
   std::unique_ptr<Program> build() {
     switch (c_.pass) {
       case Pass::Forward: return forward();
@@ -295,6 +332,11 @@ class ConvolutionBuilder {
     p.reorder(v, copy);
     return copy;
   }
+  Value weights(Program& p, const Descriptor& wanted) {
+    if (!pack_weights_) return read(p, {Value::Operand, kPackedOperand, given_.w}, wanted);
+    packed_ = packing(given_.w, wanted);
+    return {Value::Operand, kPackedOperand, wanted};
+  }
   Value written(Program& p, const Value& v, const Descriptor& wanted) const {
     return v.descriptor == wanted ? v : p.scratch(wanted);
   }
@@ -308,7 +350,7 @@ class ConvolutionBuilder {
     auto p = std::make_unique<Program>();
     const Value result{Value::Result, 0, given_.y};
     const Value x = read(*p, {Value::Operand, 0, given_.x}, pd.src_desc());
-    const Value w = read(*p, {Value::Operand, 1, given_.w}, pd.weights_desc());
+    const Value w = weights(*p, pd.weights_desc());
     const Value y = written(*p, result, pd.dst_desc());
     auto args = attributes_.args;
     if (bias_) args.emplace_back(DNNL_ARG_BIAS, *bias_);
@@ -328,7 +370,7 @@ class ConvolutionBuilder {
     auto p = std::make_unique<Program>();
     const Value result{Value::Result, 0, given_.x};
     const Value gy = read(*p, {Value::Operand, 0, given_.y}, pd.diff_dst_desc());
-    const Value w = read(*p, {Value::Operand, 1, given_.w}, pd.weights_desc());
+    const Value w = weights(*p, pd.weights_desc());
     const Value gx = written(*p, result, pd.diff_src_desc());
     p->add(dnnl::convolution_backward_data(pd), pd.scratchpad_desc(),
            {{DNNL_ARG_DIFF_DST, gy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, gx}}, pd.impl_info_str());
@@ -360,18 +402,31 @@ class ConvolutionBuilder {
   Inside given_, inner_;
   std::optional<Value> bias_;
   Attributes attributes_;
+  bool pack_weights_ = false;
+  PackedCall packed_;
 };
+
+template <class Made>
+Made build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations,
+                       Made (*build)(ConvolutionBuilder&&)) {
+  for (const Layout* l : {&c.x, &c.w, &c.y})
+    if (!describable(*l, l->shape.size())) return Made{};
+  try {
+    return build(ConvolutionBuilder(c, ops, activations));
+  } catch (const dnnl::error&) {
+    return Made{};
+  }
+}
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations) {
-  for (const Layout* l : {&c.x, &c.w, &c.y})
-    if (!describable(*l, l->shape.size())) return nullptr;
-  try {
-    return ConvolutionBuilder(c, ops, activations).build();
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
+  using Call = std::unique_ptr<LibraryCall>;
+  return build_convolution<Call>(c, ops, activations, [](ConvolutionBuilder&& b) -> Call { return b.build(); });
+}
+
+PackedCall packed_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations) {
+  return build_convolution<PackedCall>(c, ops, activations, [](ConvolutionBuilder&& b) { return b.build_packed(); });
 }
 
 }  // namespace lazuli::lowering::onednn

@@ -18,16 +18,10 @@ namespace lazuli::lowering {
 std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
                                          std::span<const PostOp> post_ops = {});
 
-// A matrix product whose `b` seldom changes (a parameter of a frozen model): `pack` rewrites b (its only operand) into
-// `packed_bytes` bytes, 64-byte aligned, in the order that the implementation reads; `product` is make_matmul's call
-// with the packed bytes in place of b. Whoever calls repacks when b's contents change.
-struct PackedMatmul {
-  std::unique_ptr<LibraryCall> pack, product;
-  size_t packed_bytes = 0;
-};
-// `pack` is null where packing has no implementation; then use make_matmul.
-PackedMatmul make_packed_matmul(const Layout& a, const Layout& b, const Layout& out,
-                                std::span<const PostOp> post_ops = {});
+// make_matmul's call with b packed. `pack` is null where nothing reads a packed b, or reads b as it is as well; then use
+// make_matmul.
+PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& out,
+                              std::span<const PostOp> post_ops = {});
 
 // Attributes of torch's convolution, one number for each spatial dimension (one to three of them).
 struct ConvolutionParams {
@@ -41,6 +35,9 @@ struct ConvolutionParams {
 // Operands: x, w, post-op operands.
 std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
                                               const ConvolutionParams& params, std::span<const PostOp> post_ops = {});
+// The same with w packed, where `pack` is not null.
+PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
+                                   std::span<const PostOp> post_ops = {});
 // The gradient with regard to x. Operands: gy, w.
 std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
                                                          const ConvolutionParams& params);

@@ -14,7 +14,7 @@ enum class Inner : uint8_t {
 
 std::unique_ptr<LibraryCall> matmul(const Layout& a, const Layout& b, const Layout& out,
                                     std::span<const PostOp> post_ops, Inner b_layout);
-PackedMatmul packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops);
+PackedCall packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops);
 
 enum class Pass : uint8_t { Forward, InputGrad, WeightGrad };
 
@@ -28,6 +28,7 @@ struct Convolution {
   bool swapped = false;
 };
 std::unique_ptr<LibraryCall> convolution(const Convolution& c, std::span<const PostOp> post_ops, Inner activations);
+PackedCall packed_convolution(const Convolution& c, std::span<const PostOp> post_ops, Inner activations);
 
 // Whether oneDNN computes on this type on this machine.
 bool supports(ir::DType dtype);

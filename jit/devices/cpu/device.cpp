@@ -19,7 +19,8 @@ class CpuDevice final : public Device {
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
     return {.fusion = options.fusion,
             .groups = options.fusion,
-            .threads = options.threads > 0 ? options.threads : omp_get_max_threads()};
+            .threads = options.threads > 0 ? options.threads : omp_get_max_threads(),
+            .pack = options.pack};
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,

@@ -1,0 +1,115 @@
+"""Parameters in the order in which libraries read them: kept between runs, not once they change."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+DEVICE = "lazuli"
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.AdaptiveAvgPool2d(4),
+        nn.Flatten(),
+        nn.Linear(512, 96),
+        nn.GELU(),
+        nn.Linear(96, 10),
+    )
+
+
+def _read_in_place(model: nn.Module) -> None:
+    for p in model.parameters():
+        p.mul_(0.9)
+
+
+def _through_data(model: nn.Module) -> None:
+    for p in model.parameters():
+        p.data += 0.01
+
+
+def _from_host(model: nn.Module) -> None:
+    for p in model.parameters():
+        p.copy_(torch.full(p.shape, 0.02))
+
+
+def _a_part(model: nn.Module) -> None:
+    for p in model.parameters():
+        p[..., :1] = 0.5
+
+
+def _by_an_operator_without_a_row(model: nn.Module) -> None:
+    for p in model.parameters():
+        if p.dim() == 2:
+            p.renorm_(2, 0, 0.5)
+
+
+def _load(model: nn.Module) -> None:
+    model.load_state_dict({k: v * 1.1 for k, v in model.state_dict().items()})
+
+
+def _train(model: nn.Module) -> None:
+    device = next(model.parameters()).device
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        with torch.enable_grad():
+            model(torch.ones(4, 3, 8, 8, device=device)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _read_in_place,
+        _through_data,
+        _from_host,
+        _a_part,
+        _by_an_operator_without_a_row,
+        _load,
+        _train,
+    ],
+)
+@torch.no_grad()
+def test_changed_parameters_are_read(change) -> None:
+    cpu = _model()
+    ours = copy.deepcopy(cpu).to(DEVICE)
+    x = torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    for _ in range(3):
+        for _ in range(3):  # kept from the second on
+            torch.testing.assert_close(ours(x.to(DEVICE)).cpu(), cpu(x), rtol=1e-4, atol=1e-4)
+        change(cpu)
+        change(ours)
+    torch.testing.assert_close(ours(x.to(DEVICE)).cpu(), cpu(x), rtol=1e-4, atol=1e-4)
+
+
+def _held() -> int:
+    torch.lazuli.synchronize()
+    return torch.lazuli.metrics()["bytes_live"]
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a GPU's libraries read parameters as they are"
+)
+@torch.no_grad()
+def test_memory_is_given_back() -> None:
+    torch.lazuli.empty_cache()
+    ours = _model().to(DEVICE)
+    x = torch.randn(16, 3, 8, 8).to(DEVICE)
+    before = _held()
+    for _ in range(3):
+        ours(x).sum().item()
+    kept = _held() - before
+    parameters = sum(p.numel() * 4 for p in ours.parameters())
+    assert 0 < kept < 3 * parameters
+    torch.lazuli.empty_cache()
+    assert _held() == before
+    with torch.lazuli.config.patch(max_packed_bytes=0):
+        for _ in range(3):
+            ours(x).sum().item()
+        assert _held() == before
