@@ -5,6 +5,7 @@
 #include "jit/device.h"
 #include "jit/dump.h"
 #include "jit/executor.h"
+#include "lowering/align_products.h"
 #include "lowering/crop_pads.h"
 
 namespace lazuli::jit {
@@ -61,11 +62,12 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
   Dump dump(options);
   dump.trace(graph);
   auto start = std::chrono::steady_clock::now();
-  graph = simplified(std::move(graph), options, dump);
+  const lowering::PlanOptions plan_options = device.plan_options(options);
+  graph = lowering::align_products(simplified(std::move(graph), options, dump), *plan_options.libraries);
   stats.passes_ms = elapsed_ms(start);
   dump.picture(graph);
   start = std::chrono::steady_clock::now();
-  lowering::Plan plan = lowering::make_plan(graph, device.plan_options(options));
+  lowering::Plan plan = lowering::make_plan(graph, plan_options);
   stats.lowering_ms = elapsed_ms(start);
   dump.plan(graph, plan);
   for (const lowering::PlanStep& step : plan.steps) {

@@ -17,6 +17,12 @@ class CudaLibraries final : public Libraries {
   bool reads(const ir::Node& node, const Layout& operand) const override {
     return node.op != ir::Op::matmul || cublaslt_reads(operand);
   }
+  // 16 bytes: what tensor cores' operands are moved by.
+  int64_t good_multiple(const ir::Node& node) const override {
+    const ir::DType type = node.types[0].dtype;
+    const bool tensor_cores = ir::is_reduced_floating(type) || (type == ir::DType::F32 && settings.tf32);
+    return tensor_cores ? 16 / ir::item_size(type) : 1;
+  }
   std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
                                     std::span<const PostOp> post_ops) const override {
     if (node.op != ir::Op::matmul) return nullptr;

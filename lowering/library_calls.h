@@ -14,6 +14,8 @@ class Libraries {
   virtual bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const = 0;
   // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
   virtual bool reads(const ir::Node&, const Layout&) const { return true; }
+  // What sizes of a large product should be multiples of, or it is slow (align_products.h).
+  virtual int64_t good_multiple(const ir::Node&) const { return 1; }
   // Prepares the call for `node`. Operands are laid out as the planner found them, results dense. Null when no library
   // serves it here, and the host's eager kernel has to.
   virtual std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,

@@ -9,6 +9,7 @@
 #include "jit/devices/cuda/launch.h"
 #include "jit/executor.h"
 #include "jit/nvptx_compiler.h"
+#include "lowering/align_products.h"
 
 namespace lazuli::jit::cuda {
 namespace {
@@ -40,10 +41,12 @@ void write(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-void emit_for_gpu(const ir::Graph& graph, const CompileOptions& options) {
+void emit_for_gpu(const ir::Graph& given, const CompileOptions& options) {
   if (folder().empty()) return;
   const lowering::GpuTarget target;
-  const lowering::Plan plan = lowering::make_plan(graph, plan_options(options, target));
+  const lowering::PlanOptions for_gpu = plan_options(options, target);
+  const ir::Graph graph = lowering::align_products(given, *for_gpu.libraries);
+  const lowering::Plan plan = lowering::make_plan(graph, for_gpu);
   for (uint32_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     if (step.kind != PlanStep::Kernel || step.joined) continue;
