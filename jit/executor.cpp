@@ -143,23 +143,19 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
   for (uint32_t b : steps_[steps_[s].next - 1].dead) memory_[b] = {};
 }
 
-// The step's packed operand, in the memory of `kept` if it stays from run to run.
-const void* Executor::packed_operand(Host& host, uint32_t s, Buffer& kept) {
+Buffer Executor::packed_operand(Host& host, uint32_t s) {
   const PlanStep& step = plan_.steps[s];
+  const lowering::PackedCall& p = step.packed;
   const Buffer& whole = memory_[step.operands[kPackedOperand].block];
   const void* given = steps_[s].operands[kPackedOperand];
-  const auto bytes = static_cast<size_t>(plan_.blocks[step.packed].bytes);
-  void* to = address(step.packed);
   PackedOperands* store = host.packed_operands();
-  if (store && (kept = store->find(whole, given, step.order)).data) return kept.data;
-  const bool keep = store && store->wants(whole, given, step.order, bytes);
-  if (keep) {
-    kept = with_memory(host, [&] { return host.allocate(bytes); });
-    to = kept.data;
-  }
-  device_.call(*step.pack, &given, &to, scratch(step), stream_);
-  if (keep) store->keep(whole, given, step.order, kept);
-  return to;
+  Buffer packed;
+  if (store && (packed = store->find(whole, given, p.order)).data) return packed;
+  const bool keep = store && store->wants(whole, given, p.order, p.bytes);
+  packed = with_memory(host, [&] { return host.allocate(p.bytes); });
+  device_.call(*p.pack, &given, &packed.data, scratch(step), stream_);
+  if (keep) store->keep(whole, given, p.order, packed);
+  return packed;
 }
 
 void Executor::run_library(Host& host, uint32_t s) {
@@ -171,8 +167,11 @@ void Executor::run_library(Host& host, uint32_t s) {
   }
   for (size_t i = 0; i < step.results.size(); ++i)
     mine.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
-  Buffer kept;
-  if (step.pack) mine.operands[kPackedOperand] = packed_operand(host, s, kept);
+  Buffer packed;  // until the call has returned
+  if (step.packed.pack) {
+    packed = packed_operand(host, s);
+    mine.operands[kPackedOperand] = packed.data;
+  }
   device_.call(*step.call, mine.operands.data(), mine.results.data(),
                scratch(step), stream_);
 }

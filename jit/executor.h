@@ -34,7 +34,7 @@ class Executor {
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_library(Host& host, uint32_t step);
-  const void* packed_operand(Host& host, uint32_t step, Buffer& kept);
+  Buffer packed_operand(Host& host, uint32_t step);
   void run_on_host(Host& host, uint32_t step);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }
   void* scratch(const lowering::PlanStep& step) const {

@@ -101,13 +101,8 @@ class Planner {
               {home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0], x.window.strides});
       }
       if (options_.pack && may_pack(weights)) {
-        PackedCall packed = options_.libraries->make_packed(node, operands, results, post_ops);
-        if (packed.pack) {
-          step.call = std::move(packed.call);
-          step.pack = std::move(packed.pack);
-          step.order = std::move(packed.order);
-          step.packed = add_block(Block::Arena, 0, static_cast<int64_t>(packed.bytes));
-        }
+        step.packed = options_.libraries->make_packed(node, operands, results, post_ops);
+        step.call = std::move(step.packed.call);
       }
       if (!step.call) step.call = options_.libraries->make(node, operands, results, post_ops);
       if (!step.call) step.kind = PlanStep::Eager;
@@ -197,7 +192,7 @@ class Planner {
         if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
       for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
       size_t scratch = 0;
-      for (const auto* call : {step.call.get(), step.pack.get()})
+      for (const auto* call : {step.call.get(), step.packed.pack.get()})
         if (call) scratch = std::max(scratch, call->scratch_bytes());
       if (scratch > 0) step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(scratch));
     }
@@ -215,8 +210,7 @@ class Planner {
           for (const BlockView& v : step.operands)
             if (v.block != kNoBlock) plan_.blocks[v.block].touch(at);
           for (const BlockView& v : step.results) plan_.blocks[v.block].touch(at);
-          for (uint32_t b : {step.scratch, step.packed})
-            if (b != kNoBlock) plan_.blocks[b].touch(at);
+          if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(at);
         }
       }
     }

@@ -53,11 +53,9 @@ struct PlanStep {
   std::vector<BlockView> operands, results;
   uint32_t scratch = kNoBlock;
 
-  // Library: `pack` rewrites operand kPackedOperand, an input of the graph, into `packed` before the call, unless it has
-  // been kept in that `order`.
-  std::unique_ptr<LibraryCall> pack;
-  std::string order;
-  uint32_t packed = kNoBlock;
+  // Library: the call takes operand kPackedOperand, an input of the graph, as packed.pack makes it. Memory for it comes
+  // from whoever runs the plan, who may keep it.
+  PackedCall packed;
 };
 
 // Steps [first, last) of one launch.

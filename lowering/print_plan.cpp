@@ -132,7 +132,7 @@ std::string print(const ir::Graph& graph, const Plan& plan) {
     const PlanStep& step = plan.steps[s];
     const char* kinds[] = {"kernel", "library", "external", "eager"};
     out += "step " + std::to_string(s) + ": " + kinds[step.kind];
-    if (step.pack) out += " packed";
+    if (step.packed.pack) out += " packed";
     if (step.call) out += " " + step.call->describe();
     if (step.joined) out += ", in the launch of the step before";
     out += "\n";
