@@ -349,13 +349,14 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   return c->buffer;
 }
 
-at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
-  jit::Buffer b = materialize(t, reason, writable);
-  auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
-  at::Tensor view = tensor_over(data, t.sizes(), t.strides(), t.scalar_type(), b.owner);
+at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory) {
+  auto* data = static_cast<char*>(memory.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+  at::Tensor view = tensor_over(data, t.sizes(), t.strides(), t.scalar_type(), memory.owner);
   set_view_bits(view, geometry_of(t));
   return view;
 }
+
+at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) { return host_view(t, materialize(t, reason, writable)); }
 
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);
