@@ -43,6 +43,7 @@ void add_output(autograd::Node& node, const Step::Output& out) {
 }
 
 void LightNode::release_variables() {
+  lifted_.reset();
   Operation dropped(nullptr);  // before the lock: destroyed after it
   std::lock_guard lock(graph_mutex());
   dropped = operation_.release();

@@ -17,9 +17,11 @@ TESTS = Path(__file__).parent
 FILES = (
     "test_autocast",
     "test_checkpoint",
+    "test_compiled_autograd",
     "test_composability",
     "test_func",
     "test_grad_accumulation",
+    "test_failing_backward",
     "test_grad_scaler",
     "test_modules",
     "test_narrow_types",
@@ -186,11 +188,6 @@ def test_warnings_reach_the_caller(device):
     x = torch.ones(2, device=device, requires_grad=True)
     with pytest.warns(UserWarning, match="from backward"):
         Warns.apply(x * 2).sum().backward()
-
-
-def test_compiled_autograd_gives_the_engine_back(device):
-    torch._C._dynamo.compiled_autograd.set_autograd_compiler(None, False)
-    test_backward_runs_on_the_callers_thread(device)
 
 
 def test_a_training_step_makes_no_nodes(counters, device):
