@@ -64,16 +64,24 @@ class Backward final : public Node {
     pending_.reserve(task_.dependencies_.size());
     for (size_t i = 0; i < root.next_edges().size(); ++i)
       if (const Edge& e = root.next_edge(i); e.is_valid()) feed(e, root.outputs[i]);
-    while (!ready_.empty()) {
-      Node* node = ready_.top().node;
-      ready_.pop();
-      auto it = pending_.find(node);
-      Pending p = std::move(it->second);
-      pending_.erase(it);
-      run(std::move(p));
+    try {
+      while (!ready_.empty()) run_next();
+    } catch (...) {
+      // In torch's engine each leaf has its turn before the next node that may fail.
+      while (!ready_.empty() && is_accumulator(*ready_.top().node)) run_next();
+      pause();
+      throw;
     }
     pause();
     return {};
+  }
+  void run_next() {
+    Node* node = ready_.top().node;
+    ready_.pop();
+    auto it = pending_.find(node);
+    Pending p = std::move(it->second);
+    pending_.erase(it);
+    run(std::move(p));
   }
 
   // Torch's order: the latest node first. All leaves have the same number: they go by arrival, so that every step records

@@ -26,7 +26,8 @@ class Region final : public torch::autograd::Node {
     Run(Region& region, bool all, Wanted&& wanted);
     void seed(lazy::Recording& r, uint32_t input, ir::Value g) { add(r, region_.roots_[input], g); }
     // Records all. `resume` gives the scope of recording, which does not last longer than some steps, `deliver(edge, cell)` is
-    // called once for each edge (null: nothing flows there) and may end it, as `pause` does.
+    // called once for each edge (null: nothing flows there) and may end it, as `pause` does. When a step fails, what the
+    // steps before it gave has been delivered.
     template <class Resume, class Deliver, class Pause>
     void record(Resume&& resume, Deliver&& deliver, Pause&& pause);
 
@@ -85,10 +86,18 @@ Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), s
 
 template <class Resume, class Deliver, class Pause>
 void Region::Run::record(Resume&& resume, Deliver&& deliver, Pause&& pause) {
-  while (region_.next_ < region_.items_.size()) {
-    advance(resume());
+  auto deliver_all = [&] {
     for (auto& [edge, gradient] : outgoing_) deliver(edge, std::move(gradient));
     outgoing_.clear();
+  };
+  while (region_.next_ < region_.items_.size()) {
+    try {
+      advance(resume());
+    } catch (...) {
+      deliver_all();
+      throw;
+    }
+    deliver_all();
     pause();
   }
 }
