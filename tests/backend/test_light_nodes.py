@@ -16,6 +16,7 @@ from differential import assert_same, normal
 TESTS = Path(__file__).parent
 FILES = (
     "test_autocast",
+    "test_batched_gradients",
     "test_checkpoint",
     "test_compiled_autograd",
     "test_composability",
