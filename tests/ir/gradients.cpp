@@ -1,6 +1,7 @@
 // Every row's derivative, hand-written or derived, against central differences in float64 through the interpreter.
 #include "ir/builder.h"
 #include "ir/gradient.h"
+#include "ir/reads.h"
 #include "ir/verify.h"
 #include "tests/ir/samples.h"
 #include "tests/ir/support.h"
@@ -96,6 +97,36 @@ TEST(Gradients, GradientsOfOtherRows) {
     gradient.outputs.erase(gradient.outputs.begin());
     s.graph = gradient;
     check(s);
+  }
+}
+
+// Any order of derivative exists: what the derivative of a row is made of, as far as gradients flow through it, are rows that
+// have derivatives, and samples here, for which the same holds.
+TEST(Gradients, DerivativesAreMadeOfDifferentiableRows) {
+  std::vector<bool> sampled(kOpCount, false);
+  std::vector<Graph> gradients;
+  for (const auto& samples : {elementwise_samples(), other_samples()})
+    for (const Sample& s : samples) {
+      for (const Node& n : s.graph.nodes) sampled[static_cast<size_t>(n.op)] = true;
+      gradients.push_back(with_gradients(with_loss(s.graph)));
+    }
+  for (const Graph& g : gradients) {
+    std::vector<bool> active(g.nodes.size(), false);
+    for (size_t id = 0; id < g.nodes.size(); ++id) {
+      const Node& n = g.nodes[id];
+      const bool floats = std::ranges::any_of(n.types, [](const Type& t) { return is_floating(t.dtype); });
+      std::vector<const Type*> operands, results;
+      uint32_t needs = 0;
+      for (Value v : n.inputs) {
+        if (v && active[v.node] && is_floating(g.type(v).dtype)) needs |= 1u << operands.size();
+        operands.push_back(v ? &g.type(v) : nullptr);
+      }
+      for (const Type& t : n.types) results.push_back(&t);
+      active[id] = floats && (n.op == Op::input || needs);
+      if (!active[id] || n.op == Op::input) continue;
+      EXPECT_TRUE(reads_of_derivative(n.op, operands, results, n.attrs, needs).exists) << name(n.op);
+      EXPECT_TRUE(sampled[static_cast<size_t>(n.op)]) << name(n.op);
+    }
   }
 }
 
