@@ -80,6 +80,21 @@ TEST(Gradients, OtherRows) {
   for (const Sample& s : other_samples()) check(s);
 }
 
+// Values that are used twice, several outputs, operands that are broadcast, an input that nothing depends on.
+TEST(Gradients, WholeGraphs) {
+  Sample s{"model", parse("%0 : f64[4,6] = input [position=0]\n%1 : f64[6,6] = input [position=1]\n"
+                          "%2 : f64[6] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
+                          "%4 : f64[4,6] = matmul %0, %1\n%5 : f64[4,6] = add %4, %2\n%6 : f64[4,6] = tanh %5\n"
+                          "%7 : f64[4,6] = add %6, %0\n%8 : f64[] = constant [value=0.01]\n"
+                          "%9 : f64[4,6], %10 : f64[4,1], %11 : f64[4,1] = layer_norm %7, %2, _, %8 [dims=1]\n"
+                          "%12 : f64[4,6] = softmax %9 [dim=1]\n%13 : f64[4,6] = matmul %12, %1\n"
+                          "%14 : f64[4,6] = mul %13, %7\nreturn %14, %6, %0")};
+  check(s);
+  s.graph = with_gradients(with_loss(s.graph));
+  s.graph.outputs.erase(s.graph.outputs.begin());
+  check(s);
+}
+
 // Second derivatives: the gradient graph is itself made of rows that have derivatives.
 TEST(Gradients, GradientsOfElementwiseRows) {
   for (Sample s : elementwise_samples()) {
