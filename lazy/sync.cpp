@@ -1,6 +1,7 @@
 #include "lazy/sync.h"
 
 #include <ATen/Context.h>
+#include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
 #include <optional>
@@ -139,6 +140,7 @@ bool is_read(SyncReason reason) {
 }
 
 KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
+  RECORD_FUNCTION("lazuli::compile", {});
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
   const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
@@ -164,6 +166,7 @@ void check_inputs(const Trace& trace) {
 
 // `may_donate`: dead inputs may be written over.
 void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
+  RECORD_FUNCTION("lazuli::run", {});
   check_inputs(trace);
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
@@ -284,6 +287,7 @@ void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
+  RECORD_FUNCTION(std::string("lazuli::sync: ") + name(reason), {});
   if (reason != SyncReason::Repeat) r.repetition.restart();
   r.trace.settle_segments();
   auto trace = std::make_shared<Trace>(std::move(r.trace));

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <queue>
+#include "backend/autograd/backward_range.h"
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
 #include "backend/operands.h"
@@ -204,6 +205,7 @@ class Backward final : public Node {
     if (any) {
       for (size_t i = 0; i < edges; ++i)
         if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
+      BackwardRange range(profiled_, n.operation().name(), n.sequence_nr());
       std::lock_guard lock(graph_mutex());
       n.operation().check();
       n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
@@ -220,6 +222,7 @@ class Backward final : public Node {
 
   void run_region(Pending& p) {
     auto& n = static_cast<Region&>(*p.node);
+    BackwardRange range(profiled_, Region::kName, n.sequence_nr());
     Region::Run run(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
     for (uint32_t i = 0; i < p.values.size(); ++i)
       if (p.values[i]) run.seed(resume(), i, resume().cell_value(*p.values[i]));
@@ -292,6 +295,7 @@ class Backward final : public Node {
   GraphTask& task_;
   const std::shared_ptr<Node> root_;
   const bool filtered_;  // only some nodes are wanted
+  const bool profiled_ = BackwardRange::wanted();
   std::unordered_map<Node*, Pending> pending_;
   std::priority_queue<Turn> ready_;
   uint64_t arrivals_ = 0;

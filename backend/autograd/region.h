@@ -3,6 +3,7 @@
 // roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its derivatives are recorded one
 // after the other, the latest step first, and gradients that meet inside are added as values of the trace.
 #pragma once
+#include "backend/autograd/backward_range.h"
 #include "backend/autograd/step.h"
 
 namespace lazuli::backend {
@@ -12,7 +13,8 @@ class Region final : public torch::autograd::Node {
   // Of the steps behind these roots, none of which has a node.
   static std::shared_ptr<Region> collect(std::span<const StepOf> roots);
 
-  std::string name() const override { return "LazuliRegionBackward"; }
+  static constexpr const char* kName = "LazuliRegionBackward";
+  std::string name() const override { return kName; }
   // As torch's nodes do; of the steps that have had their turn.
   void release_variables() override;
   // A tensor for the gradient that goes along an edge.
@@ -37,6 +39,7 @@ class Region final : public torch::autograd::Node {
     void advance(lazy::Recording& r);
     void step(lazy::Recording& r, size_t item);
     Region& region_;
+    const bool profiled_ = BackwardRange::wanted();
     std::vector<uint64_t> needs_;     // by item: masks its inputs; empty: all that lead anywhere
     std::vector<ir::Value> slots_;    // gradients of the steps' results
     std::vector<uint32_t> open_;      // those that have one
