@@ -1,5 +1,8 @@
 """Hooks: of tensors, modules, gradients, optimizers, saved tensors."""
 
+import logging
+import re
+
 import torch
 from differential import assert_same, normal
 
@@ -299,3 +302,18 @@ def test_what_nodes_carry():
         return y.grad_fn.metadata, y.grad_fn.next_functions[0][0].metadata
 
     assert_same(look)
+
+
+def test_logging_of_nodes(caplog):
+    """What TORCH_LOGS="+autograd" shows."""
+
+    def differentiate(device):
+        caplog.clear()
+        x = normal(3, device=device, grad=True)
+        y = (x * 2).sin().sum()
+        with caplog.at_level(logging.DEBUG, "torch.autograd.graph"):
+            y.backward()
+        return [re.sub(r" object at \w+", "", r.getMessage()) for r in caplog.records], x.grad
+
+    lines, _ = assert_same(differentiate)
+    assert lines[1] == "Executing: <SinBackward0> with grad_outputs: [f32[3]]"
