@@ -74,6 +74,9 @@ def test_third_derivative_of(name):
 
 
 def test_third_derivative_of_layer_norm(device):
+    if not torch.lazuli.config.light_autograd:
+        pytest.skip("torch's own formula")
+
     def second(x):
         y = torch.nn.functional.layer_norm(x, (5,))
         (g,) = torch.autograd.grad(y, x, weights[0], create_graph=True)
