@@ -157,7 +157,9 @@ class SharedWork final : public Work {
 void lend_backend(ProcessGroup& group) {
   const auto types = group.getDeviceTypes();
   const c10::DeviceType backing = lazy::backing().device().type();
-  auto has = [&](c10::DeviceType type) { return std::ranges::any_of(types, [&](c10::Device d) { return d.type() == type; }); };
+  auto has = [&](c10::DeviceType type) {
+    return std::ranges::any_of(types, [&](c10::Device d) { return d.type() == type; });
+  };
   if (!has(backing) && has(c10::kPrivateUse1)) {
     auto backend = group.getBackend(c10::kPrivateUse1);
     group.setBackend(backing, ProcessGroup::strToBackendType(backend->getBackendName()), backend);
@@ -204,9 +206,10 @@ TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {
   Silent silent;
   c10::WarningUtils::WarningHandlerGuard guard(&silent);
   for (const char* name :
-       {"send", "recv_", "recv_any_source_", "reduce_", "broadcast_", "allreduce_", "allreduce_coalesced_", "allgather_",
-        "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_", "reduce_scatter_", "_reduce_scatter_base_",
-        "reduce_scatter_tensor_coalesced_", "gather_", "scatter_", "alltoall_", "alltoall_base_", "barrier"})
+       {"send", "recv_", "recv_any_source_", "reduce_", "broadcast_", "allreduce_", "allreduce_coalesced_",
+        "allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_", "reduce_scatter_",
+        "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "gather_", "scatter_", "alltoall_",
+        "alltoall_base_", "barrier"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&collective>());
 }
 

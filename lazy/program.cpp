@@ -17,11 +17,13 @@ std::string key_of(const Fragment& f) {
   };
   put(static_cast<int64_t>(f.slots.size()));
   for (const Slot& s : f.slots) {
-    put(static_cast<int64_t>(s.from)), put(s.active), put(s.index), put(static_cast<int64_t>(s.type.dtype)), put_all(s.type.shape);
+    put(static_cast<int64_t>(s.from)), put(s.active), put(s.index), put(static_cast<int64_t>(s.type.dtype)),
+        put_all(s.type.shape);
     put(s.bits), put(static_cast<bool>(s.cell)), put(s.source), put_all(s.order);
   }
   for (const auto& s : f.steps)
-    put(static_cast<int64_t>(s.op)), put(s.operands), put(s.operand_count), put(s.results), put(s.result_count), put(s.attrs), put(s.attr_count);
+    put(static_cast<int64_t>(s.op)), put(s.operands), put(s.operand_count), put(s.results), put(s.result_count),
+        put(s.attrs), put(s.attr_count);
   put_all(f.operands);
   for (const auto& o : f.outputs) put(o.slot), put_all(o.order);
   put_all(f.attrs);
@@ -74,7 +76,8 @@ const Slot& Program::slot_of(size_t input) const {
   LAZULI_CHECK(false, "a program was asked for a gradient that it does not have");
 }
 
-std::vector<at::Tensor> Program::differentiate(const std::vector<at::Tensor>& gradients, at::TensorList values, uint64_t needs) const {
+std::vector<at::Tensor> Program::differentiate(const std::vector<at::Tensor>& gradients, at::TensorList values,
+                                               uint64_t needs) const {
   Fragment f = fragment_;
   Recording r;
   size_t next = 0;

@@ -20,7 +20,8 @@ class Program {
   const ir::Type& gradient_type(size_t input) const { return slot_of(input).type; }
   const Order& gradient_order(size_t input) const { return slot_of(input).order; }
   // Gradients of the tensors that `needs` masks.
-  std::vector<at::Tensor> differentiate(const std::vector<at::Tensor>& gradients, at::TensorList values, uint64_t needs) const;
+  std::vector<at::Tensor> differentiate(const std::vector<at::Tensor>& gradients, at::TensorList values,
+                                        uint64_t needs) const;
 
  private:
   explicit Program(Fragment f);

@@ -1,8 +1,8 @@
 // What the profiler shows of backward where no node of torch's runs: a range by the name of the operation's node, with its
 // sequence number, by which the profiler finds the forward operation.
 #pragma once
-#include <ATen/record_function.h>
 #include <optional>
+#include <ATen/record_function.h>
 
 namespace lazuli::backend {
 

@@ -30,7 +30,8 @@ variable_list derivative_on_meta(const Gradients&, at::TensorList, int64_t numbe
     if (!(static_cast<uint64_t>(needs) >> i & 1)) continue;
     const ir::Type& type = program.gradient_type(i);
     const lazy::Order& order = program.gradient_order(i);
-    Tensor t = at::empty(lazy::to_ref(type.shape), at::TensorOptions().dtype(lazy::to_torch(type.dtype)).device(c10::kMeta));
+    Tensor t =
+        at::empty(lazy::to_ref(type.shape), at::TensorOptions().dtype(lazy::to_torch(type.dtype)).device(c10::kMeta));
     out.push_back(order.empty() ? t : t.permute(lazy::to_ref(lazy::inverse_of(order))));
   }
   return out;
@@ -62,7 +63,8 @@ variable_list call_derivative(const variable_list& gradients, const autograd::iv
 variable_list call_view_derivative(const variable_list& gradients, const autograd::ivalue_list& args) {
   if (!any_defined(gradients)) return {Tensor()};
   auto dims = [](const c10::IValue& v) { return lazy::to_dims(v.toIntVector()); };
-  return {ViewDerivative{.form = static_cast<ViewDerivative::Form>(args[0].toInt()), .sizes = dims(args[1]), .numbers = dims(args[2])}
+  return {ViewDerivative{
+      .form = static_cast<ViewDerivative::Form>(args[0].toInt()), .sizes = dims(args[1]), .numbers = dims(args[2])}
               .gradient(gradients)};
 }
 
@@ -75,7 +77,8 @@ void bind_functions(PyObject* compiler) {
     const auto integer = at::IntType::get();
     const auto integers = at::ListType::ofInts();
     const auto& python = dynamo::getPyCompilerInterface();
-    python->bind_function(compiler, "LazuliDerivative", call_derivative, {at::ListType::ofTensors(), integer, integer, integer});
+    python->bind_function(compiler, "LazuliDerivative", call_derivative,
+                          {at::ListType::ofTensors(), integer, integer, integer});
     python->bind_function(compiler, "LazuliViewDerivative", call_view_derivative, {integer, integers, integers});
   });
 }
@@ -114,11 +117,13 @@ variable_list LightNode::apply_with_saved(const variable_list& gradients, autogr
     args = {static_cast<int64_t>(view->form), packed(view->sizes), packed(view->numbers)};
   } else {
     saved.before(lifted_->values);
-    args = {lifted_->values, lifted_->program, static_cast<int64_t>(lifted_->needs), static_cast<int64_t>(next_edges_.size())};
+    args = {lifted_->values, lifted_->program, static_cast<int64_t>(lifted_->needs),
+            static_cast<int64_t>(next_edges_.size())};
   }
   variable_list out = dynamo::getPyCompilerInterface()->call_function(
       saved.get_py_compiler(), "apply_functional", view ? "LazuliViewDerivative" : "LazuliDerivative", gradients, args,
-      dynamo::IValuePacker<std::vector<std::optional<autograd::InputMetadata>>>::pack(dynamo::get_input_metadata(next_edges_)));
+      dynamo::IValuePacker<std::vector<std::optional<autograd::InputMetadata>>>::pack(
+          dynamo::get_input_metadata(next_edges_)));
   if (!view) saved.after(lifted_->values);
   return out;
 }

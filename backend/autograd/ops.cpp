@@ -25,7 +25,8 @@ at::Tensor& detach_(c10::DispatchKeySet keys, at::Tensor& self) {
 
 // Torch's kernel looks whether a view may be written before it asks the view for its node, which the error names.
 at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& from, bool non_blocking) {
-  if (auto* view = torch::autograd::impl::get_view_autograd_meta(self); view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
+  if (auto* view = torch::autograd::impl::get_view_autograd_meta(self);
+      view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
     materialize(self);
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   torch::jit::Stack stack{self, from, non_blocking};

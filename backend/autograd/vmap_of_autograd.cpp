@@ -9,7 +9,8 @@ at::BatchDim last(const at::Tensor& t) { return at::maybeGetBatchedImpl(t)->bdim
 at::Tensor part(const at::Tensor& t, int64_t index) {
   const auto* batched = at::maybeGetBatchedImpl(t);
   at::BatchDims others;
-  for (const at::BatchDim& d : batched->bdims().slice(0, batched->bdims().size() - 1)) others.emplace_back(d.level(), d.dim() - (d.dim() > last(t).dim()));
+  for (const at::BatchDim& d : batched->bdims().slice(0, batched->bdims().size() - 1))
+    others.emplace_back(d.level(), d.dim() - (d.dim() > last(t).dim()));
   at::Tensor one = batched->value().select(last(t).dim(), index);
   return others.empty() ? one : at::makeBatched(one, others);
 }
