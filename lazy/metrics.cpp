@@ -37,6 +37,7 @@ const char* name(SyncReason r) {
     case SyncReason::DataDependent: return "data-dependent op";
     case SyncReason::HostCopy: return "copy to host";
     case SyncReason::Pointer: return "data pointer";
+    case SyncReason::Collective: return "collective";
   }
   return "?";
 }

@@ -9,7 +9,7 @@
 namespace lazuli::lazy {
 
 // Why a trace ended; one counter each.
-enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, HostCopy, Pointer };
+enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, HostCopy, Pointer, Collective };
 const char* name(SyncReason r);
 
 struct Event {  // one line of explain()

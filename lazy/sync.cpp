@@ -1,6 +1,7 @@
 #include "lazy/sync.h"
 
 #include <ATen/Context.h>
+#include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
 #include <optional>
@@ -141,6 +142,7 @@ bool is_read(SyncReason reason) {
 }
 
 KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
+  RECORD_FUNCTION("lazuli::compile", {});
   double start = now_us();
   auto known = std::make_unique<KnownTrace>();
   const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
@@ -166,6 +168,7 @@ void check_inputs(const Trace& trace) {
 
 // `may_donate`: dead inputs may be written over.
 void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
+  RECORD_FUNCTION("lazuli::run", {});
   check_inputs(trace);
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
@@ -286,6 +289,7 @@ void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   if (r.trace.empty()) return;
+  RECORD_FUNCTION(std::string("lazuli::sync: ") + name(reason), {});
   if (reason != SyncReason::Repeat) r.repetition.restart();
   r.trace.settle_segments();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
@@ -353,13 +357,14 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   return c->buffer;
 }
 
-at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
-  jit::Buffer b = materialize(t, reason, writable);
-  auto* data = static_cast<char*>(b.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
-  at::Tensor view = tensor_over(data, t.sizes(), t.strides(), t.scalar_type(), b.owner);
+at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory) {
+  auto* data = static_cast<char*>(memory.data) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+  at::Tensor view = tensor_over(data, t.sizes(), t.strides(), t.scalar_type(), memory.owner);
   set_view_bits(view, geometry_of(t));
   return view;
 }
+
+at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) { return host_view(t, materialize(t, reason, writable)); }
 
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);

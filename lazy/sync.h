@@ -18,6 +18,8 @@ void finish();
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
+// The same over memory that materialize() gave for the tensor's storage.
+at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory);
 
 // Where to read a materialized tensor from the host: on a GPU, a stream that has nothing else to do first, if the tensor's
 // content is there already.

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <queue>
+#include "backend/autograd/backward_range.h"
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
 #include "backend/operands.h"
@@ -64,16 +65,24 @@ class Backward final : public Node {
     pending_.reserve(task_.dependencies_.size());
     for (size_t i = 0; i < root.next_edges().size(); ++i)
       if (const Edge& e = root.next_edge(i); e.is_valid()) feed(e, root.outputs[i]);
-    while (!ready_.empty()) {
-      Node* node = ready_.top().node;
-      ready_.pop();
-      auto it = pending_.find(node);
-      Pending p = std::move(it->second);
-      pending_.erase(it);
-      run(std::move(p));
+    try {
+      while (!ready_.empty()) run_next();
+    } catch (...) {
+      // In torch's engine each leaf has its turn before the next node that may fail.
+      while (!ready_.empty() && is_accumulator(*ready_.top().node)) run_next();
+      pause();
+      throw;
     }
     pause();
     return {};
+  }
+  void run_next() {
+    Node* node = ready_.top().node;
+    ready_.pop();
+    auto it = pending_.find(node);
+    Pending p = std::move(it->second);
+    pending_.erase(it);
+    run(std::move(p));
   }
 
   // Torch's order: the latest node first. All leaves have the same number: they go by arrival, so that every step records
@@ -196,6 +205,7 @@ class Backward final : public Node {
     if (any) {
       for (size_t i = 0; i < edges; ++i)
         if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
+      BackwardRange range(profiled_, n.operation().name(), n.sequence_nr());
       std::lock_guard lock(graph_mutex());
       n.operation().check();
       n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
@@ -212,6 +222,7 @@ class Backward final : public Node {
 
   void run_region(Pending& p) {
     auto& n = static_cast<Region&>(*p.node);
+    BackwardRange range(profiled_, Region::kName, n.sequence_nr());
     Region::Run run(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
     for (uint32_t i = 0; i < p.values.size(); ++i)
       if (p.values[i]) run.seed(resume(), i, resume().cell_value(*p.values[i]));
@@ -284,6 +295,7 @@ class Backward final : public Node {
   GraphTask& task_;
   const std::shared_ptr<Node> root_;
   const bool filtered_;  // only some nodes are wanted
+  const bool profiled_ = BackwardRange::wanted();
   std::unordered_map<Node*, Pending> pending_;
   std::priority_queue<Turn> ready_;
   uint64_t arrivals_ = 0;

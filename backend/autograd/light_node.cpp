@@ -1,9 +1,9 @@
 #include "backend/autograd/light_node.h"
 
-#include <ATen/functorch/BatchedTensorImpl.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include "backend/autograd/vmap.h"
 #include "backend/operands.h"
 #include "ir/error.h"
 
@@ -21,6 +21,13 @@ void set_history(const Tensor& t, autograd::Edge edge) {
   auto* impl = t.unsafeGetTensorImpl();
   if (!impl->autograd_meta()) impl->set_autograd_meta(std::make_unique<autograd::AutogradMeta>());
   autograd::impl::set_gradient_edge(t, std::move(edge));
+}
+
+// The vmap that batches a gradient; null: none.
+const Vmap* vmap_of(const Tensor& g) {
+  for (const Vmap* v : {&vmap_of_func, &vmap_of_autograd})
+    if (g.defined() && v->level(g)) return v;
+  return nullptr;
 }
 
 }  // namespace
@@ -43,6 +50,7 @@ void add_output(autograd::Node& node, const Step::Output& out) {
 }
 
 void LightNode::release_variables() {
+  lifted_.reset();
   Operation dropped(nullptr);  // before the lock: destroyed after it
   std::lock_guard lock(graph_mutex());
   dropped = operation_.release();
@@ -111,32 +119,30 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   return out;
 }
 
-// Gradients that torch.func.vmap batches: backward of each, and the batch of that.
+// Batched gradients: backward of each, and the batch of that.
 variable_list LightNode::one_by_one(const variable_list& gradients) {
+  const Vmap* vmap = nullptr;
   int64_t level = 0, count = 0;
   for (const Tensor& g : gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!g.defined() || is_plain(g) || at::functorch::isBatchedTensor(g), "lazuli: ", name(),
-                                " cannot take a gradient of type ", g.toString(),
+    const Vmap* v = vmap_of(g);
+    TORCH_CHECK_NOT_IMPLEMENTED(!g.defined() || v || is_plain(g), "lazuli: ", name(), " cannot take a gradient of type ", g.toString(),
                                 ": only plain and batched tensors of the device can flow through it");
-    if (auto* b = g.defined() ? at::functorch::maybeGetBatchedImpl(g) : nullptr; b && b->level() > level) {
-      level = b->level();
-      count = b->value().size(b->bdim());
-    }
+    if (!v || v->level(g) <= level) continue;
+    vmap = v;
+    level = v->level(g);
+    count = v->size(g);
   }
   std::vector<std::vector<Tensor>> parts(next_edges_.size());
   for (int64_t i = 0; i < count; ++i) {
     variable_list slice;
-    for (const Tensor& g : gradients) {
-      auto* b = g.defined() ? at::functorch::maybeGetBatchedImpl(g) : nullptr;
-      slice.push_back(b && b->level() == level ? b->value().select(b->bdim(), i) : g);
-    }
+    for (const Tensor& g : gradients) slice.push_back(vmap_of(g) == vmap && vmap->level(g) == level ? vmap->part(g, i) : g);
     variable_list out = apply(std::move(slice));
     for (size_t j = 0; j < out.size(); ++j)
       if (out[j].defined()) parts[j].push_back(out[j]);
   }
   variable_list out(parts.size());
   for (size_t j = 0; j < parts.size(); ++j)
-    if (!parts[j].empty()) out[j] = at::functorch::makeBatched(at::stack(parts[j]), 0, level);
+    if (!parts[j].empty()) out[j] = vmap->batch(at::stack(parts[j]), level);
   return out;
 }
 

@@ -35,6 +35,9 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
 
   std::string name() const override { return operation_.name(); }
   void release_variables() override;
+  void compiled_args(torch::autograd::CompiledNodeArgs& args) const override;
+  torch::autograd::variable_list apply_with_saved(const torch::autograd::variable_list& gradients,
+                                                  torch::autograd::SwapSavedVariables& saved) override;
   Operation& operation() { return operation_; }
 
  private:
@@ -43,7 +46,14 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
   torch::autograd::variable_list record_differentiably(const torch::autograd::variable_list& gradients, uint64_t needs);
   torch::autograd::variable_list one_by_one(const torch::autograd::variable_list& gradients);
 
+  // What compiled autograd takes from here: a program (lazy/program.h), and what it reads.
+  struct Lifted {
+    int64_t program;
+    uint64_t needs;
+    std::vector<at::Tensor> values;
+  };
   Operation operation_;
+  mutable std::unique_ptr<Lifted> lifted_;  // since compiled autograd has asked
 };
 
 // Plain tensors of this device can be recorded; a wrapper's content is its own business.

@@ -10,12 +10,38 @@ namespace {
 namespace autograd = torch::autograd;
 using at::TensorBase;
 
-// Once all steps before it have their nodes. What the step no longer needs goes to `dropped`.
-void make_node(Step& s, std::vector<c10::SmallVector<History, 3>>& dropped) {
+// Steps that are to get nodes, each after those that it takes anything from.
+struct Wanted {
+  std::vector<StepRef> steps;
+  std::vector<at::Tensor> leaves;
+};
+Wanted find_wanted(Step& step) {
+  Wanted w;
+  std::lock_guard lock(graph_mutex());
+  if (step.node) return w;
+  std::vector<Step*> open{&step};
+  while (!open.empty()) {
+    Step& s = *open.back();
+    const size_t before = open.size();
+    for (const History& h : s.inputs)
+      if (h.kind() == History::Kind::Step && !h.step().node && !h.step().place) open.push_back(&h.step());
+    if (open.size() > before) continue;
+    open.pop_back();
+    if (std::exchange(s.place, 1)) continue;
+    w.steps.push_back(StepRef::share(&s));
+    for (const History& h : s.inputs)
+      if (h.kind() == History::Kind::Leaf) w.leaves.push_back(h.leaf());
+  }
+  for (const StepRef& s : w.steps) s->place = 0;
+  return w;
+}
+
+// Makes the node the step's. What the step no longer needs goes to `dropped`.
+void give_node(Step& s, std::shared_ptr<LightNode> node, std::vector<c10::SmallVector<History, 3>>& dropped) {
   autograd::edge_list edges;
   edges.reserve(s.inputs.size());
   for (const History& h : s.inputs) edges.push_back(edge_of(h));
-  auto node = s.kind.make(s.kind.name, s.sequence, std::move(edges));
+  node->set_next_edges(std::move(edges));
   for (const Step::Output& out : s.outputs) add_output(*node, out);
   node->operation() = std::move(s.own_operation);
   s.node = std::move(node);
@@ -94,19 +120,16 @@ autograd::Edge edge_of(const History& h) {
 }
 
 std::shared_ptr<LightNode> node_of(Step& step) {
-  std::vector<c10::SmallVector<History, 3>> dropped;  // before the lock: destroyed after it
+  const Wanted wanted = find_wanted(step);
+  // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run Python.
+  std::vector<std::shared_ptr<LightNode>> nodes;
+  std::vector<std::shared_ptr<autograd::Node>> accumulators;
+  for (const StepRef& s : wanted.steps) nodes.push_back(s->kind.make(s->kind.name, s->sequence, {}));
+  for (const at::Tensor& leaf : wanted.leaves) accumulators.push_back(autograd::impl::grad_accumulator(leaf));
+  std::vector<c10::SmallVector<History, 3>> dropped;  // before the lock, as what was made in vain: destroyed after it
   std::lock_guard lock(graph_mutex());
-  std::vector<Step*> open{&step};
-  while (!open.empty()) {
-    Step& s = *open.back();
-    const size_t before = open.size();
-    if (!s.node)
-      for (const History& h : s.inputs)
-        if (h.kind() == History::Kind::Step && !h.step().node) open.push_back(&h.step());
-    if (open.size() > before) continue;
-    if (!s.node) make_node(s, dropped);
-    open.pop_back();
-  }
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (!wanted.steps[i]->node) give_node(*wanted.steps[i], std::move(nodes[i]), dropped);
   return step.node;
 }
 

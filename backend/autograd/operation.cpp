@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
+#include "backend/autograd/step.h"
 
 namespace lazuli::backend {
 namespace {
@@ -50,6 +51,25 @@ c10::SmallVector<lazy::Replaced, 2> Operation::replaced(lazy::Recording& r) cons
   for (const Kept& k : kept_)
     if (lazy::storage_of(k.tensor).cell() != k.cell) out.push_back({k.input, k.index, r.value(k.tensor)});
   return out;
+}
+
+lazy::Fragment Operation::lift() const {
+  lazy::Recording r;
+  std::lock_guard lock(graph_mutex());
+  segment_->settle(r.trace());
+  lazy::Fragment f = *segment_->fragment;
+  auto replace = [&](lazy::Fragment::Slot& s, ir::Value v, const lazy::Order& order) {
+    if (!s.cell && s.source == lazy::Fragment::kNone) return;
+    s.cell = lazy::CellRef::share(&r.cell(order.empty() ? v : r.permute(v, order)));
+    s.source = lazy::Fragment::kNone;
+  };
+  for (const lazy::Replaced& by : replaced(r)) {
+    if (!by.input && f.outputs[by.index].slot != lazy::Fragment::kNone)
+      replace(f.slots[f.outputs[by.index].slot], by.value, f.outputs[by.index].order);
+    for (lazy::Fragment::Slot& s : f.slots)
+      if (by.input && s.from == lazy::Fragment::Slot::From::Input && s.index == by.index) replace(s, by.value, s.order);
+  }
+  return f;
 }
 
 Operation Operation::release() {

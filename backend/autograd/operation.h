@@ -26,6 +26,8 @@ class Operation {
   void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const;
   // A tensor for the gradient of an input.
   at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
+  // The same as a fragment, with the values that backward would read now.
+  lazy::Fragment lift() const;
   // Throws torch's errors for a second backward without its graph, and for a saved value that was written since.
   void check() const;
   // Whether it holds anything for backward alone; another backward without such things is as good as the first.

@@ -23,6 +23,17 @@ at::Tensor& detach_(c10::DispatchKeySet keys, at::Tensor& self) {
   return self;
 }
 
+// Torch's kernel looks whether a view may be written before it asks the view for its node, which the error names.
+at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  if (auto* view = torch::autograd::impl::get_view_autograd_meta(self);
+      view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
+    materialize(self);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  torch::jit::Stack stack{self, from, non_blocking};
+  call_torch(op, keys, &stack);
+  return self;
+}
+
 namespace o = at::_ops;
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
@@ -30,6 +41,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   install_engine_hook();
   install_hooks({region_of_root, take_root});
   m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
+  m.impl("copy_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(copy_)));
   // Arithmetic
   light<o::add_Tensor>(m, "AddBackward0");
   light<o::sub_Tensor>(m, "SubBackward0");

@@ -203,6 +203,7 @@ void Region::Run::step(lazy::Recording& r, size_t i) {
       for (size_t j = 0; j < inputs; ++j) needs |= uint64_t{targets[j] != kNowhere} << j;
   }
   if (needs) {
+    BackwardRange range(profiled_, item.step->kind.name, item.step->sequence);
     const Operation& op = item.step->operation();
     op.check();
     op.backward(r, gradients, needs, {out.data(), out.size()});

@@ -3,6 +3,7 @@
 // roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its derivatives are recorded one
 // after the other, the latest step first, and gradients that meet inside are added as values of the trace.
 #pragma once
+#include "backend/autograd/backward_range.h"
 #include "backend/autograd/step.h"
 
 namespace lazuli::backend {
@@ -12,7 +13,8 @@ class Region final : public torch::autograd::Node {
   // Of the steps behind these roots, none of which has a node.
   static std::shared_ptr<Region> collect(std::span<const StepOf> roots);
 
-  std::string name() const override { return "LazuliRegionBackward"; }
+  static constexpr const char* kName = "LazuliRegionBackward";
+  std::string name() const override { return kName; }
   // As torch's nodes do; of the steps that have had their turn.
   void release_variables() override;
   // A tensor for the gradient that goes along an edge.
@@ -26,7 +28,8 @@ class Region final : public torch::autograd::Node {
     Run(Region& region, bool all, Wanted&& wanted);
     void seed(lazy::Recording& r, uint32_t input, ir::Value g) { add(r, region_.roots_[input], g); }
     // Records all. `resume` gives the scope of recording, which does not last longer than some steps, `deliver(edge, cell)` is
-    // called once for each edge (null: nothing flows there) and may end it, as `pause` does.
+    // called once for each edge (null: nothing flows there) and may end it, as `pause` does. When a step fails, what the
+    // steps before it gave has been delivered.
     template <class Resume, class Deliver, class Pause>
     void record(Resume&& resume, Deliver&& deliver, Pause&& pause);
 
@@ -36,6 +39,7 @@ class Region final : public torch::autograd::Node {
     void advance(lazy::Recording& r);
     void step(lazy::Recording& r, size_t item);
     Region& region_;
+    const bool profiled_ = BackwardRange::wanted();
     std::vector<uint64_t> needs_;     // by item: masks its inputs; empty: all that lead anywhere
     std::vector<ir::Value> slots_;    // gradients of the steps' results
     std::vector<uint32_t> open_;      // those that have one
@@ -85,10 +89,18 @@ Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), s
 
 template <class Resume, class Deliver, class Pause>
 void Region::Run::record(Resume&& resume, Deliver&& deliver, Pause&& pause) {
-  while (region_.next_ < region_.items_.size()) {
-    advance(resume());
+  auto deliver_all = [&] {
     for (auto& [edge, gradient] : outgoing_) deliver(edge, std::move(gradient));
     outgoing_.clear();
+  };
+  while (region_.next_ < region_.items_.size()) {
+    try {
+      advance(resume());
+    } catch (...) {
+      deliver_all();
+      throw;
+    }
+    deliver_all();
     pause();
   }
 }

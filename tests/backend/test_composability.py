@@ -75,6 +75,34 @@ def test_profiler():
     assert any("add" in event.key for event in p.key_averages())
 
 
+@pytest.mark.parametrize("ask", [False, True])
+def test_profiler_of_a_training_step(ask):
+    """Operators, the steps of backward by the names of their nodes, and the trace's fate."""
+    from torch.profiler import ProfilerActivity, profile
+
+    net = torch.nn.Sequential(torch.nn.Linear(3, 5 + ask), torch.nn.GELU()).to("lazuli")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as p:
+        loss = net(torch.ones(7, 3, device="lazuli")).sin().sum()
+        if ask:
+            assert loss.grad_fn is not None
+        loss.backward()
+        optimizer.step()
+        loss.item()
+    seen = {event.key for event in p.key_averages()}
+    assert {"aten::addmm", "aten::gelu", "aten::sin"} <= seen
+    assert {"AddmmBackward0", "GeluBackward0", "SinBackward0", "SumBackward0"} <= seen
+    assert {"lazuli::sync: optimizer step", "lazuli::compile", "lazuli::run"} <= seen
+    config = torch.lazuli.config
+    inline = config.light_autograd and config.inline_backward
+    assert ("LazuliBackward" in seen) is inline
+    assert ("LazuliRegionBackward" in seen) is (inline and not ask)
+    forward, backward = (
+        next(e for e in p.events() if e.name == name) for name in ("aten::sin", "SinBackward0")
+    )
+    assert forward.sequence_nr == backward.sequence_nr
+
+
 def test_profiler_of_autograd():
     with torch.autograd.profiler.profile(use_device="lazuli"):
         assert (torch.ones(4, device="lazuli") + 1).sum().item() == 8

@@ -51,6 +51,41 @@ def test_second_derivative(name):
     assert_same(differentiate, rtol=1e-4, atol=1e-5)
 
 
+# torch's own third derivative of layer_norm is wrong: gradcheck refuses it on the CPU.
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "layer_norm"])
+def test_third_derivative_of(name):
+    """Which derivatives are zero because there is none is each formula's own."""
+
+    def differentiate(device):
+        x = normal(5, 5, device=device, dtype=torch.float64, grad=True)
+        y, derivatives = FUNCTIONS[name](x), []
+        for order in range(3):
+            weights = normal(*y.shape, device=device, dtype=torch.float64)
+            if y.requires_grad:
+                (y,) = torch.autograd.grad(
+                    y, x, weights, create_graph=order < 2, materialize_grads=True
+                )
+            else:
+                y = torch.zeros_like(x).detach()
+            derivatives.append(y.detach())
+        return derivatives
+
+    assert_same(differentiate, ignore=("stride",))
+
+
+def test_third_derivative_of_layer_norm(device):
+    if not torch.lazuli.config.light_autograd:
+        pytest.skip("torch's own formula")
+
+    def second(x):
+        y = torch.nn.functional.layer_norm(x, (5,))
+        (g,) = torch.autograd.grad(y, x, weights[0], create_graph=True)
+        return torch.autograd.grad(g, x, weights[1], create_graph=True)[0]
+
+    x, *weights = (torch.randn(3, 5, dtype=torch.float64).to(device) for _ in range(3))
+    assert torch.autograd.gradcheck(second, (x.requires_grad_(),))
+
+
 def test_third_derivative():
     def differentiate(device):
         x = normal(5, device=device, grad=True)

@@ -1,5 +1,8 @@
 """Hooks: of tensors, modules, gradients, optimizers, saved tensors."""
 
+import logging
+import re
+
 import torch
 from differential import assert_same, normal
 
@@ -137,3 +140,180 @@ def test_anomaly_mode():
         warnings.simplefilter("ignore")
         message = assert_same_error(differentiate, RuntimeError)
     assert "returned nan values" in message
+
+
+def test_optimizer_in_backward():
+    """Each parameter is updated, and its gradient freed, before backward goes on."""
+
+    def train(device):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)
+        ).to(device)
+        optimizers = {p: torch.optim.Adam([p], lr=0.01) for p in net.parameters()}
+
+        def step(p):
+            optimizers[p].step()
+            optimizers[p].zero_grad()
+
+        for p in net.parameters():
+            p.register_post_accumulate_grad_hook(step)
+        losses = []
+        for _ in range(3):
+            loss = net(normal(3, 4, device=device)).pow(2).mean()
+            loss.backward()
+            losses.append(loss)
+        return losses, list(net.parameters()), [p.grad is None for p in net.parameters()]
+
+    assert_same(train, rtol=1e-4, atol=1e-5)
+
+
+def test_backward_in_a_hook():
+    def differentiate(device):
+        x, w = normal(3, device=device, grad=True), normal(3, device=device, grad=True)
+        seen = []
+
+        def hook(g):
+            with torch.enable_grad():
+                inner = g.detach().requires_grad_()
+                (inner.sin() * w).sum().backward()
+            seen.append(inner.grad)
+            return g * 2
+
+        y = x * w
+        y.register_hook(hook)
+        x.register_hook(hook)
+        (y.exp() * w).sum().backward()
+        return seen, x.grad, w.grad
+
+    assert_same(differentiate)
+
+
+def test_backward_of_the_same_leaf_in_a_hook():
+    def differentiate(device):
+        x = normal(3, device=device, grad=True)
+        once = []
+
+        def hook(p):
+            if not once:
+                once.append(p.grad.clone())
+                with torch.enable_grad():
+                    (p * p).sum().backward()
+
+        x.register_post_accumulate_grad_hook(hook)
+        x.sin().sum().backward()
+        return once, x.grad
+
+    assert_same(differentiate)
+
+
+def test_order_of_hooks():
+    def differentiate(device):
+        x = normal(3, device=device, grad=True)
+        y = x * 2
+        order = []
+
+        def note(name, factor=1.0):
+            def hook(*gradients):
+                order.append(name)
+                return None if len(gradients) == 2 else gradients[0] * factor
+
+            return hook
+
+        y.register_hook(note("tensor", 2))
+        y.retain_grad()
+        y.register_hook(note("later", 3))
+        y.grad_fn.register_prehook(lambda g: order.append("before the node") or None)
+        y.grad_fn.register_hook(note("after the node"))
+        x.register_hook(note("leaf", 5))
+        x.register_post_accumulate_grad_hook(lambda p: order.append("accumulated"))
+        y.sin().sum().backward()
+        return order, x.grad, y.grad
+
+    assert_same(differentiate)
+
+
+def test_hooks_of_several_tensors():
+    def differentiate(device):
+        x, w = normal(3, device=device, grad=True), normal(3, device=device, grad=True)
+        y, z, unused = x * 2, w.exp(), w * 3
+        seen = []
+        register = torch.autograd.graph.register_multi_grad_hook
+        register((y, z, unused), lambda gs: seen.append([g is None for g in gs]))
+        register((y, z), lambda g: seen.append(g.clone()), mode="any")
+        (y * z).sum().backward()
+        return seen, x.grad, w.grad
+
+    assert_same(differentiate)
+
+
+def test_hooks_of_one_of_several_results():
+    def differentiate(device):
+        x = normal(4, 6, device=device, grad=True)
+        a, b, _ = x.split(2, 1)
+        seen = []
+        b.register_hook(lambda g: seen.append(g.clone()) or g * 2)
+        a.grad_fn.register_hook(lambda gi, go: seen.append([g is None for g in go]))
+        mean, var = torch.var_mean(x, 1)
+        mean.register_hook(lambda g: g * 3)
+        (a.sum() + b.exp().sum() + (mean * var).sum()).backward()
+        return seen, x.grad
+
+    assert_same(differentiate, rtol=1e-5, atol=1e-5)
+
+
+def test_callbacks_at_the_end_of_backward():
+    def differentiate(device):
+        x = normal(3, device=device, grad=True)
+        seen = []
+
+        def hook(g):
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: seen.append(x.grad.clone()))
+
+        y = x * 2
+        y.register_hook(hook)
+        (y.sin() + x).sum().backward()
+        return seen, x.grad
+
+    assert_same(differentiate)
+
+
+def test_saved_tensors_may_be_changed():
+    def differentiate(device):
+        x = normal(3, device=device, grad=True)
+        with torch.autograd.graph.allow_mutation_on_saved_tensors():
+            y = x.exp()
+            z = y * y
+            y.mul_(2)
+            (z + y).sum().backward()
+        return x.grad
+
+    assert_same(differentiate)
+
+
+def test_what_nodes_carry():
+    def look(device):
+        x = normal(3, device=device, grad=True)
+        y = (x * 2).sin()
+        y.grad_fn.metadata["name"] = "mine"
+        y.grad_fn.next_functions[0][0].metadata["name"] = "another"
+        y.sum().backward()
+        return y.grad_fn.metadata, y.grad_fn.next_functions[0][0].metadata
+
+    assert_same(look)
+
+
+def test_logging_of_nodes(caplog):
+    """What TORCH_LOGS="+autograd" shows."""
+
+    def differentiate(device):
+        caplog.clear()
+        x = normal(3, device=device, grad=True)
+        y = (x * 2).sin().sum()
+        with caplog.at_level(logging.DEBUG, "torch.autograd.graph"):
+            y.backward()
+        return [re.sub(r" object at \w+", "", r.getMessage()) for r in caplog.records], x.grad
+
+    lines, _ = assert_same(differentiate)
+    assert lines[1] == "Executing: <SinBackward0> with grad_outputs: [f32[3]]"

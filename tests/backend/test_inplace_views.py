@@ -119,3 +119,87 @@ def test_the_gradient_function_of_a_view_follows_its_base():
         return kind, x.grad
 
     assert_same(differentiate)
+
+
+WRITES_INTO_LEAVES = {
+    "leaf": lambda x: x.mul_(2),
+    "view of a leaf": lambda x: x[1:].mul_(2),
+    "view of a view": lambda x: x.view(-1)[::2].add_(1),
+    "one of several views": lambda x: x.unbind(0)[0].add_(1),
+    "assignment": lambda x: x.__setitem__(0, 1.0),
+    "copy": lambda x: x[1:].copy_(torch.ones(3, 4, device=x.device)),
+    "view made without gradients": lambda x: without_gradients(x).mul_(2),
+    "out": lambda x: torch.sin(x.detach(), out=x),
+}
+
+
+def without_gradients(x):
+    with torch.no_grad():
+        return x.view(-1)
+
+
+@pytest.mark.parametrize("write", WRITES_INTO_LEAVES)
+def test_writing_into_leaves_is_an_error(write):
+    from differential import assert_same_error
+
+    assert_same_error(
+        lambda device: WRITES_INTO_LEAVES[write](normal(4, 4, device=device, grad=True)),
+        RuntimeError,
+    )
+
+
+def test_writing_into_leaves_without_gradients():
+    def differentiate(device):
+        x = normal(4, 4, device=device, grad=True)
+        with torch.no_grad():
+            x[1:].mul_(2)
+            x.view(-1)[0] = 3
+        (x * x).sum().backward()
+        with torch.no_grad():
+            x -= 0.1 * x.grad
+        return x, x.grad, x._version
+
+    assert_same(differentiate)
+
+
+WRITES_INTO_RESULTS = {
+    "view": lambda y, x: y[1:3].mul_(x[1:3]),
+    "view of a view": lambda y, x: y.view(-1)[4:].view(3, 4).t()[1].add_(x[0, :3]),
+    "expanded operand": lambda y, x: y[:, ::2].copy_(x[:, :1]),
+    "a leaf's values": lambda y, x: y.diagonal().copy_(x[0].exp()),
+    "twice": lambda y, x: y[0].add_(x[1]).mul_(x[2]),
+    "masked": lambda y, x: y[1:].masked_fill_(x[1:] > 0, 2.0),
+    "index": lambda y, x: y.__setitem__(torch.tensor([0, 2], device=x.device), x[:2] * 2),
+    "constant": lambda y, x: y[0].zero_(),
+    "detached": lambda y, x: y[0].copy_(x[0].detach()),
+}
+
+
+@pytest.mark.parametrize("write", WRITES_INTO_RESULTS)
+@pytest.mark.parametrize("before", [False, True])
+def test_gradients_after_writing_into_views_of_results(write, before):
+    """What was computed from the result before it was written to has the old values."""
+
+    def differentiate(device):
+        x = normal(4, 4, device=device, grad=True)
+        y = x.contiguous() * 3
+        early = (y + 1).sum() if before else 0
+        view = y[0]
+        WRITES_INTO_RESULTS[write](y, x)
+        ((y * 2).sin().sum() + view.exp().sum() + early).backward()
+        return y, view, x.grad
+
+    assert_same(differentiate)
+
+
+def test_writing_into_a_view_that_backward_needs():
+    from differential import assert_same_error
+
+    def fail(device):
+        x = normal(4, 4, device=device, grad=True)
+        y = x * 2
+        z = (y.exp() * y[1]).sum()
+        y.view(-1)[3:5].mul_(2)
+        z.backward()
+
+    assert_same_error(fail, RuntimeError)

@@ -16,10 +16,12 @@ from differential import assert_same, normal
 TESTS = Path(__file__).parent
 FILES = (
     "test_autocast",
+    "test_batched_gradients",
     "test_checkpoint",
     "test_composability",
     "test_func",
     "test_grad_accumulation",
+    "test_failing_backward",
     "test_grad_scaler",
     "test_modules",
     "test_narrow_types",
@@ -38,7 +40,7 @@ FILES = (
 def test_semantics_without(setting):
     files = [str(TESTS / f"{file}.py") for file in FILES]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", *files],
+        [sys.executable, "-m", "pytest", "-q", "-x", "--show-capture=no", *files],
         env=os.environ | {setting: "0", "PYTEST_XDIST_WORKER": ""},
         capture_output=True,
         text=True,
@@ -186,11 +188,6 @@ def test_warnings_reach_the_caller(device):
     x = torch.ones(2, device=device, requires_grad=True)
     with pytest.warns(UserWarning, match="from backward"):
         Warns.apply(x * 2).sum().backward()
-
-
-def test_compiled_autograd_gives_the_engine_back(device):
-    torch._C._dynamo.compiled_autograd.set_autograd_compiler(None, False)
-    test_backward_runs_on_the_callers_thread(device)
 
 
 def test_a_training_step_makes_no_nodes(counters, device):

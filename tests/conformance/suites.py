@@ -2,7 +2,12 @@
 
 import importlib
 
-SUITES = {"opinfo": "op_cases", "modules": "module_cases", "optimizers": "optimizer_cases"}
+SUITES = {
+    "opinfo": "op_cases",
+    "modules": "module_cases",
+    "optimizers": "optimizer_cases",
+    "derivatives": "derivative_cases",
+}
 
 
 def suite(name: str):

@@ -1,6 +1,7 @@
 // Every row's derivative, hand-written or derived, against central differences in float64 through the interpreter.
 #include "ir/builder.h"
 #include "ir/gradient.h"
+#include "ir/reads.h"
 #include "ir/verify.h"
 #include "tests/ir/samples.h"
 #include "tests/ir/support.h"
@@ -79,6 +80,21 @@ TEST(Gradients, OtherRows) {
   for (const Sample& s : other_samples()) check(s);
 }
 
+// Values that are used twice, several outputs, operands that are broadcast, an input that nothing depends on.
+TEST(Gradients, WholeGraphs) {
+  Sample s{"model", parse("%0 : f64[4,6] = input [position=0]\n%1 : f64[6,6] = input [position=1]\n"
+                          "%2 : f64[6] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
+                          "%4 : f64[4,6] = matmul %0, %1\n%5 : f64[4,6] = add %4, %2\n%6 : f64[4,6] = tanh %5\n"
+                          "%7 : f64[4,6] = add %6, %0\n%8 : f64[] = constant [value=0.01]\n"
+                          "%9 : f64[4,6], %10 : f64[4,1], %11 : f64[4,1] = layer_norm %7, %2, _, %8 [dims=1]\n"
+                          "%12 : f64[4,6] = softmax %9 [dim=1]\n%13 : f64[4,6] = matmul %12, %1\n"
+                          "%14 : f64[4,6] = mul %13, %7\nreturn %14, %6, %0")};
+  check(s);
+  s.graph = with_gradients(with_loss(s.graph));
+  s.graph.outputs.erase(s.graph.outputs.begin());
+  check(s);
+}
+
 // Second derivatives: the gradient graph is itself made of rows that have derivatives.
 TEST(Gradients, GradientsOfElementwiseRows) {
   for (Sample s : elementwise_samples()) {
@@ -96,6 +112,36 @@ TEST(Gradients, GradientsOfOtherRows) {
     gradient.outputs.erase(gradient.outputs.begin());
     s.graph = gradient;
     check(s);
+  }
+}
+
+// Any order of derivative exists: what the derivative of a row is made of, as far as gradients flow through it, are rows that
+// have derivatives, and samples here, for which the same holds.
+TEST(Gradients, DerivativesAreMadeOfDifferentiableRows) {
+  std::vector<bool> sampled(kOpCount, false);
+  std::vector<Graph> gradients;
+  for (const auto& samples : {elementwise_samples(), other_samples()})
+    for (const Sample& s : samples) {
+      for (const Node& n : s.graph.nodes) sampled[static_cast<size_t>(n.op)] = true;
+      gradients.push_back(with_gradients(with_loss(s.graph)));
+    }
+  for (const Graph& g : gradients) {
+    std::vector<bool> active(g.nodes.size(), false);
+    for (size_t id = 0; id < g.nodes.size(); ++id) {
+      const Node& n = g.nodes[id];
+      const bool floats = std::ranges::any_of(n.types, [](const Type& t) { return is_floating(t.dtype); });
+      std::vector<const Type*> operands, results;
+      uint32_t needs = 0;
+      for (Value v : n.inputs) {
+        if (v && active[v.node] && is_floating(g.type(v).dtype)) needs |= 1u << operands.size();
+        operands.push_back(v ? &g.type(v) : nullptr);
+      }
+      for (const Type& t : n.types) results.push_back(&t);
+      active[id] = floats && (n.op == Op::input || needs);
+      if (!active[id] || n.op == Op::input) continue;
+      EXPECT_TRUE(reads_of_derivative(n.op, operands, results, n.attrs, needs).exists) << name(n.op);
+      EXPECT_TRUE(sampled[static_cast<size_t>(n.op)]) << name(n.op);
+    }
   }
 }
 

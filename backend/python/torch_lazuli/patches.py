@@ -12,6 +12,7 @@ import torch
 import torch._tensor_str
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from torch_lazuli.config import config
 from torch_lazuli.devices import TYPE
 
 _applied = False
@@ -79,7 +80,11 @@ def _show_backward_its_roots(path: Path) -> None:
 
     @functools.wraps(original)
     def run_backward(roots, gradients, keep_graph, create_graph, others=(), *args, **kwargs):
-        if create_graph or not _engine.ours or is_mode() or log.isEnabledFor(logging.DEBUG):
+        if log.isEnabledFor(logging.DEBUG):
+            # Torch logs each node as it runs, and asks its own engine which one does.
+            with config.patch(inline_backward=False):
+                return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
+        if create_graph or not _engine.ours or is_mode():
             return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
         try:
             if not others and len(roots) == 1 and type(roots[0]) is type(gradients[0]) is tensor:
