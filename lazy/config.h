@@ -8,6 +8,7 @@ namespace lazuli::lazy {
 struct Config {
   bool fusion = true;             // group ops into kernels; off: one kernel an op
   std::string fallback = "quiet"; // an op without a kernel of ours: quiet, warn or error
+  std::string random = "philox";  // whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
   std::string debug;              // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;     // comma-separated names
   bool source_lines = true;       // remember the Python line of each op
