@@ -33,8 +33,8 @@ struct Host {
   virtual Buffer allocate(size_t bytes) = 0;  // 64-byte aligned; throws OutOfMemory on exhaustion
   // Gives back what is kept for reuse: an allocation that failed is tried once more after it.
   virtual void free_memory() {}
-  // Runs recorded call `call`; returns one dense row-major buffer per result.
-  virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
+  // Runs recorded call `call`, which the user made at `line`; returns one dense row-major buffer per result.
+  virtual std::vector<Buffer> external(int64_t call, const std::string& line, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
   // Runs the backing device's own kernel for a node that no library of ours serves there; dense results likewise.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,

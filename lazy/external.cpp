@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <chrono>
+#include <unordered_set>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -35,7 +36,6 @@ struct Result {
 struct Call {
   explicit Call(Signature s) : signature(std::move(s)) {}
   Signature signature;
-  std::string where;  // the Python line that first made such a call
   bool deferrable = false;
   std::vector<Result> results;
   std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
@@ -195,7 +195,6 @@ int64_t intern(Signature signature) {
     if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return it->second;
   }
   auto call = std::make_unique<Call>(std::move(signature));
-  call->where = line_text(current_line());
   call->deferrable = Analysis(*call).run();
   std::lock_guard lock(c.mutex);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, static_cast<int64_t>(c.calls.size()));
@@ -381,6 +380,14 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
 }
 
+// Once for each operator and line.
+bool is_news(const std::string& text) {
+  static std::mutex mutex;
+  static auto* known = new std::unordered_set<std::string>;
+  std::lock_guard lock(mutex);
+  return known->insert(text).second;
+}
+
 void announce(const Call& call) {
   const std::string& mode = config().fallback;
   if (mode == "quiet") return;
@@ -388,7 +395,7 @@ void announce(const Call& call) {
   std::string text = "lazuli: " + call.signature.name() + " has no kernel of its own and runs as an external call" +
                      (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
-  TORCH_WARN_ONCE(text);
+  if (is_news(text)) TORCH_WARN(text);
 }
 
 }  // namespace
@@ -440,7 +447,8 @@ jit::Buffer dense(const jit::BufferView& v) {
 
 }  // namespace
 
-std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferView> inputs, std::span<const ir::Type> results) {
+std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::span<const jit::BufferView> inputs,
+                                      std::span<const ir::Type> results) {
   const Call& call = call_at(id);
   double start = now_us();
   std::vector<jit::Buffer> storages, out;
@@ -499,7 +507,7 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     out.push_back(buffer_of(t));
   }
   (void)results;
-  metrics().external(call.signature.name(), call.where, now_us() - start);
+  metrics().external(call.signature.name(), line, now_us() - start);
   return out;
 }
 

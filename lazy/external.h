@@ -11,8 +11,8 @@ namespace lazuli::lazy {
 // Replaces the operator's arguments on the stack by its results, as a boxed kernel does.
 void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs a recorded call; inputs are whole storages. For the executor.
-std::vector<jit::Buffer> run_external(int64_t call, std::span<const jit::BufferView> inputs,
+// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor.
+std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results);
 std::string external_name(int64_t call);
 

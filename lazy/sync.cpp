@@ -44,9 +44,9 @@ struct TorchHost final : jit::Host {
     return tell_of_memory([&] { return allocate_buffer(bytes); });
   }
   void free_memory() override { release_cached_memory(); }
-  std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
+  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
-    return tell_of_memory([&] { return run_external(call, inputs, results); });
+    return tell_of_memory([&] { return run_external(call, line, inputs, results); });
   }
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                  std::span<const ir::Type> results) override {
