@@ -11,6 +11,7 @@
 #include "lazy/config.h"
 #include "lazy/external_signature.h"
 #include "lazy/memory.h"
+#include "lazy/mutex.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/recording.h"
 #include "lazy/source.h"
@@ -43,7 +44,7 @@ struct Call {
 };
 
 struct Calls {
-  std::mutex mutex;
+  Mutex mutex{Rank::Leaf};
   std::unordered_map<std::string, int64_t> by_key;
   std::vector<std::unique_ptr<Call>> calls;
 };
@@ -382,7 +383,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
 
 // Once for each operator and line.
 bool is_news(const std::string& text) {
-  static std::mutex mutex;
+  static auto& mutex = *new Mutex(Rank::Leaf);
   static auto* known = new std::unordered_set<std::string>;
   std::lock_guard lock(mutex);
   return known->insert(text).second;

@@ -6,6 +6,7 @@
 #include <thread>
 #include "ir/builder.h"
 #include "lazy/convert.h"
+#include "lazy/mutex.h"
 #include "lazy/repetition.h"
 #include "lazy/segment.h"
 #include "lazy/storage.h"
@@ -14,7 +15,7 @@
 namespace lazuli::lazy {
 
 struct Recorder {
-  std::recursive_mutex mutex;  // recursive: an external call may itself record (a custom op written in Python)
+  Mutex mutex{Rank::Recorder};  // recursive: an external call may itself record (a custom op written in Python)
   Trace trace{1};
   uint64_t next_epoch = 2;
   Repetition repetition;
@@ -81,7 +82,7 @@ class Recording final : public ir::Builder {
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none
   size_t start_;
-  std::unique_lock<std::recursive_mutex> lock_;
+  std::unique_lock<Mutex> lock_;
 };
 
 // The memory order of a dense tensor without overlap; empty when row-major. Returns false when it is not dense.

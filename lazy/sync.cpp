@@ -253,7 +253,7 @@ class SpareTraces {
 
  private:
   static constexpr size_t kMost = 4;
-  std::mutex mutex_;
+  Mutex mutex_{Rank::Leaf};
   std::vector<Trace> spare_;
 };
 
@@ -283,6 +283,7 @@ bool repeats(Recorder& r) {
 void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
+  settle_after_fork();
   if (r.trace.empty()) return;
   if (reason != SyncReason::Repeat) r.repetition.restart();
   r.trace.settle_segments();
@@ -330,6 +331,7 @@ void finish() {
 
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
+  settle_after_fork();
   LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) sync(reason);
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();
