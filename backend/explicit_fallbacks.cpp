@@ -6,7 +6,7 @@
 namespace lazuli::backend {
 
 void register_explicit_fallbacks(torch::Library& m) {
-  for (const char* name : {"addr_", "addr.out", "all.dims_out", "any.dims_out", "conj_physical_", "mode.values"})
+  for (const char* name : {"addr_", "addr.out", "all.dims_out", "any.dims_out", "conj_physical_", "ldexp.Tensor", "ldexp.out", "ldexp_", "mode.values"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 

@@ -1,4 +1,4 @@
-"""Forking, spawning and exiting after the device was used: a child works or says why not, and nobody hangs."""
+"""Forking, spawning and exiting after use: a child works or says why not, and nobody hangs."""
 
 import os
 import subprocess
@@ -105,7 +105,8 @@ def work():
 others = [threading.Thread(target=work) for _ in range(3)]
 for t in others: t.start()
 def child():
-    assert (torch.ones(9, 9, device="lazuli") @ torch.ones(9, 9, device="lazuli")).sum().item() == 729
+    x = torch.ones(9, 9, device="lazuli")
+    assert (x @ x).sum().item() == 729
 try:
     for n in range(25): assert in_child(child) == 0
 finally:
@@ -167,8 +168,11 @@ ENDS = {
     "a cycle": "x = [torch.ones(5, device='lazuli').requires_grad_() * 2]; x.append(x)",
     "a module's global": "torch.kept = torch.ones(5, device='lazuli').sin()",
     "an error that nobody reads": "x = torch.randn(3).to('lazuli')[torch.tensor([9]).to('lazuli')]",
-    "an exit handler": "import atexit; atexit.register(lambda: print(torch.ones(3, device='lazuli').sum().item()))",
-    "sys.exit in a thread's wake": "t = threading.Thread(target=used); t.start(); t.join(); sys.exit(0)",
+    "an exit handler": """
+import atexit
+atexit.register(lambda: print(torch.ones(3, device='lazuli').sum().item()))
+""",
+    "an exit after a thread": "t = threading.Thread(target=used); t.start(); t.join(); sys.exit(0)",
 }
 
 

@@ -33,6 +33,7 @@ def apply(library: Path) -> None:
     _print_from_the_host()
     _read_and_write_storages_through_the_host()
     _send_to_processes_through_the_host()
+    _leave_compilation_to_the_device()
     _take_the_engine_back_after_compiled_autograd()
     _show_backward_its_roots(library)
     register_optimizer_step_post_hook(_end_step)
@@ -153,6 +154,29 @@ def _send_to_processes_through_the_host() -> None:
     kinds = [kind for kind in ForkingPickler._extra_reducers if _is_tensor(kind)]
     for kind in kinds:
         ForkingPickler.register(kind, reduce_tensor)
+
+
+def _leave_compilation_to_the_device() -> None:
+    """Runs the graphs that torch.compile has captured on the device op by op: it fuses them itself.
+
+    Inductor, the default backend, has no code for the device.
+    """
+    wrapper = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def compile_graph(self, graph, inputs):
+        return graph.forward if _is_on_device(graph, inputs) else original(self, graph, inputs)
+
+    wrapper.__call__ = compile_graph
+
+
+def _is_on_device(graph: torch.fx.GraphModule, inputs) -> bool:
+    tensors = [t for t in (*inputs, *graph.parameters(), *graph.buffers()) if _is_tensor(type(t))]
+    if tensors:
+        return any(t.device.type == TYPE for t in tensors)
+    made_on = (node.kwargs.get("device") for node in graph.graph.nodes)
+    return any(device is not None and torch.device(device).type == TYPE for device in made_on)
 
 
 def _is_tensor(kind: type) -> bool:

@@ -1,0 +1,25 @@
+"""Operators whose kernel for every device looks for the device among torch's own."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+
+@pytest.mark.parametrize("exponent", [torch.int32, torch.int64, torch.float32])
+def test_ldexp(exponent):
+    def compute(device):
+        x, e = normal(4, device=device), torch.tensor([1, 130, -3, 0], dtype=exponent).to(device)
+        out = torch.empty(4, device=device)
+        torch.ldexp(x, e, out=out)
+        return torch.ldexp(x, e), out, x.clone().ldexp_(e)
+
+    assert_same(compute)
+
+
+def test_a_causal_mask_beside_another_one():
+    def attend(device):
+        q = normal(2, 2, 8, 16, device=device)
+        mask = (torch.arange(64).view(8, 8) % 5 > 0).to(device)
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, mask, is_causal=True)
+
+    assert_same(attend)
