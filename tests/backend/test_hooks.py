@@ -1,5 +1,6 @@
 """Hooks: of tensors, modules, gradients, optimizers, saved tensors."""
 
+import pytest
 import torch
 from differential import assert_same, normal
 
@@ -137,3 +138,19 @@ def test_anomaly_mode():
         warnings.simplefilter("ignore")
         message = assert_same_error(differentiate, RuntimeError)
     assert "returned nan values" in message
+
+
+@pytest.mark.parametrize("function", ["sin", "tanh", "exp", "square", "relu", "sigmoid"])
+def test_hooks_in_double_backward(function):
+    """Second gradients come to a tensor's hook only if its derivative reads the result."""
+
+    def differentiate(device):
+        x = normal(4, device=device, grad=True)
+        y = getattr(torch, function)(x * 2)
+        seen = []
+        y.register_hook(lambda g: seen.append(None if g is None else g.detach().clone()))
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        g.square().sum().backward()
+        return seen, x.grad
+
+    assert_same(differentiate)
