@@ -31,6 +31,7 @@ const Setting kSettings[] = {
     {"cut_at_repeat", "LAZULI_CUT_AT_REPEAT", &Config::cut_at_repeat},
     {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
+    {"max_traces", "LAZULI_MAX_TRACES", &Config::max_traces, 4},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
 };
@@ -65,7 +66,7 @@ int64_t parse_int(const Setting& s, const std::string& v) {
   } catch (const std::exception&) {
   }
   if (used == 0 || used != v.size() || n < s.least)
-    reject(s.name, v, s.least > 0 ? "a positive integer" : "a positive integer, or 0");
+    reject(s.name, v, s.least > 1 ? "an integer from " + std::to_string(s.least) + " on" : s.least ? "a positive integer" : "a positive integer, or 0");
   return n;
 }
 

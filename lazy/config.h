@@ -16,6 +16,7 @@ struct Config {
   bool cut_at_repeat = true;      // end the trace where it begins to repeat itself (repetition.h)
   bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
+  int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
 };

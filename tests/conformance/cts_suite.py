@@ -6,6 +6,7 @@ file of the build folder, and only the rest is run. `--again` forgets what faile
 
 import argparse
 import fnmatch
+import functools
 import json
 import re
 import sys
@@ -84,19 +85,17 @@ def start(device: str, collected, log) -> supervisor.Worker:
         return supervisor.Worker(command, log, cwd=HERE / "cts")
 
 
-def collect(device: str, file: str, known: Known, log) -> list[str]:
+def run_file(device: str, file: str, is_wanted, seconds: float, known: Known, log):
+    """Runs what is wanted of a file's nodes and not known yet."""
+    worker = None
     if file not in known.nodes:
         worker = start(device, [file], log)
         known.add({"file": file, "nodes": json.loads(worker.greeting)})
+    rest = [n for n in known.nodes[file] if is_wanted(n) and n not in known.outcomes]
+    if worker and not rest:
         worker.stop()
-    return known.nodes[file]
-
-
-def run_file(device: str, file: str, is_wanted, seconds: float, known: Known, log):
-    """Runs what is wanted of a file's nodes and not known yet."""
-    nodes = [n for n in collect(device, file, known, log) if is_wanted(n)]
-    rest = [n for n in nodes if n not in known.outcomes]
-    for node, outcome in supervisor.run_all(lambda left: start(device, left, log), rest, seconds):
+    again = functools.partial(start, device, log=log)
+    for node, outcome in supervisor.run_all(again, rest, seconds, worker):
         known.add({"node": node, **outcome})
         if outcome["outcome"] not in ("passed", "skipped"):
             first = outcome["message"].split("\n")[0][:160]

@@ -72,10 +72,15 @@ class Worker:
 
 
 def run_all(
-    start: Callable[[Sequence[str]], Worker], names: Sequence[str], seconds: float
+    start: Callable[[Sequence[str]], Worker],
+    names: Sequence[str],
+    seconds: float,
+    worker: Worker | None = None,
 ) -> Iterator[tuple[str, dict]]:
-    """Yields each name with its outcome. `start` makes a worker for the names that are left."""
-    worker = None
+    """Yields each name with its outcome. `start` makes a worker for the names that are left.
+
+    `worker` is one that has been started for them already.
+    """
     try:
         for i, name in enumerate(names):
             if worker is None or worker.is_spent():

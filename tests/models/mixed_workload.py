@@ -1,11 +1,27 @@
-"""One iteration of a mixed workload: what a long run does, and must not grow by.
+"""A mixed workload, whose memory after many iterations is that after the first hundred.
 
 Recording, views, in-place writes, backward, an optimizer, external calls, random numbers, errors
-that are raised, data-dependent shapes, and a size that was not there before.
+that are raised, data-dependent shapes, and in each iteration sizes that were not there before. As
+a command, with the number of iterations, it reads the memory after every hundredth.
+
+What is kept for reuse is bounded, and the bounds are set so low that a hundred iterations reach
+them: what still grows is a leak.
 """
 
+import argparse
+import gc
+import json
+import os
+import sys
+
+os.environ.setdefault("LAZULI_MAX_TRACES", "64")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # ours and torch's
+
+import psutil
 import torch
 from torch import nn
+
+MOST = 12 << 20  # bytes of growth that are the allocator's
 
 
 class Workload:
@@ -69,3 +85,33 @@ class Workload:
         y.register_hook(lambda g: g * 2)
         (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
         g.square().sum().backward()
+
+
+def reading(iteration: int) -> dict:
+    torch.lazuli.synchronize()
+    gc.collect()
+    found = {"iteration": iteration, "resident": psutil.Process().memory_info().rss}
+    return {**found, "live": torch.lazuli.metrics()["bytes_live"]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools/leaks", description=__doc__)
+    parser.add_argument("iterations", type=int, nargs="?", default=10_000)
+    parser.add_argument("--keep", type=int, default=0, help="bytes to leak in each, as a check")
+    options = parser.parse_args()
+    workload, kept, readings = Workload(), [], []
+    for n in range(options.iterations):
+        workload.iterate(n)
+        kept.append(bytearray(options.keep))
+        if n % 100 == 99:
+            readings.append(reading(n + 1))
+            print(json.dumps(readings[-1]), flush=True)
+    grown = {key: readings[-1][key] - readings[0][key] for key in ("resident", "live")}
+    if grown["resident"] <= MOST and grown["live"] <= 1 << 16:
+        return 0
+    print(f"memory grew by {grown['resident']} bytes, values that live by {grown['live']}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
