@@ -80,3 +80,7 @@ def test_a_value_that_does_not_fit():
     with pytest.raises(ValueError, match="'fallback' takes quiet, warn or error, not sometimes"):
         torch.lazuli.config.fallback = "sometimes"
     assert torch.lazuli.config.fallback in ("quiet", "warn", "error")
+    with pytest.raises(ValueError, match="'random' takes philox or eager, not mt19937"):
+        torch.lazuli.config.random = "mt19937"
+    with pytest.raises(ValueError, match="'max_traces' takes an integer from 4 on, not 3"):
+        torch.lazuli.config.max_traces = 3
