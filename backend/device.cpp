@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/library.h>
 #include "backend/generator.h"
+#include "backend/pinned_memory.h"
 #include "backend/storage_surgery.h"
 #include "lazy/backing.h"
 #include "lazy/memory.h"
@@ -87,9 +88,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return check_index(index), 0; }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  // Host memory is what the backing device computes on: nothing is gained by pinning it.
-  bool isPinnedPtr(const void*) const override { return false; }
-  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
   }

@@ -1,5 +1,9 @@
 """Runs TorchCTS on cpu and on lazuli, node by node, and writes the table of both.
 
+On cpu TorchCTS compares nothing. What lazuli fails is therefore run once more on cpu with the
+comparison that every other device gets: where eager's cpu fails it too, lazuli does what eager
+does, and that is the difference's reason.
+
 A run may be stopped at any time and started again: what is known of each device's nodes stands in a
 file of the build folder, and only the rest is run. `--again` forgets what failed, or all.
 """
@@ -16,7 +20,7 @@ from pathlib import Path
 import supervisor
 import torch
 import torchcts
-from cts_report import write
+from cts_report import differences, write
 from differences import listed
 from sampling import chosen
 from torchcts.cli import DEFAULT_TEST_SUITES
@@ -25,6 +29,7 @@ HERE = Path(__file__).parent
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
 KNOWN = HERE.parents[1] / "build" / "conformance"
 DEVICES = ("cpu", "lazuli")
+COMPARED = "compared"  # cpu, like another device
 SELECTION = HERE / "cts" / "selection.txt"
 QUICK = 0.3  # seconds
 
@@ -133,7 +138,7 @@ def main(arguments) -> int:
     options = parsed(arguments)
     suites = options.suite or DEFAULT_TEST_SUITES
     is_wanted = is_wanted_by(options)
-    known = {device: Known(device) for device in DEVICES}
+    known = {device: Known(device) for device in (*DEVICES, COMPARED)}
     if not (options.report or options.select):
         with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
             print(f"what nodes print: {log.name}")
@@ -141,12 +146,24 @@ def main(arguments) -> int:
                 run_device(device, suites, is_wanted, options, known[device], log)
     if options.select:
         return select(known, options.select)
-    outcomes = {device: known[device].outcomes for device in DEVICES}
+    if not options.report:
+        compare(known, options.timeout)
     whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
     names = {name_of(node): node for nodes in known["lazuli"].nodes.values() for node in nodes}
     reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
+    outcomes = {device: found.outcomes for device, found in known.items()}
     about = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
     return int(bool(write(about, outcomes, reasons, options.results)))
+
+
+def compare(known: dict[str, Known], seconds: float):
+    """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
+    differing = differences({device: found.outcomes for device, found in known.items()}, {})
+    rest = [node for node in differing if node not in known[COMPARED].outcomes]
+    with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
+        again = functools.partial(start, COMPARED, log=log)
+        for node, outcome in supervisor.run_all(again, rest, seconds):
+            known[COMPARED].add({"node": node, **outcome})
 
 
 def select(known, share: int) -> int:

@@ -1,8 +1,8 @@
 """Runs nodes of TorchCTS on a device as it is told, in a pytest session that a crash may end.
 
-Called with the device and what to collect (files, or nodes). The first line that it answers is a
-JSON list of the collected nodes; then it reads a node a line, and answers with a line of JSON. What
-pytest and the nodes print goes to stderr.
+Called with the device (or `compared`) and what to collect (files, or nodes). The first line that it
+answers is a JSON list of the collected nodes; then it reads a node a line, and answers with a line
+of JSON. What pytest and the nodes print goes to stderr.
 """
 
 import json
@@ -28,12 +28,34 @@ PACKAGES = Path(torchcts.__file__).resolve().parent.parent
 MOST_TEXT = 2000
 
 
+class Compared(str):
+    """The device cpu, under a name that TorchCTS does not know it by.
+
+    On cpu it compares nothing; here it compares cpu like any other device.
+    """
+
+    def __eq__(self, other):
+        return other != "cpu" and str.__eq__(self, other)
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
 class Session:
     """A pytest plugin: runs the items that it is told to, where pytest runs all of them."""
 
+    def __init__(self, device: str):
+        self.device = device
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session):
-        without_artifacts(session.config)
+        module = conftest(session.config)
+        # It writes all results to disk again after every node; nobody reads them here.
+        module._ARTIFACT_WRITES_ENABLED = False
+        if self.device == "compared":
+            module._DEVICE_NAME = Compared("cpu")
         items = {item.nodeid: item for item in session.items}
         print(json.dumps(list(items)), file=answers)
         for line in sys.stdin:
@@ -41,12 +63,11 @@ class Session:
         return True
 
 
-def without_artifacts(config):
-    """TorchCTS writes all results to disk again after every node; nobody reads them here."""
+def conftest(config):
+    """TorchCTS's, which is a plugin and keeps what it knows in globals."""
     for plugin in config.pluginmanager.get_plugins():
         if getattr(plugin, "__name__", "") == "torchcts.conftest":
-            plugin._ARTIFACT_WRITES_ENABLED = False
-            return
+            return plugin
     raise RuntimeError("TorchCTS's conftest is not among pytest's plugins")
 
 
@@ -79,8 +100,9 @@ def main() -> int:
     options += [part for name in plugins for part in ("-p", f"no:{name}")]
     options += ["--known-segfault-policy", "off", "--adaptive-isolation", "off"]
     with tempfile.TemporaryDirectory() as folder:
-        options += ["--device", device, "--results-dir", folder]
-        return pytest.main([*options, *collected], plugins=[Session()])
+        name = "cpu" if device == "compared" else device
+        options += ["--device", name, "--results-dir", folder]
+        return pytest.main([*options, *collected], plugins=[Session(device)])
 
 
 if __name__ == "__main__":
