@@ -167,11 +167,12 @@ def compare(known: dict[str, Known], seconds: float):
 
 
 def select(known, share: int) -> int:
-    """Writes the fixed selection that runs with the tests: quick nodes that cpu passes."""
+    """Writes the fixed selection that runs with the tests: quick nodes that both pass."""
     quick = [
         node
         for node, found in known["cpu"].outcomes.items()
         if found["outcome"] == "passed" and found["seconds"] < QUICK and chosen(node, share)
+        if known["lazuli"].outcomes.get(node, {}).get("outcome") == "passed"
     ]
     SELECTION.write_text("".join(f"{node}\n" for node in quick))
     print(f"{len(quick)} nodes in {SELECTION}")

@@ -21,5 +21,7 @@ manifest = {
         **_template.manifest["hardware"],
         "memory_model": "unified",
         "device_memory_gb": [4],
+        # The host's memory is overcommitted: Linux ends the process, whatever the device.
+        "oom_recoverable": False,
     },
 }
