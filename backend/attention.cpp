@@ -14,14 +14,14 @@ using at::Tensor;
 using std::optional;
 
 // What the fused kernels have in common: four dimensions, one floating type, no dropout. A gradient of the mask, which
-// relative positions need, is there on a GPU alone.
+// relative positions need, is there on a GPU alone; a causal mask beside another one on the CPU alone.
 bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0)
       return false;
   bool sizes = q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
-  if (has_mask && ((mask->requires_grad() && !lazy::backing().is_gpu()) || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
+  if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
   if (lazy::backing().is_gpu()) {
     // Rows of 16 bytes, and no float64.
     const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());

@@ -5,8 +5,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/library.h>
-#include <unordered_set>
 #include "backend/generator.h"
+#include "backend/pinned_memory.h"
 #include "backend/storage_surgery.h"
 #include "lazy/backing.h"
 #include "lazy/memory.h"
@@ -73,41 +73,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-// Host memory is what the backing device computes on: nothing is gained by pinning it. But who asks for pinned memory may
-// insist on having got it, as DistributedDataParallel does.
-class PinnedAllocator final : public c10::Allocator {
- public:
-  static PinnedAllocator& get() {
-    static auto* a = new PinnedAllocator;
-    return *a;
-  }
-  c10::DataPtr allocate(size_t bytes) override {
-    auto* own = new c10::DataPtr(host().allocate(bytes));
-    std::lock_guard lock(mutex_);
-    pinned_.insert(own->get());
-    return {own->get(), own, &free, c10::Device(c10::kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &free; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { host().copy_data(to, from, bytes); }
-  bool is_pinned(const void* p) {
-    std::lock_guard lock(mutex_);
-    return p && pinned_.contains(p);
-  }
-
- private:
-  static c10::Allocator& host() { return *c10::GetAllocator(c10::kCPU); }
-  static void free(void* context) {
-    auto* own = static_cast<c10::DataPtr*>(context);
-    {
-      std::lock_guard lock(get().mutex_);
-      get().pinned_.erase(own->get());
-    }
-    delete own;
-  }
-  std::mutex mutex_;
-  std::unordered_set<const void*> pinned_;
-};
-
 struct Hooks final : at::PrivateUse1HooksInterface {
   void init() const override {}
   bool isBuilt() const override { return true; }
@@ -123,8 +88,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return check_index(index), 0; }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  bool isPinnedPtr(const void* p) const override { return PinnedAllocator::get().is_pinned(p); }
-  at::Allocator* getPinnedMemoryAllocator() const override { return &PinnedAllocator::get(); }
+  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
   }

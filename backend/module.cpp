@@ -9,6 +9,7 @@
 #include "lazy/config.h"
 #include "lazy/memory.h"
 #include "lazy/metrics.h"
+#include "lazy/mutex.h"
 #include "lazy/recording.h"
 #include "lazy/runner.h"
 #include "lazy/sync.h"
@@ -99,6 +100,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_step_end() -> ()", step_end);
   m.def("_node_types() -> int[]", autograd_node_types);
   m.def("_take_engine() -> ()", install_engine_hook);
+  m.def("_has_lost_gpu() -> bool", [] { return lazy::has_lost_gpu(); });
   m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);

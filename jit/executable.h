@@ -37,8 +37,8 @@ struct Host {
   virtual void free_memory() {}
   // Where operands of library calls stay packed from run to run; null: nowhere, and each run packs them anew.
   virtual PackedOperands* packed_operands() { return nullptr; }
-  // Runs recorded call `call`; returns one dense row-major buffer per result.
-  virtual std::vector<Buffer> external(int64_t call, std::span<const BufferView> inputs,
+  // Runs recorded call `call`, which the user made at `line`; returns one dense row-major buffer per result.
+  virtual std::vector<Buffer> external(int64_t call, const std::string& line, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
   // Runs the backing device's own kernel for a node that no library of ours serves there; dense results likewise.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,

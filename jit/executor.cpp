@@ -10,10 +10,17 @@ using lowering::BlockView;
 using lowering::kPackedOperand;
 using lowering::PlanStep;
 
+namespace {
+std::string line_of(const ir::Graph& graph, uint32_t node) {
+  const uint32_t line = graph.nodes[node].line;
+  return line < graph.lines.size() ? graph.lines[line] : "";
+}
+}  // namespace
+
 std::string where(const ir::Graph& graph, uint32_t node) {
   const ir::Node& n = graph.nodes[node];
-  std::string text(ir::name(n.op));
-  if (n.line < graph.lines.size() && !graph.lines[n.line].empty()) text += " (" + graph.lines[n.line] + ")";
+  std::string text(ir::name(n.op)), line = line_of(graph, node);
+  if (!line.empty()) text += " (" + line + ")";
   return text;
 }
 
@@ -189,8 +196,9 @@ void Executor::run_on_host(Host& host, uint32_t s) {
   }
   std::vector<ir::Type> types;
   for (const BlockView& v : step.results) types.push_back(v.type);
-  std::vector<Buffer> made = step.kind == PlanStep::External ? host.external(step.external_call, views, types)
-                                                             : host.eager(graph_.nodes[step.node], views, types);
+  std::vector<Buffer> made = step.kind == PlanStep::External
+                                 ? host.external(step.external_call, line_of(graph_, step.node), views, types)
+                                 : host.eager(graph_.nodes[step.node], views, types);
   LAZULI_CHECK(made.size() == types.size(), "the host gave another number of results than recorded");
   for (size_t i = 0; i < made.size(); ++i) memory_[step.results[i].block] = std::move(made[i]);
 }

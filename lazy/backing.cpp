@@ -4,6 +4,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include "jit/device.h"
@@ -35,9 +36,14 @@ jit::Device* compiler_for(c10::Device device) {
 
 const c10::impl::DeviceGuardImplInterface& guard() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
 
+std::atomic<bool> on_gpu = false;
+
 }  // namespace
 
+bool Backing::is_on_gpu() { return on_gpu; }
+
 Backing::Backing() : device_(choose()), code_(nullptr) {
+  on_gpu = is_gpu();
   if (is_gpu()) at::globalContext().lazyInitDevice(c10::kCUDA);
   code_ = compiler_for(device_);
   if (is_gpu())

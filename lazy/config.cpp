@@ -1,7 +1,10 @@
 #include "lazy/config.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <variant>
 #include <vector>
@@ -14,11 +17,13 @@ struct Setting {
   const char* name;
   const char* environment;
   Field field;
-  int64_t least = 1;  // of an integer
+  int64_t least = 1;            // of an integer
+  const char* words = nullptr;  // that a string may be, with spaces between; null: any
 };
 const Setting kSettings[] = {
     {"fusion", "LAZULI_FUSION", &Config::fusion},
-    {"fallback", "LAZULI_FALLBACK", &Config::fallback},
+    {"fallback", "LAZULI_FALLBACK", &Config::fallback, 1, "quiet warn error"},
+    {"random", "LAZULI_RANDOM", &Config::random, 1, "philox eager"},
     {"debug", "LAZULI_DEBUG", &Config::debug},
     {"disable_passes", "LAZULI_DISABLE_PASSES", &Config::disable_passes},
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
@@ -26,13 +31,26 @@ const Setting kSettings[] = {
     {"cut_at_repeat", "LAZULI_CUT_AT_REPEAT", &Config::cut_at_repeat},
     {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
+    {"max_traces", "LAZULI_MAX_TRACES", &Config::max_traces, 4},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
     {"max_packed_bytes", "LAZULI_MAX_PACKED_BYTES", &Config::max_packed_bytes, 0},
 };
 
-[[noreturn]] void reject(const char* name, const std::string& value, const char* wanted) {
+[[noreturn]] void reject(const char* name, const std::string& value, const std::string& wanted) {
   throw std::invalid_argument("lazuli: setting '" + std::string(name) + "' takes " + wanted + ", not " + value);
+}
+
+std::vector<std::string> split(const char* words) {
+  std::istringstream in(words);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// "quiet, warn or error"
+std::string one_of(const std::vector<std::string>& words) {
+  std::string text = words[0];
+  for (size_t i = 1; i < words.size(); ++i) text += (i + 1 < words.size() ? ", " : " or ") + words[i];
+  return text;
 }
 
 bool parse_bool(const char* name, const std::string& v) {
@@ -49,7 +67,7 @@ int64_t parse_int(const Setting& s, const std::string& v) {
   } catch (const std::exception&) {
   }
   if (used == 0 || used != v.size() || n < s.least)
-    reject(s.name, v, s.least > 0 ? "a positive integer" : "a positive integer, or 0");
+    reject(s.name, v, s.least > 1 ? "an integer from " + std::to_string(s.least) + " on" : s.least ? "a positive integer" : "a positive integer, or 0");
   return n;
 }
 
@@ -60,8 +78,10 @@ void assign(Config& c, const Setting& s, std::string v) {
     c.*(*f) = parse_int(s, v);
   } else {
     if (v.size() >= 2 && v.front() == '"' && v.back() == '"') v = v.substr(1, v.size() - 2);
-    if (std::string(s.name) == "fallback" && v != "quiet" && v != "warn" && v != "error")
-      reject(s.name, v, "quiet, warn or error");
+    if (s.words) {
+      const std::vector<std::string> words = split(s.words);
+      if (std::ranges::find(words, v) == words.end()) reject(s.name, v, one_of(words));
+    }
     c.*std::get<std::string Config::*>(s.field) = v;
   }
 }

@@ -8,6 +8,7 @@ namespace lazuli::lazy {
 struct Config {
   bool fusion = true;             // group ops into kernels; off: one kernel an op
   std::string fallback = "quiet"; // an op without a kernel of ours: quiet, warn or error
+  std::string random = "philox";  // whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
   std::string debug;              // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;     // comma-separated names
   bool source_lines = true;       // remember the Python line of each op
@@ -15,6 +16,7 @@ struct Config {
   bool cut_at_repeat = true;      // end the trace where it begins to repeat itself (repetition.h)
   bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
+  int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
   int64_t max_packed_bytes = 1 << 30;  // of parameters kept in the order in which libraries read them; 0: none are

@@ -5,11 +5,13 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <chrono>
+#include <unordered_set>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/external_signature.h"
 #include "lazy/memory.h"
+#include "lazy/mutex.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/recording.h"
 #include "lazy/source.h"
@@ -35,25 +37,26 @@ struct Result {
 struct Call {
   explicit Call(Signature s) : signature(std::move(s)) {}
   Signature signature;
-  std::string where;  // the Python line that first made such a call
   bool deferrable = false;
   std::vector<Result> results;
   std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
   std::vector<ir::Type> fresh_types;
 };
 
+using CallRef = std::shared_ptr<const Call>;
 struct Calls {
-  std::mutex mutex;
+  Mutex mutex{Rank::Leaf};
   std::unordered_map<std::string, int64_t> by_key;
-  std::vector<std::unique_ptr<Call>> calls;
+  std::unordered_map<int64_t, CallRef> calls;
+  int64_t next = 0;
 };
 Calls& calls() {
   static auto* c = new Calls;
   return *c;
 }
-Call& call_at(int64_t id) {
+CallRef call_at(int64_t id) {
   std::lock_guard lock(calls().mutex);
-  return *calls().calls[id];
+  return calls().calls.at(id);
 }
 
 // ---- Analysis
@@ -188,19 +191,31 @@ class Analysis {
   std::vector<at::Tensor> bases_, slots_;
 };
 
-int64_t intern(Signature signature) {
+// These are in no trace: what is forgotten of them is learned again.
+void forget_undeferrable(Calls& c) {
+  std::erase_if(c.by_key, [&](const auto& entry) { return !c.calls.at(entry.second)->deferrable; });
+  std::erase_if(c.calls, [](const auto& entry) { return !entry.second->deferrable; });
+}
+
+std::pair<int64_t, CallRef> intern(Signature signature) {
   Calls& c = calls();
   {
     std::lock_guard lock(c.mutex);
-    if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return it->second;
+    if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
   }
-  auto call = std::make_unique<Call>(std::move(signature));
-  call->where = line_text(current_line());
+  auto call = std::make_shared<Call>(std::move(signature));
   call->deferrable = Analysis(*call).run();
   std::lock_guard lock(c.mutex);
-  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, static_cast<int64_t>(c.calls.size()));
-  if (fresh) c.calls.push_back(std::move(call));
-  return it->second;
+  if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
+  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
+  if (fresh) c.calls[c.next++] = std::move(call);
+  return {it->second, c.calls.at(it->second)};
+}
+
+// A call that is about to be recorded; others may have been forgotten since it was looked up.
+void remember(int64_t id, const CallRef& call) {
+  std::lock_guard lock(calls().mutex);
+  if (calls().calls.try_emplace(id, call).second) calls().by_key.try_emplace(call->signature.key, id);
 }
 
 // ---- Recording
@@ -236,8 +251,10 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, co
   }
 }
 
-void record(int64_t id, const Call& call, const Bound& bound, Stack* stack) {
+void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack) {
   Recording r;
+  remember(id, learned);
+  const Call& call = *learned;
   std::vector<ir::Value> inputs;
   for (const at::Tensor& s : bound.storages) inputs.push_back(r.storage_value(s));
   std::vector<ir::Type> types;
@@ -381,6 +398,14 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
 }
 
+// Once for each operator and line.
+bool is_news(const std::string& text) {
+  static auto& mutex = *new Mutex(Rank::Leaf);
+  static auto* known = new std::unordered_set<std::string>;
+  std::lock_guard lock(mutex);
+  return known->insert(text).second;
+}
+
 void announce(const Call& call) {
   const std::string& mode = config().fallback;
   if (mode == "quiet") return;
@@ -388,7 +413,7 @@ void announce(const Call& call) {
   std::string text = "lazuli: " + call.signature.name() + " has no kernel of its own and runs as an external call" +
                      (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
-  TORCH_WARN_ONCE(text);
+  if (is_news(text)) TORCH_WARN(text);
 }
 
 }  // namespace
@@ -406,18 +431,17 @@ at::Tensor adopt(const at::Tensor& cpu) {
 void external_call(const c10::OperatorHandle& op, Stack* stack) {
   Bound bound;
   Signature signature = describe(op, *stack, bound);
-  bool describable = signature.describable;
   int64_t id = -1;
-  std::unique_ptr<Call> once;
-  if (describable)
-    id = intern(std::move(signature));
+  CallRef learned;
+  if (signature.describable)
+    std::tie(id, learned) = intern(std::move(signature));
   else
-    once = std::make_unique<Call>(std::move(signature));
-  const Call& call = describable ? call_at(id) : *once;
+    learned = std::make_shared<Call>(std::move(signature));
+  const Call& call = *learned;
   bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
   if (!only_views) announce(call);
   if (call.deferrable)
-    record(id, call, bound, stack);
+    record(id, learned, bound, stack);
   else
     run_now(call, bound, stack);
 }
@@ -440,8 +464,10 @@ jit::Buffer dense(const jit::BufferView& v) {
 
 }  // namespace
 
-std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferView> inputs, std::span<const ir::Type> results) {
-  const Call& call = call_at(id);
+std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::span<const jit::BufferView> inputs,
+                                      std::span<const ir::Type> results) {
+  const CallRef learned = call_at(id);
+  const Call& call = *learned;
   double start = now_us();
   std::vector<jit::Buffer> storages, out;
   for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
@@ -499,10 +525,16 @@ std::vector<jit::Buffer> run_external(int64_t id, std::span<const jit::BufferVie
     out.push_back(buffer_of(t));
   }
   (void)results;
-  metrics().external(call.signature.name(), call.where, now_us() - start);
+  metrics().external(call.signature.name(), line, now_us() - start);
   return out;
 }
 
-std::string external_name(int64_t id) { return call_at(id).signature.name(); }
+std::string external_name(int64_t id) { return call_at(id)->signature.name(); }
+
+void keep_external_calls(const std::unordered_set<int64_t>& kept) {
+  std::lock_guard lock(calls().mutex);
+  std::erase_if(calls().calls, [&](const auto& entry) { return !kept.contains(entry.first); });
+  std::erase_if(calls().by_key, [&](const auto& entry) { return !kept.contains(entry.second); });
+}
 
 }  // namespace lazuli::lazy

@@ -4,6 +4,7 @@
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <unordered_set>
 #include "jit/executable.h"
 
 namespace lazuli::lazy {
@@ -11,10 +12,12 @@ namespace lazuli::lazy {
 // Replaces the operator's arguments on the stack by its results, as a boxed kernel does.
 void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs a recorded call; inputs are whole storages. For the executor.
-std::vector<jit::Buffer> run_external(int64_t call, std::span<const jit::BufferView> inputs,
+// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor.
+std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results);
 std::string external_name(int64_t call);
+// Forgets what was learned of all other calls.
+void keep_external_calls(const std::unordered_set<int64_t>& calls);
 
 // A lazuli tensor that takes over the memory of a CPU tensor (copied only if it is a part of something larger).
 at::Tensor adopt(const at::Tensor& cpu);

@@ -195,6 +195,9 @@ Saved FragmentBuilder::finish(const Trace& trace) {
     for (uint16_t j = 0; j < s.result_count; ++j)
       if (reads.results >> j & 1) keep(trace, static_cast<uint16_t>(s.results + j));
   }
+  for (size_t i = 0; i < reached.size(); ++i)
+    if (const Slot& s = f_.slots[i]; reached[i] && s.from == Slot::From::Input && s.index != Fragment::kNone)
+      saved_.reached |= uint64_t{1} << s.index;
   saved_.differentiable = true;
   return saved_;
 }

@@ -10,6 +10,7 @@ struct Saved {
   uint64_t inputs = 0;
   uint64_t outputs = 0;
   uint64_t flowing = 0;  // outputs through which gradients flow
+  uint64_t reached = 0;  // inputs that they flow to
   bool any = false;
   bool differentiable = false;  // false: the rest says nothing
 };

@@ -9,6 +9,7 @@
 #include <vector>
 #include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/mutex.h"
 #include "lazy/runner.h"
 
 namespace lazuli::lazy {
@@ -88,7 +89,7 @@ class Allocator {
     stats_.bytes_live += static_cast<int64_t>(size);
     if (stats_.bytes_live > stats_.bytes_peak) stats_.bytes_peak = stats_.bytes_live;
   }
-  std::mutex mutex_;
+  Mutex mutex_{Rank::Leaf};
   std::map<size_t, std::vector<void*>> free_;
   size_t cached_ = 0;
   MemoryStats stats_;

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
+#include "lazy/mutex.h"
 
 namespace lazuli::lazy {
 
@@ -40,7 +40,7 @@ class Metrics {
 
  private:
   void note(Event e, double us);
-  std::mutex mutex_;
+  Mutex mutex_{Rank::Leaf};
   std::map<std::string, int64_t> external_calls_, syncs_;
   std::map<Event, EventTotal> events_;
   int64_t kernels_compiled_base_ = 0, kernels_reused_base_ = 0;

@@ -4,9 +4,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <vector>
+#include "lazy/mutex.h"
 
 namespace lazuli::lazy {
 
@@ -40,7 +40,7 @@ class Pool {
     size_t count;
   };
   struct Depot {
-    std::mutex mutex;
+    Mutex mutex{Rank::Leaf};
     std::vector<Block*> batches;  // of kBatch blocks each
   };
   static constexpr size_t kBatch = 256;

@@ -13,6 +13,7 @@
 namespace lazuli::lazy {
 
 Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_(recorder().mutex) {
+  settle_after_fork();
   cut_if_due();
   start_ = trace_.size();
 }

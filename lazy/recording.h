@@ -5,7 +5,7 @@
 #include <thread>
 #include "ir/builder.h"
 #include "lazy/convert.h"
-#include "lazy/recorder_mutex.h"
+#include "lazy/mutex.h"
 #include "lazy/repetition.h"
 #include "lazy/segment.h"
 #include "lazy/storage.h"
@@ -14,7 +14,7 @@
 namespace lazuli::lazy {
 
 struct Recorder {
-  RecorderMutex mutex;
+  Mutex mutex{Rank::Recorder};  // recursive: an external call may itself record (a custom op written in Python)
   Trace trace{1};
   uint64_t next_epoch = 2;
   Repetition repetition;
@@ -81,7 +81,7 @@ class Recording final : public ir::Builder {
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none
   size_t start_;
-  std::unique_lock<RecorderMutex> lock_;
+  std::unique_lock<Mutex> lock_;
 };
 
 // The memory order of a dense tensor without overlap; empty when row-major. Returns false when it is not dense.

@@ -1,10 +1,10 @@
 #include "lazy/source.h"
 
 #include <dlfcn.h>
-#include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+#include "lazy/mutex.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -51,7 +51,7 @@ bool is_library(std::string_view file) {
 }
 
 struct Lines {
-  std::mutex mutex;
+  Mutex mutex{Rank::Leaf};
   std::unordered_map<std::string, uint32_t> numbers;
   std::vector<std::string> texts{""};
 };

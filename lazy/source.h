@@ -7,7 +7,7 @@
 namespace lazuli::lazy {
 
 // Interned number of the innermost user line (frames inside torch are skipped) of this thread; 0 = unknown. Takes the
-// interpreter lock: call with no lock of ours held but the recorder's (recorder_mutex.h).
+// interpreter lock: call with no lock of ours held but the recorder's (mutex.h).
 uint32_t current_line();
 // While it lives, this thread does not hold the interpreter lock, if it held it before.
 class WithoutPython {

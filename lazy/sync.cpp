@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include "ir/print.h"
 #include "jit/kernel.h"
 #include "ir/error.h"
@@ -45,9 +46,9 @@ struct TorchHost final : jit::Host {
     return tell_of_memory([&] { return allocate_buffer(bytes); });
   }
   void free_memory() override { release_cached_memory(); }
-  std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
+  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
-    return tell_of_memory([&] { return run_external(call, inputs, results); });
+    return tell_of_memory([&] { return run_external(call, line, inputs, results); });
   }
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                  std::span<const ir::Type> results) override {
@@ -64,20 +65,52 @@ struct KnownTrace {
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
   std::optional<Repetition> loop;  // which the trace's end cut
+  uint64_t used = 0;  // when it ran last, by the cache's clock
 };
+using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run what the cache has forgotten
 
 struct Cache {
-  std::unordered_multimap<uint64_t, std::unique_ptr<KnownTrace>> traces;
+  std::unordered_multimap<uint64_t, KnownRef> traces;
+  uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does.
   KnownTrace* expected = nullptr;
   bool learning = true;
 
-  KnownTrace* find(uint64_t key, const Trace& trace, const std::vector<ValueId>& live) {
+  KnownRef find(uint64_t key, const Trace& trace, const std::vector<ValueId>& live) {
     auto [begin, end] = traces.equal_range(key);
     for (auto it = begin; it != end; ++it)
-      if (it->second->live == live && it->second->code.same_code(trace)) return it->second.get();
+      if (it->second->live == live && it->second->code.same_code(trace)) {
+        it->second->used = ++clock;
+        return it->second;
+      }
     return nullptr;
+  }
+  KnownRef add(uint64_t key, KnownRef known) {
+    if (traces.size() >= static_cast<size_t>(config().max_traces)) forget(known->code);
+    known->used = ++clock;
+    return traces.emplace(key, std::move(known))->second;
+  }
+
+ private:
+  // Lets go of the quarter that was not used for longest, and of the external calls that nothing else makes: neither
+  // `added` nor what is being recorded.
+  void forget(const Trace& added) {
+    std::vector<uint64_t> times;
+    for (const auto& [key, known] : traces) times.push_back(known->used);
+    const auto quarter = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);
+    std::ranges::nth_element(times, quarter);
+    auto is_old = [&](const KnownTrace* k) { return k && k->used <= *quarter; };
+    for (auto& [key, known] : traces)
+      if (is_old(known->successor)) known->successor = nullptr;
+    if (is_old(expected)) expected = nullptr, learning = true;
+    if (is_old(previous)) previous = nullptr;
+    std::erase_if(traces, [&](const auto& entry) { return is_old(entry.second.get()); });
+    std::unordered_set<int64_t> calls;
+    added.find_external_calls(calls);
+    recorder().trace.find_external_calls(calls);
+    for (const auto& [key, known] : traces) known->code.find_external_calls(calls);
+    keep_external_calls(calls);
   }
 };
 Cache& cache() {
@@ -141,17 +174,16 @@ bool is_read(SyncReason reason) {
   return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
 }
 
-KnownTrace* compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
+KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
   RECORD_FUNCTION("lazuli::compile", {});
   double start = now_us();
-  auto known = std::make_unique<KnownTrace>();
+  auto known = std::make_shared<KnownTrace>();
   const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
   if (!live.empty()) known->executable = jit::compile(freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>()), compile_options(key));
   known->code = trace.without_cells();
   known->live = std::move(live);
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
-  KnownTrace* k = known.get();
-  cache().traces.emplace(key, std::move(known));
+  const KnownRef k = cache().add(key, std::move(known));
   double us = now_us() - start;
   if (k->live.empty()) return k;  // remembered only so that it is recognized next time
   ++metrics().traces_compiled;
@@ -258,7 +290,7 @@ class SpareTraces {
 
  private:
   static constexpr size_t kMost = 4;
-  std::mutex mutex_;
+  Mutex mutex_{Rank::Leaf};
   std::vector<Trace> spare_;
 };
 
@@ -288,6 +320,7 @@ bool repeats(Recorder& r) {
 void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
+  settle_after_fork();
   if (r.trace.empty()) return;
   RECORD_FUNCTION(std::string("lazuli::sync: ") + name(reason), {});
   if (reason != SyncReason::Repeat) r.repetition.restart();
@@ -298,7 +331,7 @@ void sync(SyncReason reason) {
   double start = now_us();
   uint64_t key = mix(trace->hash(), bits_of(matmul_settings()));
   for (ValueId v : live) key = mix(key, v);
-  KnownTrace* known = cache().find(key, *trace, live);
+  KnownRef known = cache().find(key, *trace, live);
   // From here on somebody else computes them.
   for (ValueId v : live) {
     trace->cell(v)->state = Cell::State::Ready;
@@ -324,7 +357,7 @@ void sync(SyncReason reason) {
     predict(nullptr);
     throw;
   }
-  predict(known);
+  predict(known.get());
   metrics().sync(reason, config().source_lines ? line_text(current_line()) : "", now_us() - start);
 }
 
@@ -336,6 +369,7 @@ void finish() {
 
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
+  settle_after_fork();
   LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) sync(reason);
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();

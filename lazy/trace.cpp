@@ -97,6 +97,11 @@ std::vector<ValueId> Trace::live() const {
   return out;
 }
 
+void Trace::find_external_calls(std::unordered_set<int64_t>& calls) const {
+  for (const Entry& e : entries_)
+    if (e.op == ir::Op::external) calls.insert(attrs(e)[1]);  // after the list's length
+}
+
 bool Trace::same_code(const Trace& o) const {
   auto same = [](const auto& a, const auto& b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0);

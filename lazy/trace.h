@@ -4,6 +4,7 @@
 #pragma once
 #include <cstring>
 #include <span>
+#include <unordered_set>
 #include <vector>
 #include "ir/graph.h"
 #include "ir/hash.h"
@@ -68,6 +69,8 @@ class Trace {
   // Before its values go: gives the nodes that still hold entries what they need of them.
   void settle_segments();
   bool same_code(const Trace& other) const;
+  // Adds the numbers of the external calls in it.
+  void find_external_calls(std::unordered_set<int64_t>& calls) const;
   // The same code for comparing with later recordings, holding no values.
   Trace without_cells() const;
   int64_t pending_bytes() const { return pending_bytes_; }

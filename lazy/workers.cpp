@@ -2,6 +2,7 @@
 
 #include <omp.h>
 #include <thread>
+#include "lazy/mutex.h"
 #include "lazy/recording.h"
 
 namespace lazuli::lazy {
@@ -10,7 +11,7 @@ OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1)
 OneThread::~OneThread() { omp_set_num_threads(before_); }
 
 Workers::Workers() {
-  keep_ = std::this_thread::get_id() == recorder().first_thread || omp_in_parallel();
+  keep_ = is_forked() || std::this_thread::get_id() == recorder().first_thread || omp_in_parallel();
 }
 Workers::~Workers() {
   if (!keep_) omp_pause_resource(omp_pause_soft, omp_get_initial_device());

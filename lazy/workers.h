@@ -18,6 +18,7 @@ class OneThread {
 };
 
 // Around parallel work: gives the pool back at the end if this thread is not the one that keeps its own.
+// In the child of a fork there are no workers (settle_after_fork), and none to give back.
 class Workers {
  public:
   Workers();

@@ -6,8 +6,8 @@
 
 namespace lazuli::backend {
 
-std::recursive_mutex& graph_mutex() {
-  static auto* m = new std::recursive_mutex;  // outlives every thread
+lazy::Mutex& graph_mutex() {
+  static auto* m = new lazy::Mutex(lazy::Rank::Graph);  // outlives every thread
   return *m;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 #include "backend/autograd/operation.h"
+#include "lazy/mutex.h"
 #include "lazy/pool.h"
 
 namespace lazuli::backend {
@@ -182,7 +183,7 @@ class Step final : public lazy::Pooled<Step, 384> {
 
 // Guards what steps and their nodes hand over. It may be taken by who holds the recorder's lock, not the other way round, and
 // nothing that may be Python (destructors of tensors are) happens under it.
-std::recursive_mutex& graph_mutex();
+lazy::Mutex& graph_mutex();
 
 inline StepRef::StepRef(const StepRef& o) : p_(o.p_) {
   if (p_) p_->references_.fetch_add(1, std::memory_order_relaxed);

@@ -31,6 +31,20 @@ def test_a_data_set_that_lives_on_the_device():
     assert torch.cat(batches).sum().item() == 45
 
 
+def test_pinned_batches_say_so():
+    loader = DataLoader(dataset(), batch_size=5, pin_memory=True)
+    assert all(t.is_pinned() for batch in loader for t in batch)
+
+
 def test_pin_memory_of_a_host_tensor():
-    x = torch.ones(4).pin_memory()
-    assert (x.to("lazuli", non_blocking=True) + 1).sum().item() == 8
+    x = torch.arange(4.0)
+    assert not x.is_pinned()
+    pinned = x.pin_memory()
+    assert pinned.is_pinned()
+    assert pinned[2:].is_pinned()
+    assert pinned.tolist() == x.tolist()
+    assert (pinned.to("lazuli", non_blocking=True) + 1).sum().item() == 10
+    kept = pinned[1:]
+    del pinned
+    assert kept.is_pinned()
+    assert not kept.clone().is_pinned()

@@ -3,6 +3,7 @@
 import logging
 import re
 
+import pytest
 import torch
 from differential import assert_same, normal
 
@@ -317,3 +318,19 @@ def test_logging_of_nodes(caplog):
 
     lines, _ = assert_same(differentiate)
     assert lines[1] == "Executing: <SinBackward0> with grad_outputs: [f32[3]]"
+
+
+@pytest.mark.parametrize("function", ["sin", "tanh", "exp", "square", "relu", "sigmoid"])
+def test_hooks_in_double_backward(function):
+    """Second gradients come to a tensor's hook only if its derivative reads the result."""
+
+    def differentiate(device):
+        x = normal(4, device=device, grad=True)
+        y = getattr(torch, function)(x * 2)
+        seen = []
+        y.register_hook(lambda g: seen.append(None if g is None else g.detach().clone()))
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        g.square().sum().backward()
+        return seen, x.grad
+
+    assert_same(differentiate)

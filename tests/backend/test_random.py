@@ -12,6 +12,7 @@ DRAWS = {
     "normal_": lambda g: torch.empty(1000, device="lazuli").normal_(2, 3, generator=g),
     "bernoulli_": lambda g: torch.empty(1000, device="lazuli").bernoulli_(0.5, generator=g),
     "exponential_": lambda g: torch.empty(1000, device="lazuli").exponential_(generator=g),
+    "cauchy_": lambda g: torch.empty(1000, device="lazuli").cauchy_(1, 2, generator=g),
     "multinomial": lambda g: torch.multinomial(
         torch.ones(50, device="lazuli"), 1000, replacement=True, generator=g
     ),
@@ -60,6 +61,24 @@ def test_the_state_can_be_set_back(name):
     assert torch.equal(DRAWS[name](twin).cpu(), first)
 
 
+@each
+def test_fork_rng_puts_the_state_back(name):
+    torch.manual_seed(7)
+    with torch.random.fork_rng(device_type="lazuli"):
+        inside = DRAWS[name](None).cpu()
+    assert torch.equal(DRAWS[name](None).cpu(), inside)
+
+
+@pytest.mark.parametrize(
+    "name", ["rand", "randn", "randint", "bernoulli_", "exponential_", "cauchy_"]
+)
+def test_what_kernels_of_ours_draw(name, counters):
+    """These are part of the trace: no sync, no external call."""
+    DRAWS[name](None)
+    assert counters()["external_calls"] == {}
+    assert counters()["syncs"] == {}
+
+
 def test_seed_gives_an_unknown_seed():
     g = torch.Generator("lazuli")
     assert g.seed() == g.initial_seed()
@@ -81,6 +100,56 @@ def test_moments():
     assert abs((z**4).mean() - 3) < 0.15
     b = torch.empty(n, device="lazuli").bernoulli_(0.3).double().cpu()
     assert abs(b.mean() - 0.3) < 0.005
+
+
+def test_moments_of_other_distributions():
+    torch.manual_seed(0)
+    n = 200_000
+    e = torch.empty(n, device="lazuli").exponential_(2).double().cpu()
+    assert e.min() > 0
+    assert abs(e.mean() - 0.5) < 0.005
+    assert abs(e.var() - 0.25) < 0.01
+    c = torch.empty(n, device="lazuli").cauchy_(1, 2).double().cpu()
+    assert abs(c.median() - 1) < 0.03
+    assert abs(c.quantile(0.75) - 3) < 0.06
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32]
+)
+def test_integers(dtype):
+    torch.manual_seed(0)
+    low = 0 if dtype == torch.uint8 else -3
+    n = torch.randint(low, 5, (80_000,), device="lazuli", dtype=dtype).cpu()
+    assert n.dtype == dtype
+    values, counts = n.unique(return_counts=True)
+    assert values.tolist() == list(range(low, 5))
+    expected = 80_000 / (5 - low)
+    assert (counts - expected).abs().max() < 6 * expected**0.5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [(torch.uint8, 255), (torch.int8, 127), (torch.bool, 1), (torch.int32, 2**31)],
+)
+def test_integers_of_a_whole_type(dtype, most):
+    torch.manual_seed(0)
+    n = torch.empty(100_000, device="lazuli", dtype=dtype).random_().cpu().long()
+    assert n.min() >= 0
+    assert 0.99 * most <= n.max() <= most
+    assert abs(n.double().mean() - most / 2) < 0.01 * most
+
+
+@pytest.mark.parametrize("arguments", [(5, 5), (0, 300), (-1, 2)], ids=str)
+def test_bad_ranges_of_integers(arguments):
+    def draw(device):
+        return torch.empty(3, dtype=torch.uint8, device=device).random_(*arguments)
+
+    with pytest.raises(RuntimeError) as eager:
+        draw("cpu")
+    with pytest.raises(RuntimeError) as ours:
+        draw("lazuli")
+    assert str(ours.value) == str(eager.value)
 
 
 def test_neighbours_are_independent():

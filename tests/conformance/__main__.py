@@ -1,4 +1,4 @@
-"""Runs a whole suite against cpu and writes its table: see `tools/conformance --help`."""
+"""Runs a whole suite against cpu and writes its table: see `tools/conformance opinfo --help`."""
 
 import argparse
 import fnmatch
@@ -14,6 +14,8 @@ import torch
 from differences import listed
 from suites import SUITES, suite
 
+WORKER = Path(__file__).with_name("worker.py")
+
 
 def parsed():
     parser = argparse.ArgumentParser(prog="tools/conformance", description=__doc__)
@@ -27,10 +29,15 @@ def parsed():
 
 
 def outcomes_of(options, names, log):
-    return supervisor.run_all(options.suite, names, options.samples, options.timeout, log)
+    command = [sys.executable, WORKER, options.suite, options.samples]
+    return supervisor.run_all(lambda _: supervisor.Worker(command, log), names, options.timeout)
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["torchcts"]:
+        import cts_suite  # TorchCTS is loaded for nothing else
+
+        return cts_suite.main(sys.argv[2:])
     options = parsed()
     part, parts = (int(n) for n in options.shard.split("/"))
     cases = suite(options.suite).cases()

@@ -1,6 +1,8 @@
 """The cases of the module suite, `module/mode/dtype` each, over torch's database of nn modules.
 
 In a mode a module is made and moved; its results, its gradients, its buffers and its state agree.
+The mode `error_inputs` are torch's bad arguments, of the constructor or of the module: class and
+message of the error agree.
 """
 
 import dataclasses
@@ -15,6 +17,7 @@ from sides import ARBITER, DEVICE, HOST, WIDE
 from torch.testing._internal.common_modules import module_db
 
 MODES = {"train": True, "eval": False}
+ERRORS = "error_inputs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +31,16 @@ class Case:
         return f"{self.info.name}/{self.mode}/{str(self.dtype).split('.')[1]}"
 
 
+def modes(info) -> list[str]:
+    return [*MODES, *([ERRORS] if info.module_error_inputs_func else [])]
+
+
 @functools.cache
 def cases() -> dict[str, Case]:
     found = (
         Case(info, mode, dtype)
         for info in module_db
-        for mode in MODES
+        for mode in modes(info)
         for dtype in sorted(info.dtypes, key=str)
     )
     return {case.name: case for case in found}
@@ -44,7 +51,7 @@ def compute(case: Case, sample, side):
     constructor, forward = sample.constructor_input, sample.forward_input
     dtype = WIDE[case.dtype] if side is ARBITER else case.dtype
     module = case.info.module_cls(*constructor.args, **constructor.kwargs)
-    module = module.to(dtype).train(MODES[case.mode])
+    module = module.to(dtype).train(MODES.get(case.mode, True))
     if any(map(torch.nn.parameter.is_lazy, module.parameters())):
         here = ARBITER if side is ARBITER else HOST  # numbers drawn elsewhere would be others
         module(*here.convert(forward.args), **here.convert(forward.kwargs))
@@ -67,12 +74,17 @@ def compute(case: Case, sample, side):
     }
 
 
-def run(case: Case, most=None):
+def samples(case: Case):
     torch.manual_seed(0)
-    found = case.info.module_inputs_func(
-        case.info, device="cpu", dtype=case.dtype, requires_grad=True, training=MODES[case.mode]
-    )
-    for n, sample in enumerate(itertools.islice(found, most)):
+    about = {"device": "cpu", "dtype": case.dtype, "requires_grad": True}
+    if case.mode == ERRORS:
+        found = case.info.module_error_inputs_func(case.info, training=True, **about)
+        return [error.module_error_input for error in found]
+    return case.info.module_inputs_func(case.info, training=MODES[case.mode], **about)
+
+
+def run(case: Case, most=None):
+    for n, sample in enumerate(itertools.islice(samples(case), most)):
         try:
             run_sample(case, sample)
         except AssertionError as error:

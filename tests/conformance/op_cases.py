@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import warnings
-import zlib
 
 import op_aspects
 import torch
@@ -90,11 +89,6 @@ def cases() -> dict[str, Case]:
         for dtype in sorted(about.types(op), key=str)
     )
     return {case.name: case for case in found}
-
-
-def chosen(name: str, share: int) -> bool:
-    """Whether a case belongs to the fixed sample of one in `share`."""
-    return zlib.crc32(name.encode()) % share == 0
 
 
 # ---- One case

@@ -1,29 +1,38 @@
 """Runs cases in a worker process; a crash or a hang is its case's outcome, and the rest go on."""
 
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
-WORKER = Path(__file__).with_name("worker.py")
+START_SECONDS = 900  # a worker that collects a large suite takes minutes on a busy machine
 CASES_OF_A_WORKER = 1500  # a new process now and then, so that compiled kernels do not pile up
 
 
 class Worker:
-    def __init__(self, suite: str, samples: str, log):
+    """A process that reads a case's name a line and answers with a line of JSON.
+
+    Its first line, before any case, is `greeting`.
+    """
+
+    def __init__(self, command: Sequence, log, **popen):
         self.process = subprocess.Popen(
-            [sys.executable, WORKER, suite, samples],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
+            **popen,
         )
         self.answers = selectors.DefaultSelector()
         self.answers.register(self.process.stdout, selectors.EVENT_READ)
         self.done = 0
-        if self.line(seconds=300) != "ready":
+        self.greeting = self.line(START_SECONDS)
+        if not self.greeting:
             self.stop()
             raise RuntimeError("the worker did not start: see its log")
 
@@ -35,14 +44,20 @@ class Worker:
 
     def run(self, name: str, seconds: float) -> dict:
         self.done += 1
-        self.process.stdin.write(f"{name}\n".encode())
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"{name}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it ended after its last answer
+            return self.crash()
         line = self.line(seconds)
         if line:
             return json.loads(line)
         if line is None:
             self.stop()
             return {"outcome": "hung", "message": f"no answer in {seconds} s", "seconds": seconds}
+        return self.crash()
+
+    def crash(self) -> dict:
         status = self.process.wait()
         return {"outcome": "crashed", "message": f"the process ended with {status}", "seconds": 0}
 
@@ -50,19 +65,28 @@ class Worker:
         return self.process.poll() is not None or self.done >= CASES_OF_A_WORKER
 
     def stop(self):
-        self.process.kill()
+        # With whatever its cases have started: a process that holds a pipe open outlives them.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
-def run_all(suite: str, names, samples: str, seconds: float, log):
-    """Yields each name with its outcome."""
-    worker = None
+def run_all(
+    start: Callable[[Sequence[str]], Worker],
+    names: Sequence[str],
+    seconds: float,
+    worker: Worker | None = None,
+) -> Iterator[tuple[str, dict]]:
+    """Yields each name with its outcome. `start` makes a worker for the names that are left.
+
+    `worker` is one that has been started for them already.
+    """
     try:
-        for name in names:
+        for i, name in enumerate(names):
             if worker is None or worker.is_spent():
                 if worker:
                     worker.stop()
-                worker = Worker(suite, samples, log)
+                worker = start(names[i:])
             yield name, worker.run(name, seconds)
     finally:
         if worker:

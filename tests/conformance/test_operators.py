@@ -2,7 +2,8 @@
 
 import pytest
 from differences import listed
-from op_cases import cases, chosen, run
+from op_cases import cases, run
+from sampling import chosen
 
 SHARE = 25  # one case in so many, and its first few inputs: about a minute on one core
 FEW = 4

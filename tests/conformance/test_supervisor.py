@@ -1,5 +1,7 @@
 """A crash or a hang is the outcome of its case, and the cases after it run."""
 
+import sys
+
 import supervisor
 
 WORKER = """
@@ -14,13 +16,19 @@ for line in sys.stdin:
 """
 
 
-def test_the_rest_goes_on(tmp_path, monkeypatch):
+def test_the_rest_goes_on(tmp_path):
     worker = tmp_path / "worker.py"
     worker.write_text(WORKER)
-    monkeypatch.setattr(supervisor, "WORKER", worker)
     names = ["a", "crash", "b", "hang", "c"]
+    left = []
     with open(tmp_path / "log", "w") as log:
-        found = dict(supervisor.run_all("any", names, "all", 2, log))
+
+        def start(names):
+            left.append(list(names))
+            return supervisor.Worker([sys.executable, worker], log)
+
+        found = dict(supervisor.run_all(start, names, 2))
+    assert left == [names, names[2:], names[4:]]
     assert [found[name]["outcome"] for name in names] == [
         "passed",
         "crashed",

@@ -228,3 +228,10 @@ def test_out_of_memory_is_told_each_time():
                 read()
             assert where in str(error.value)
     assert (bystander + 1).tolist() == [2, 2, 2]
+
+
+def test_an_index_beyond_a_constant():
+    """What is read is known without the index; eager looks at it all the same."""
+    index = torch.tensor([7], device="lazuli")
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        torch.ones(3, device="lazuli")[index].cpu()

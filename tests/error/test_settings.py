@@ -1,5 +1,10 @@
 """Settings that turn surprises into errors, and errors in settings."""
 
+import os
+import subprocess
+import sys
+import warnings
+
 import pytest
 import torch
 
@@ -13,6 +18,50 @@ def test_external_calls_can_be_forbidden():
     assert "cdist" in str(error.value)
     assert "test_settings.py" in str(error.value)
     assert torch.cdist(x, x).shape == (4, 4)
+
+
+def warnings_of(work):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work()
+    return [str(w.message) for w in caught if "external call" in str(w.message)]
+
+
+def test_external_calls_can_be_warned_of():
+    """Once for each operator and line, which the warning names."""
+    x = torch.randn(4, 4).to("lazuli")
+
+    def work():
+        torch.cdist(x, x)
+        x.renorm(2, 0, 1.0)
+
+    with torch.lazuli.config.patch(fallback="warn"):
+        first, second = warnings_of(work), warnings_of(work)
+    assert [name in text for name, text in zip(("cdist", "renorm"), first, strict=True)] == [
+        True
+    ] * 2
+    assert all("test_settings.py:" in text for text in first)
+    assert second == []
+
+
+def test_external_calls_are_quiet_by_default():
+    assert torch.lazuli.config.fallback == "quiet"
+    x = torch.randn(4, 4).to("lazuli")
+    assert warnings_of(lambda: torch.cdist(x, x)) == []
+
+
+@pytest.mark.parametrize("mode", ["error", "warn", "quiet"])
+def test_the_environment_says_what_external_calls_do(mode):
+    script = "import torch; x = torch.ones(2, 2, device='lazuli'); print(torch.cdist(x, x).sum())"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "LAZULI_FALLBACK": mode},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    told = "cdist_forward has no kernel of its own" in done.stderr
+    assert (done.returncode == 0, told) == (mode != "error", mode != "quiet")
 
 
 def test_views_are_no_external_calls():
@@ -31,3 +80,7 @@ def test_a_value_that_does_not_fit():
     with pytest.raises(ValueError, match="'fallback' takes quiet, warn or error, not sometimes"):
         torch.lazuli.config.fallback = "sometimes"
     assert torch.lazuli.config.fallback in ("quiet", "warn", "error")
+    with pytest.raises(ValueError, match="'random' takes philox or eager, not mt19937"):
+        torch.lazuli.config.random = "mt19937"
+    with pytest.raises(ValueError, match="'max_traces' takes an integer from 4 on, not 3"):
+        torch.lazuli.config.max_traces = 3

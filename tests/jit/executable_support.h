@@ -25,7 +25,7 @@ struct TestHost : jit::Host {
               std::free(q);
             })};
   }
-  std::vector<jit::Buffer> external(int64_t call, std::span<const jit::BufferView> inputs,
+  std::vector<jit::Buffer> external(int64_t call, const std::string&, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type>) override {
     std::vector<jit::Buffer> out;
     for (const auto& values : kernels(call, inputs)) {

@@ -25,6 +25,30 @@ def test_an_external_call_is_explained_with_its_line(device):
     assert "test_explaining.py" in events[0].where
 
 
+def test_external_calls_are_explained_by_line(device):
+    """Recorded ones and those that data forces, each with its own line, count and time."""
+    x = torch.randn(4, 3).to(device)
+    torch.lazuli.synchronize()
+    explanation()
+    total = 0
+    for i in range(3):
+        total = total + torch.cdist(x + i, x)
+    total = total + torch.cdist(x + 5, x)
+    torch.unique(x)
+    total.cpu()
+    events = [e for e in explanation() if e.kind == "external"]
+    code = test_external_calls_are_explained_by_line.__code__
+    begin = code.co_firstlineno + 7
+    expected = {("cdist", begin, 3), ("cdist", begin + 1, 1), ("unique", begin + 2, 1)}
+    found = set()
+    for e in events:
+        file, _, line = e.where.rpartition(":")
+        assert file.endswith("test_explaining.py")
+        assert e.time_us > 0
+        found.add((next(n for n in ("cdist", "unique") if n in e.what), int(line), e.count))
+    assert found == expected
+
+
 def test_a_sync_that_data_forces(counters, device):
     x = torch.tensor([1.0, 0.0, 2.0]).to(device)
     explanation()

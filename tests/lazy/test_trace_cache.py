@@ -88,3 +88,19 @@ def test_donated_inputs_are_not_read_again(device):
         x = x + 1
         torch.lazuli.synchronize()
         assert (x - y).sum().item() == 1000
+
+
+def test_traces_are_forgotten_and_learned_again(counters, device):
+    """With few to keep: also those with external calls, and while one is pending."""
+
+    def work(n, where=device):
+        x = torch.arange(n + 2.0).view(-1, 1).to(where)
+        return (torch.cdist(x, x) + torch.renorm(x, 2, 0, 1.0)).sum()
+
+    expected = [work(n, "cpu").item() for n in range(10)]
+    with torch.lazuli.config.patch(max_traces=4):
+        pending = work(3)
+        for _ in range(2):
+            assert [work(n).item() for n in range(10)] == pytest.approx(expected)
+        assert pending.item() == pytest.approx(expected[3])
+    assert counters()["traces_compiled"] > 15

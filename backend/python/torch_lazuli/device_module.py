@@ -90,8 +90,8 @@ def _lazy_init() -> None:
 
 
 def _is_in_bad_fork() -> bool:
-    """Whether this process was forked from one that used the device, which CUDA cannot bear."""
-    return False
+    """Whether this process was forked from one that used a GPU, which CUDA cannot bear."""
+    return torch.ops.lazuli._has_lost_gpu()
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -6,6 +6,7 @@ Each replaces a function of torch by one that does the same for every other devi
 import ctypes
 import functools
 import logging
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import torch
@@ -32,6 +33,8 @@ def apply(library: Path) -> None:
     _applied = True
     _print_from_the_host()
     _read_and_write_storages_through_the_host()
+    _send_to_processes_through_the_host()
+    _leave_compilation_to_the_device()
     _take_the_engine_back_after_compiled_autograd()
     _show_backward_its_roots(library)
     register_optimizer_step_post_hook(_end_step)
@@ -134,6 +137,62 @@ def _read_and_write_storages_through_the_host() -> None:
 
     torch.UntypedStorage._write_file = write_file
     torch.UntypedStorage._set_from_file = set_from_file
+
+
+def _send_to_processes_through_the_host() -> None:
+    """Lets tensors go through queues and to loaders' workers: a process gets a copy.
+
+    Memory of the device is no other process's, and there may be none yet.
+    """
+    reductions = torch.multiprocessing.reductions
+    original = reductions.reduce_tensor
+
+    @functools.wraps(original)
+    def reduce_tensor(tensor):
+        fails = tensor.requires_grad and not tensor.is_leaf  # the original says why
+        if tensor.device.type != TYPE or fails:
+            return original(tensor)
+        host = tensor.detach().cpu()
+        return _from_host, (type(tensor), host, tensor.requires_grad)
+
+    reductions.reduce_tensor = reduce_tensor
+    kinds = [kind for kind in ForkingPickler._extra_reducers if _is_tensor(kind)]
+    for kind in kinds:
+        ForkingPickler.register(kind, reduce_tensor)
+
+
+def _leave_compilation_to_the_device() -> None:
+    """Runs the graphs that torch.compile has captured on the device op by op: it fuses them itself.
+
+    Inductor, the default backend, has no code for the device.
+    """
+    wrapper = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def compile_graph(self, graph, inputs):
+        return graph.forward if _is_on_device(graph, inputs) else original(self, graph, inputs)
+
+    wrapper.__call__ = compile_graph
+
+
+def _is_on_device(graph: torch.fx.GraphModule, inputs) -> bool:
+    tensors = [t for t in (*inputs, *graph.parameters(), *graph.buffers()) if _is_tensor(type(t))]
+    if tensors:
+        return any(t.device.type == TYPE for t in tensors)
+    made_on = (node.kwargs.get("device") for node in graph.graph.nodes)
+    return any(device is not None and torch.device(device).type == TYPE for device in made_on)
+
+
+def _is_tensor(kind: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, torch.Tensor)
+
+
+def _from_host(kind: type, host: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    tensor = host.to(TYPE)
+    if issubclass(kind, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_(requires_grad)
 
 
 def _end_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:

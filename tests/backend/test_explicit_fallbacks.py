@@ -1,0 +1,55 @@
+"""Operators whose kernel for every device looks for the device among torch's own."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+
+@pytest.mark.parametrize("exponent", [torch.int32, torch.int64, torch.float32])
+def test_ldexp(exponent):
+    def compute(device):
+        x, e = normal(4, device=device), torch.tensor([1, 130, -3, 0], dtype=exponent).to(device)
+        out = torch.empty(4, device=device)
+        torch.ldexp(x, e, out=out)
+        return torch.ldexp(x, e), out, x.clone().ldexp_(e)
+
+    assert_same(compute)
+
+
+def test_a_causal_mask_beside_another_one():
+    def attend(device):
+        q = normal(2, 2, 8, 16, device=device)
+        mask = (torch.arange(64).view(8, 8) % 5 > 0).to(device)
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, mask, is_causal=True)
+
+    assert_same(attend)
+
+
+def test_kaiser_window():
+    def windows(device):
+        out = torch.empty(0, device=device)
+        torch.ops.aten.kaiser_window.beta_out(6, True, 3.0, out=out)
+        return torch.kaiser_window(7, False, 5.0, device=device), out
+
+    assert_same(windows)
+
+
+def test_saturated_weights():
+    """Torch's kernel reads the weight's memory by its address."""
+
+    def saturate(device):
+        weight = torch.tensor([[1e6, -1e6, 3.0], [0.0, 7e4, -2.0]]).to(device)
+        return torch._saturate_weight_to_fp16(weight), weight
+
+    assert_same(saturate)
+
+
+def test_grid_sampler_of_the_cpu():
+    def sample(device):
+        x, grid = normal(1, 2, 4, 4, device=device), normal(1, 3, 3, 2, device=device)
+        ops, arguments = torch.ops.aten, (0, 0, False)
+        y = ops._grid_sampler_2d_cpu_fallback(x, grid, *arguments)
+        out = ops._grid_sampler_2d_cpu_fallback.out(x, grid, *arguments, out=torch.empty_like(y))
+        return y, out, ops._grid_sampler_2d_cpu_fallback_backward(y, x, grid, *arguments)
+
+    assert_same(sample)

@@ -1,0 +1,193 @@
+"""Runs TorchCTS on cpu and on lazuli, node by node, and writes the table of both.
+
+On cpu TorchCTS compares nothing. What lazuli fails is therefore run once more on cpu with the
+comparison that every other device gets: where eager's cpu fails it too, lazuli does what eager
+does, and that is the difference's reason.
+
+A run may be stopped at any time and started again: what is known of each device's nodes stands in a
+file of the build folder, and only the rest is run. `--again` forgets what failed, or all.
+"""
+
+import argparse
+import fnmatch
+import functools
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import supervisor
+import torch
+import torchcts
+from cts_report import differences, write
+from differences import listed
+from sampling import chosen
+from torchcts.cli import DEFAULT_TEST_SUITES
+
+HERE = Path(__file__).parent
+PACKAGES = Path(torchcts.__file__).resolve().parent.parent
+KNOWN = HERE.parents[1] / "build" / "conformance"
+DEVICES = ("cpu", "lazuli")
+COMPARED = "compared"  # cpu, like another device
+SELECTION = HERE / "cts" / "selection.txt"
+QUICK = 0.3  # seconds
+
+
+def name_of(node: str) -> str:
+    """A node's name for patterns: `suite/file/test/parameters`, like the other suites' cases."""
+    file, _, test = node.removeprefix("torchcts/").partition(".py::")
+    test, _, parameters = test.replace("::", ".", 1).partition("[")
+    return f"{file}/{test}/{parameters.removesuffix(']')}"
+
+
+def files(suites) -> list[str]:
+    """The test files of some suites, from the folder of packages on."""
+    found = []
+    for suite in DEFAULT_TEST_SUITES:
+        if suite in suites:
+            paths = sorted((PACKAGES / "torchcts" / suite).rglob("test_*.py"))
+            found += [str(path.relative_to(PACKAGES)) for path in paths]
+    return found
+
+
+class Known:
+    """What is known of a device: the nodes of each file, and the outcome of each node that ran."""
+
+    def __init__(self, device: str, folder: Path = KNOWN):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"torchcts-{device}.jsonl"
+        self.nodes, self.outcomes = {}, {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                self.take(json.loads(line))
+
+    def take(self, line: dict):
+        if "file" in line:
+            self.nodes[line["file"]] = line["nodes"]
+        else:
+            self.outcomes[line.pop("node")] = line
+
+    def add(self, line: dict):
+        with self.path.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+        self.take(dict(line))
+
+    def forget(self, is_forgotten):
+        kept = {n: o for n, o in self.outcomes.items() if not is_forgotten(n, o)}
+        lines = [{"file": file, "nodes": nodes} for file, nodes in self.nodes.items()]
+        lines += [{"node": node, **outcome} for node, outcome in kept.items()]
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.outcomes = kept
+
+
+def start(device: str, collected, log) -> supervisor.Worker:
+    """A worker that collects files or nodes."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as arguments:
+        arguments.write("\n".join(f"{PACKAGES}/{one}" for one in collected))
+        arguments.flush()
+        command = [sys.executable, HERE / "cts_worker.py", device, f"@{arguments.name}"]
+        return supervisor.Worker(command, log, cwd=HERE / "cts")
+
+
+def run_file(device: str, file: str, is_wanted, seconds: float, known: Known, log):
+    """Runs what is wanted of a file's nodes and not known yet."""
+    worker = None
+    if file not in known.nodes:
+        worker = start(device, [file], log)
+        known.add({"file": file, "nodes": json.loads(worker.greeting)})
+    rest = [n for n in known.nodes[file] if is_wanted(n) and n not in known.outcomes]
+    if worker and not rest:
+        worker.stop()
+    again = functools.partial(start, device, log=log)
+    for node, outcome in supervisor.run_all(again, rest, seconds, worker):
+        known.add({"node": node, **outcome})
+        if outcome["outcome"] not in ("passed", "skipped"):
+            first = outcome["message"].split("\n")[0][:160]
+            print(f"{device} {outcome['outcome']:7} {node}: {first}", flush=True)
+
+
+def parsed(arguments):
+    parser = argparse.ArgumentParser(prog="tools/conformance torchcts", description=__doc__)
+    parser.add_argument("--suite", action="append", choices=DEFAULT_TEST_SUITES, help="all")
+    parser.add_argument("--device", action="append", choices=DEVICES, help="both")
+    parser.add_argument(
+        "-k", "--only", default="*", help="nodes of this pattern: 'rng/*/test_seed*'"
+    )
+    parser.add_argument(
+        "--share", type=int, default=1, help="a fixed sample of one node in so many"
+    )
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one node")
+    parser.add_argument("--again", choices=("failed", "all"), help="run these again though known")
+    parser.add_argument(
+        "--select", type=int, help="run nothing, write one node in so many as the tests' own"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="folder for the table; tests/conformance/results"
+    )
+    parser.add_argument("--report", action="store_true", help="run nothing, write the table")
+    return parser.parse_args(arguments)
+
+
+def is_wanted_by(options):
+    matches = re.compile(fnmatch.translate(options.only)).match
+    return lambda node: bool(matches(name_of(node))) and chosen(node, options.share)
+
+
+def main(arguments) -> int:
+    options = parsed(arguments)
+    suites = options.suite or DEFAULT_TEST_SUITES
+    is_wanted = is_wanted_by(options)
+    known = {device: Known(device) for device in (*DEVICES, COMPARED)}
+    if not (options.report or options.select):
+        with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
+            print(f"what nodes print: {log.name}")
+            for device in options.device or DEVICES:
+                run_device(device, suites, is_wanted, options, known[device], log)
+    if options.select:
+        return select(known, options.select)
+    if not options.report:
+        compare(known, options.timeout)
+    whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
+    names = {name_of(node): node for nodes in known["lazuli"].nodes.values() for node in nodes}
+    reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
+    outcomes = {device: found.outcomes for device, found in known.items()}
+    about = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
+    return int(bool(write(about, outcomes, reasons, options.results)))
+
+
+def compare(known: dict[str, Known], seconds: float):
+    """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
+    differing = differences({device: found.outcomes for device, found in known.items()}, {})
+    rest = [node for node in differing if node not in known[COMPARED].outcomes]
+    with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
+        again = functools.partial(start, COMPARED, log=log)
+        for node, outcome in supervisor.run_all(again, rest, seconds):
+            known[COMPARED].add({"node": node, **outcome})
+
+
+def select(known, share: int) -> int:
+    """Writes the fixed selection that runs with the tests: quick nodes that both pass."""
+    quick = [
+        node
+        for node, found in known["cpu"].outcomes.items()
+        if found["outcome"] == "passed" and found["seconds"] < QUICK and chosen(node, share)
+        if known["lazuli"].outcomes.get(node, {}).get("outcome") == "passed"
+    ]
+    SELECTION.write_text("".join(f"{node}\n" for node in quick))
+    print(f"{len(quick)} nodes in {SELECTION}")
+    return 0
+
+
+def run_device(device, suites, is_wanted, options, known, log):
+    if options.again:
+        every = options.again == "all"
+        known.forget(
+            lambda node, found: (
+                is_wanted(node)
+                and node.split("/")[1] in suites
+                and (every or found["outcome"] not in ("passed", "skipped"))
+            )
+        )
+    for file in files(suites):
+        run_file(device, file, is_wanted, options.timeout, known, log)
