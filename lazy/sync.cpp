@@ -93,14 +93,15 @@ struct Cache {
   }
 
  private:
-  // Lets go of the quarter that was not used for longest, and of the external calls that nothing else makes: neither
-  // `added` nor what is being recorded.
+  // Lets go of what was not used for longest, down to three quarters of the bound, and of the external calls that nothing
+  // else makes: neither `added` nor what is being recorded.
   void forget(const Trace& added) {
     std::vector<uint64_t> times;
     for (const auto& [key, known] : traces) times.push_back(known->used);
-    const auto quarter = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);
-    std::ranges::nth_element(times, quarter);
-    auto is_old = [&](const KnownTrace* k) { return k && k->used <= *quarter; };
+    const auto kept = static_cast<ptrdiff_t>(config().max_traces * 3 / 4);
+    const auto last_old = times.end() - kept - 1;
+    std::ranges::nth_element(times, last_old);
+    auto is_old = [&](const KnownTrace* k) { return k && k->used <= *last_old; };
     for (auto& [key, known] : traces)
       if (is_old(known->successor)) known->successor = nullptr;
     if (is_old(expected)) expected = nullptr, learning = true;

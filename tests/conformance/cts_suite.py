@@ -1,8 +1,9 @@
 """Runs TorchCTS on cpu and on lazuli, node by node, and writes the table of both.
 
-On cpu TorchCTS compares nothing. What lazuli fails is therefore run once more on cpu with the
-comparison that every other device gets: where eager's cpu fails it too, lazuli does what eager
-does, and that is the difference's reason.
+On cpu much of TorchCTS compares nothing. What lazuli fails is therefore run once more on cpu under
+a name that it does not know: where it then compares and eager's cpu fails too, lazuli does what
+eager does, and that is the difference's reason. Some nodes look at the tensors' device instead;
+they need a line in the list.
 
 A run may be stopped at any time and started again: what is known of each device's nodes stands in a
 file of the build folder, and only the rest is run. `--again` forgets what failed, or all.
