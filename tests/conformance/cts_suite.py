@@ -33,6 +33,7 @@ DEVICES = ("cpu", "lazuli")
 COMPARED = "compared"  # cpu, like another device
 SELECTION = HERE / "cts" / "selection.txt"
 QUICK = 0.3  # seconds
+SLOW_TO_COLLECT = ("generated", "opinfo")  # minutes, however few nodes are wanted
 
 
 def name_of(node: str) -> str:
@@ -174,6 +175,7 @@ def select(known, share: int) -> int:
         for node, found in known["cpu"].outcomes.items()
         if found["outcome"] == "passed" and found["seconds"] < QUICK and chosen(node, share)
         if known["lazuli"].outcomes.get(node, {}).get("outcome") == "passed"
+        if node.split("/")[1] not in SLOW_TO_COLLECT
     ]
     SELECTION.write_text("".join(f"{node}\n" for node in quick))
     print(f"{len(quick)} nodes in {SELECTION}")
