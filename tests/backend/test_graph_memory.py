@@ -38,6 +38,13 @@ def saved_by_eager():
     return sum(t.untyped_storage().nbytes() for p, t in kept.items() if p not in leaves)
 
 
+@pytest.fixture(autouse=True)
+def nothing_packed():
+    """Parameters kept in a library's own order are memory that no graph holds."""
+    with torch.lazuli.config.patch(max_packed_bytes=0):
+        yield
+
+
 @pytest.fixture
 def leaves(device):
     torch.manual_seed(0)

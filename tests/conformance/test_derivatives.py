@@ -3,7 +3,7 @@
 import pytest
 from derivative_cases import cases, run
 from differences import listed
-from op_cases import chosen
+from sampling import chosen
 
 SHARE = 8  # one case in so many, and its first inputs: about a minute on one core
 FEW = 2
