@@ -40,9 +40,10 @@ struct Host {
   // Runs recorded call `call`, which the user made at `line`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, const std::string& line, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
-  // Runs the backing device's own kernel for a node that no library of ours serves there; dense results likewise.
+  // Runs the backing device's own kernel for a node that no library of ours serves there. Results are dense, with the
+  // strides asked for.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
-                                    std::span<const ir::Type> results) = 0;
+                                    std::span<const lowering::Layout> results) = 0;
   // The stream in which asynchronous work goes; null where work is done when a call returns.
   virtual void* stream() { return nullptr; }
 };

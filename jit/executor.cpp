@@ -195,10 +195,14 @@ void Executor::run_on_host(Host& host, uint32_t s) {
     views.push_back({memory_[v.block], v.type, v.strides, v.byte_offset / item});
   }
   std::vector<ir::Type> types;
-  for (const BlockView& v : step.results) types.push_back(v.type);
+  std::vector<lowering::Layout> layouts;
+  for (const BlockView& v : step.results) {
+    types.push_back(v.type);
+    layouts.push_back({v.type.dtype, v.type.shape, v.strides});
+  }
   std::vector<Buffer> made = step.kind == PlanStep::External
                                  ? host.external(step.external_call, line_of(graph_, step.node), views, types)
-                                 : host.eager(graph_.nodes[step.node], views, types);
+                                 : host.eager(graph_.nodes[step.node], views, layouts);
   LAZULI_CHECK(made.size() == types.size(), "the host gave another number of results than recorded");
   for (size_t i = 0; i < made.size(); ++i) memory_[step.results[i].block] = std::move(made[i]);
 }

@@ -5,7 +5,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/cumsum.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/matmul.h>
@@ -27,7 +27,7 @@ using Tensors = std::vector<Tensor>;
 struct Call {
   const ir::Attrs& attrs;
   const Tensors& in;
-  std::span<const ir::Type> results;
+  std::span<const lowering::Layout> results;
 
   at::IntArrayRef list(size_t i) const {
     auto l = attrs.list(i);
@@ -35,8 +35,8 @@ struct Call {
   }
   int64_t number(size_t i) const { return attrs.number(i); }
   at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }
-  // Memory of a result's shape that nobody reads.
-  Tensor shaped(const Tensor& like) const { return at::empty(shape(), like.options()); }
+  // Memory like a result's that nobody reads.
+  Tensor shaped(const Tensor& like) const { return at::empty_strided(shape(), to_ref(results[0].strides), like.options()); }
 };
 
 // Attributes of the convolution rows: stride, padding, dilation, transposed, output padding, groups.
@@ -120,10 +120,16 @@ const Row kRows[] = {
     {ir::Op::cumsum, cumsum},
 };
 
+Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {
+  bool same = t.storage_offset() == 0;
+  for (int64_t d = 0; d < t.dim(); ++d) same = same && (t.size(d) == 1 || t.stride(d) == strides[d]);
+  return same || t.numel() == 0 ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
+}
+
 }  // namespace
 
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
-                                       std::span<const ir::Type> results) {
+                                       std::span<const lowering::Layout> results) {
   const auto row = std::ranges::find(kRows, node.op, &Row::op);
   LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
   PlainDispatch guard;
@@ -134,7 +140,7 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   for (size_t r = 0; r < made.size(); ++r) {
     LAZULI_CHECK(made[r].sizes() == to_ref(results[r].shape) && made[r].scalar_type() == to_torch(results[r].dtype),
                  "torch's kernel for " + std::string(ir::name(node.op)) + " gave another type than the row");
-    out.push_back(buffer_of(made[r].contiguous()));
+    out.push_back(buffer_of(with_strides(made[r], to_ref(results[r].strides))));
   }
   return out;
 }

@@ -7,8 +7,8 @@
 
 namespace lazuli::lazy {
 
-// One dense row-major buffer per result. Throws InternalError for a row that this table does not know.
+// One dense buffer per result, with the strides asked for. Throws InternalError for a row that this table does not know.
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
-                                       std::span<const ir::Type> results);
+                                       std::span<const lowering::Layout> results);
 
 }  // namespace lazuli::lazy

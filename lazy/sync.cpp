@@ -51,7 +51,7 @@ struct TorchHost final : jit::Host {
     return tell_of_memory([&] { return run_external(call, line, inputs, results); });
   }
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
-                                 std::span<const ir::Type> results) override {
+                                 std::span<const lowering::Layout> results) override {
     return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
   }
   void* stream() override { return backing().stream(); }

@@ -4,6 +4,7 @@
 #include "ir/error.h"
 #include "lowering/epilogue.h"
 #include "lowering/index_rules.h"
+#include "lowering/layout_choice.h"
 #include "lowering/storage_choice.h"
 
 namespace lazuli::lowering {
@@ -23,7 +24,9 @@ class Fuser {
       : graph_(graph),
         options_(options),
         out_{ValueTable(graph), {}, {}, make_epilogues(graph, options)},
-        storage_(graph, out_.values, *out_.epilogues, *options.libraries, options.enabled) {}
+        storage_(graph, out_.values, *out_.epilogues, *options.libraries, options.enabled) {
+    if (options.enabled) choose_layouts(graph, out_.values, *out_.epilogues, *options.libraries);
+  }
 
   Fusion run() {
     do {
@@ -103,6 +106,7 @@ class Fuser {
       if (!x) continue;
       Value obstacle;
       auto operand = strided_operand(graph_, values(), x, obstacle);
+      if (!operand && needs_row_major(obstacle)) return;
       LAZULI_CHECK(operand && values().stored(operand->base), "a call's operand has no memory");
       unit.reads.push_back(home(operand->base));
     }
@@ -123,6 +127,13 @@ class Fuser {
     return std::make_unique<Terms>(graph_, values(), root.shape(graph_));
   }
 
+  // What is in the way may be no more than how a value lies in memory.
+  bool needs_row_major(Value obstacle) {
+    if (!values().stored(obstacle) || !values().channels_last(obstacle)) return false;
+    values().set_channels_last(obstacle, false);
+    return again_ = true;
+  }
+
   // One kernel for one root. Where a view inside is not linear in the root's shape, that gets memory, and all kernels
   // are made again: each must know of every value whether it has memory.
   void make_kernel(const Root& root, const std::vector<uint32_t>& before) {
@@ -130,6 +141,7 @@ class Fuser {
     auto terms = fresh_terms(root);
     if (!terms->add({&root, 1})) {
       const Value obstacle = terms->obstacle();
+      if (obstacle && needs_row_major(obstacle)) return;
       LAZULI_CHECK(obstacle && !values().stored(obstacle),
                    "no loop nest computes " + std::string(ir::name(graph_[root.value].op)));
       storage_.require(obstacle);

@@ -3,6 +3,7 @@
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling.h"
+#include "lowering/libraries/primitive.h"
 #include "lowering/libraries/scan.h"
 
 namespace lazuli::lowering {
@@ -81,17 +82,18 @@ struct Entry {
   ir::Op op;
   Call (*make)(const Arguments&);
   bool post_ops = false;
+  ChannelsLast channels_last = ChannelsLast::Never;
   PackedCall (*make_packed)(const Arguments&) = nullptr;
 };
 const Entry kEntries[] = {
-    {ir::Op::matmul, matmul, true, packed_matmul},
-    {ir::Op::convolution, convolution, true, packed_convolution},
-    {ir::Op::convolution_input_grad, convolution_input_grad},
-    {ir::Op::convolution_weight_grad, convolution_weight_grad},
-    {ir::Op::max_pool2d, max_pool2d},
-    {ir::Op::max_pool2d_grad, max_pool2d_grad},
-    {ir::Op::avg_pool2d, avg_pool2d},
-    {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
+    {ir::Op::matmul, matmul, true, ChannelsLast::Never, packed_matmul},
+    {ir::Op::convolution, convolution, true, ChannelsLast::Images, packed_convolution},
+    {ir::Op::convolution_input_grad, convolution_input_grad, false, ChannelsLast::Images},
+    {ir::Op::convolution_weight_grad, convolution_weight_grad, false, ChannelsLast::Images},
+    {ir::Op::max_pool2d, max_pool2d, false, ChannelsLast::Either},
+    {ir::Op::max_pool2d_grad, max_pool2d_grad, false, ChannelsLast::Either},
+    {ir::Op::avg_pool2d, avg_pool2d, false, ChannelsLast::Either},
+    {ir::Op::avg_pool2d_grad, avg_pool2d_grad, false, ChannelsLast::Either},
     {ir::Op::scatter, scatter<ScatterMode::Assign>},
     {ir::Op::scatter_add, scatter<ScatterMode::Add>},
     {ir::Op::index_add, write_slices<ScatterMode::Add>},
@@ -110,6 +112,13 @@ class CpuLibraries final : public Libraries {
   bool takes(const ir::Node& node, std::span<const PostOp>) const override {
     const Entry* e = entry(node.op);
     return e && e->post_ops;
+  }
+  // oneDNN turns row-major images to blocked ones and back at every call, and computes in channels-last as it is.
+  ChannelsLast channels_last(const ir::Node& node) const override {
+    const Entry* e = entry(node.op);
+    if (!e || (e->channels_last == ChannelsLast::Images && !onednn::supports(node.types[0].dtype)))
+      return ChannelsLast::Never;
+    return e->channels_last;
   }
   Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
             std::span<const PostOp> post_ops) const override {

@@ -7,6 +7,10 @@
 
 namespace lazuli::lowering {
 
+// Of a call with images for operands and results: whether they may be channels-last in memory, or had better be, with
+// or without the weights that it reads or makes the gradient of.
+enum class ChannelsLast : uint8_t { Never, Either, Images, ImagesAndWeights };
+
 class Libraries {
  public:
   virtual ~Libraries() = default;
@@ -14,10 +18,12 @@ class Libraries {
   virtual bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const = 0;
   // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
   virtual bool reads(const ir::Node&, const Layout&) const { return true; }
+  virtual ChannelsLast channels_last(const ir::Node&) const { return ChannelsLast::Never; }
   // What sizes of a large product should be multiples of, or it is slow (align_products.h).
   virtual int64_t good_multiple(const ir::Node&) const { return 1; }
-  // Prepares the call for `node`. Operands are laid out as the planner found them, results dense. Null when no library
-  // serves it here, and the host's eager kernel has to.
+  // Prepares the call for `node`. Operands are laid out as the planner found them, results dense: row-major, or
+  // channels-last where channels_last() lets them. Null when no library serves it here, and the host's eager kernel
+  // has to.
   virtual std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
                                             std::span<const Layout> results, std::span<const PostOp> post_ops) const = 0;
   // The call with operand kPackedOperand packed, where that may be worth keeping; `pack` is null where it is not.

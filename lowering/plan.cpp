@@ -5,6 +5,8 @@
 #include "lowering/fusion.h"
 #include "lowering/group.h"
 #include "lowering/in_place.h"
+#include "lowering/layout_choice.h"
+#include "lowering/libraries/post_ops.h"
 #include "lowering/schedules/launch.h"
 #include "lowering/schedules/split.h"
 #include "lowering/schedules/tile.h"
@@ -83,9 +85,14 @@ class Planner {
       step.operands.push_back(std::move(view));
     }
     const Epilogue* epilogue = fusion_.epilogues->of(n);
-    for (uint32_t r = 0; r < node.types.size(); ++r)
-      step.results.push_back({home(epilogue ? epilogue->result : Value{n, r}), 0, node.types[r],
-                              ir::contiguous_strides(node.types[r].shape)});
+    for (uint32_t r = 0; r < node.types.size(); ++r) {
+      const Value result = epilogue ? epilogue->result : Value{n, r};
+      // Of another shape than the call's result, it is row-major, and so is what the call writes.
+      step.results.push_back({home(result), 0, node.types[r],
+                              graph_.type(result).shape == node.types[r].shape
+                                  ? memory_strides(graph_, fusion_.values, result)
+                                  : ir::contiguous_strides(node.types[r].shape)});
+    }
     if (step.kind == PlanStep::External) {
       step.external_call = node.attrs.number(0);
     } else {
@@ -96,9 +103,15 @@ class Planner {
       if (epilogue) {
         post_ops = epilogue->ops;
         step.nodes.insert(step.nodes.end(), epilogue->nodes.begin(), epilogue->nodes.end());
-        for (const StridedOperand& x : epilogue->operands)
+        auto op = post_ops.begin();
+        for (const StridedOperand& x : epilogue->operands) {
+          const auto window = in_memory(graph_, fusion_.values, x.base, node.types[0].shape, x.window);
+          LAZULI_CHECK(window, "a post-op's operand has no strides");
+          while (!has_operand(*op)) ++op;
+          op++->operand.strides = window->strides;
           step.operands.push_back(
-              {home(x.base), x.window.offset * ir::item_size(node.types[0].dtype), node.types[0], x.window.strides});
+              {home(x.base), window->offset * ir::item_size(node.types[0].dtype), node.types[0], window->strides});
+        }
       }
       if (options_.pack && may_pack(weights)) {
         step.packed = options_.libraries->make_packed(node, operands, results, post_ops);

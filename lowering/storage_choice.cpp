@@ -4,6 +4,7 @@
 #include "lowering/epilogue.h"
 #include "lowering/fusion.h"
 #include "lowering/index_rules.h"
+#include "lowering/layout_choice.h"
 #include "lowering/scalar_program.h"
 
 namespace lazuli::lowering {
@@ -69,7 +70,12 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
     at = std::move(inside);
     v = node.inputs[0];
   }
-  return StridedOperand{v, {at.coefs, at.offset}};
+  auto window = in_memory(graph, values, v, space.sizes, {at.coefs, at.offset});
+  if (!window) {
+    obstacle = v;
+    return {};
+  }
+  return StridedOperand{v, std::move(*window)};
 }
 
 StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues,

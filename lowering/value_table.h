@@ -1,5 +1,5 @@
 // Dense numbers for a graph's values, and which of them have memory: their own, or that of the value whose bytes they
-// are under another shape or type.
+// are under another shape or type. Memory is row-major, or channels-last where layout_choice.h says so.
 #pragma once
 #include <vector>
 #include "ir/graph.h"
@@ -14,6 +14,7 @@ class ValueTable {
       for (uint32_t r = 0; r < graph.nodes[n].types.size(); ++r) home_.push_back({n, r});
     }
     stored_.resize(first_.back());
+    channels_last_.resize(first_.back());
   }
   uint32_t operator[](ir::Value v) const { return first_[v.node] + v.result; }
   uint32_t count() const { return first_.back(); }
@@ -24,13 +25,17 @@ class ValueTable {
   void share(ir::Value v, ir::Value base) {
     store(v);
     home_[(*this)[v]] = home(base);
+    set_channels_last(home(base), false);
   }
   ir::Value home(ir::Value v) const { return home_[(*this)[v]]; }
   bool shares(ir::Value v) const { return home(v) != v; }
 
+  bool channels_last(ir::Value v) const { return channels_last_[(*this)[v]]; }
+  void set_channels_last(ir::Value v, bool yes) { channels_last_[(*this)[v]] = yes; }
+
  private:
   std::vector<uint32_t> first_;
-  std::vector<uint8_t> stored_;
+  std::vector<uint8_t> stored_, channels_last_;
   std::vector<ir::Value> home_;
 };
 

@@ -34,7 +34,8 @@ struct TestHost : jit::Host {
     }
     return out;
   }
-  std::vector<jit::Buffer> eager(const ir::Node&, std::span<const jit::BufferView>, std::span<const ir::Type>) override {
+  std::vector<jit::Buffer> eager(const ir::Node&, std::span<const jit::BufferView>,
+                                 std::span<const lowering::Layout>) override {
     throw std::runtime_error("on the CPU every row has a kernel of ours");
   }
 };
