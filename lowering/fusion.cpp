@@ -202,23 +202,25 @@ class Fuser {
     if (x.terms->loads() + y.terms->loads() > kMaxLoads || x.terms->size() + y.terms->size() > kMaxTerms ||
         x.roots.size() + y.roots.size() > kMaxStores)
       return;
-    if (!spaces_may_fit(*x.terms, *y.terms) || ordered(a, b) || too_narrow(a, b) || cycle(a, b)) return;
+    if (!spaces_may_fit(*x.terms, *y.terms) || ordered(a, b) || cycle(a, b)) return;
     const bool y_reads_x = reads_from(y, x), x_reads_y = reads_from(x, y);
     // The side with the reduction decides the space; terms that load what the other side makes are made anew.
     const bool grow_x = x.terms->has_reduction() || !y.terms->has_reduction();
     Unit &base = grow_x ? x : y, &other = grow_x ? y : x;
+    Terms::Limits limits;
+    limits.one_walk = is_narrow(*base.terms);
     if (!(grow_x ? x_reads_y : y_reads_x)) {
       // Side by side they only gain from operands that both read at the same place.
       const bool beside = !x_reads_y && !y_reads_x;
       const size_t loads = other.terms->loads();
-      if (base.terms->add(other.roots, beside ? loads - std::min<size_t>(loads, 1) : SIZE_MAX))
-        absorb(a, b, std::move(base.terms));
+      if (beside) limits.loads = loads - std::min<size_t>(loads, 1);
+      if (base.terms->add(other.roots, limits)) absorb(a, b, std::move(base.terms));
       return;
     }
     auto terms = fresh_terms(reduction_root(base));
     std::vector<Root> roots = x.roots;
     roots.insert(roots.end(), y.roots.begin(), y.roots.end());
-    if (terms->add(roots)) absorb(a, b, std::move(terms));
+    if (terms->add(roots, limits)) absorb(a, b, std::move(terms));
   }
 
   const Root& reduction_root(const Unit& u) {
@@ -252,17 +254,28 @@ class Fuser {
     return false;
   }
 
-  // Walking the data again after a reduction keeps one thread busy per kept point.
-  bool too_narrow(uint32_t a, uint32_t b) {
-    const Terms &x = *units_[a].terms, &y = *units_[b].terms;
-    const Terms& around = x.has_reduction() ? x : y;
-    if (!around.has_reduction()) return false;
-    if (around.space().kept_numel() >= 2 * options_.threads || points(around) < kOneWalkNumel) return false;
-    if (!reads_from(units_[b], units_[a]) && !reads_from(units_[a], units_[b])) return false;
-    const bool row_only =
-        !(x.has_reduction() && y.has_reduction()) && points(x.has_reduction() ? y : x) == around.space().kept_numel();
-    const bool feeds = y.has_reduction() && !x.has_reduction();  // an elementwise producer of the reduction
-    return !row_only && !feeds;
+  // Kept points that one thread walks together: those of a cache line or a few, where memory is contiguous along them and
+  // not along what is reduced.
+  static int64_t kept_side_by_side(const Terms& t) {
+    constexpr int64_t kColumns = 64;
+    const Space& space = t.space();
+    int64_t columns = 0, rows = 0, width = 1;
+    for (uint32_t i = 0; i < t.size(); ++i) {
+      if (t[i].kind != Term::Load || t[i].row) continue;
+      const Form& form = t.form(t[i].form);
+      for (uint32_t d = 0; d < space.rank(); ++d) {
+        if (space.sizes[d] == 1 || std::abs(form.coefs[d]) != 1) continue;
+        ++(d < space.kept ? columns : rows);
+        if (d < space.kept) width = std::max(width, space.sizes[d]);
+      }
+    }
+    return columns > rows ? std::min(width, kColumns) : 1;
+  }
+
+  // Walking the data again after a reduction is for one thread, and leaves others idle.
+  bool is_narrow(const Terms& around) const {
+    if (!around.has_reduction() || points(around) < kOneWalkNumel) return false;
+    return around.space().kept_numel() / kept_side_by_side(around) < 2 * options_.threads;
   }
 
   bool reads_from(const Unit& reader, const Unit& maker) {

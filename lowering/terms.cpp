@@ -1,6 +1,8 @@
 #include "lowering/terms.h"
+#include <algorithm>
 #include "ir/error.h"
 #include "lowering/index_rules.h"
+#include "lowering/layout_choice.h"
 
 namespace lazuli::lowering {
 
@@ -103,28 +105,28 @@ bool Terms::same_space(Value reduction) const {
   return ir::product(r.kept) == space_.kept_numel() && ir::product(r.reduced) == space_.reduced_numel();
 }
 
-bool Terms::add(std::span<const Root> roots, size_t max_loads) {
+bool Terms::add(std::span<const Root> roots, const Limits& limits) {
   obstacle_ = {};
   const size_t old_splits = splits_.size();
   for (int i = 0; i < kMaxRefinements; ++i) {
-    if (try_add(roots, max_loads)) {
+    if (try_add(roots, limits)) {
       roots_.insert(roots_.end(), roots.begin(), roots.end());
       return true;
     }
     if (!wanted_) break;
     splits_.push_back(*wanted_);
     make_space();
-    if (!wanted_ && !roots_.empty() && !try_add(roots_) && !wanted_) break;
+    if (!wanted_ && !roots_.empty() && !try_add(roots_, {}) && !wanted_) break;
   }
   if (splits_.size() != old_splits) {
     splits_.resize(old_splits, Split{});
     make_space();
-    if (!roots_.empty()) LAZULI_CHECK(try_add(roots_), "a fusion group no longer fits its own space");
+    if (!roots_.empty()) LAZULI_CHECK(try_add(roots_, {}), "a fusion group no longer fits its own space");
   }
   return false;
 }
 
-bool Terms::try_add(std::span<const Root> roots, size_t max_loads) {
+bool Terms::try_add(std::span<const Root> roots, const Limits& limits) {
   const size_t terms = terms_.size(), keys = keys_.size(), stores = stores_.size(), loads = loads_;
   if (wanted_) return false;  // the space itself is not fine enough yet
   std::vector<uint32_t> entered;
@@ -139,11 +141,15 @@ bool Terms::try_add(std::span<const Root> roots, size_t max_loads) {
     entered.push_back(values_[r.value]);
   }
   for (size_t i = 0; ok && i < roots.size(); ++i) ok = add_one(roots[i]);
-  if (ok && loads_ - loads <= max_loads) return true;
+  if (ok && loads_ - loads <= limits.loads && !(limits.one_walk && walks_again())) return true;
   for (uint32_t m : entered) members_.erase(m);
   truncate(terms, keys, stores);
   loads_ = loads;
   return false;
+}
+
+bool Terms::walks_again() const {
+  return std::any_of(terms_.begin(), terms_.end(), [](const Term& t) { return !t.row && t.depth > 0; });
 }
 
 void Terms::truncate(size_t terms, size_t keys, size_t stores) {
@@ -158,6 +164,7 @@ bool Terms::add_one(const Root& root) {
   if (!at) return false;
   std::optional<FormId> to = *at, from = *at;
   if (root.window) to = move(root.value, *at, root.shape(graph_), *root.window);
+  if (to) to = in_memory(root.target, *to);
   if (graph_.type(root.value).numel() != ir::product(root.shape(graph_))) from = intern({ir::Dims(space_.rank(), 0)});
   const uint32_t term = eval(root.value, *from);
   if (term == kNoTerm || !to) return false;
@@ -286,6 +293,9 @@ uint32_t Terms::indexed(Value v, FormId at) {
 
 uint32_t Terms::load(Value v, FormId at) {
   if (members_.count(values_[values_.home(v)])) return kNoTerm;  // made here, but wanted as bytes of another type
+  const auto place = in_memory(v, at);
+  if (!place) return kNoTerm;
+  at = *place;
   ++loads_;
   const uint32_t index = forms_[at].index;
   Term t{Term::Load, false, 0, graph_.type(v).dtype, v, at, {}};
@@ -294,6 +304,12 @@ uint32_t Terms::load(Value v, FormId at) {
     t.depth = terms_[index].depth;
   }
   return push(std::move(t));
+}
+
+// From a row-major number to the place in memory.
+std::optional<FormId> Terms::in_memory(Value v, FormId at) {
+  if (!values_.channels_last(values_.home(v))) return at;
+  return move(values_.home(v), at, graph_.type(v).shape, {memory_strides(graph_, values_, v), 0});
 }
 
 uint32_t Terms::push(Term term) {

@@ -50,9 +50,13 @@ class Terms {
   Terms(const ir::Graph& graph, const ValueTable& values, ir::Value reduction);
   Terms(const ir::Graph& graph, const ValueTable& values, std::span<const int64_t> shape);
 
-  // Adds roots, all or none. False: no kernel computes them together with those already there, or they bring more than
-  // `max_loads` operands that are not read yet.
-  bool add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
+  struct Limits {
+    size_t loads = SIZE_MAX;  // operands that are not read yet
+    bool one_walk = false;    // no element is wanted again once a reduction is done
+  };
+  // Adds roots, all or none. False: no kernel computes them together with those already there, or not within `limits`.
+  bool add(std::span<const Root> roots, const Limits& limits);
+  bool add(std::span<const Root> roots) { return add(roots, {}); }
   // After add() failed: the value whose view was not linear, if that was the reason. Storing it would help.
   ir::Value obstacle() const { return obstacle_; }
 
@@ -73,7 +77,8 @@ class Terms {
 
  private:
   void make_space();
-  bool try_add(std::span<const Root> roots, size_t max_loads = SIZE_MAX);
+  bool try_add(std::span<const Root> roots, const Limits& limits);
+  bool walks_again() const;
   bool add_one(const Root& root);
   uint32_t eval(ir::Value v, FormId at);
   bool is_reshape_of_stored(ir::Value v) const;
@@ -83,6 +88,7 @@ class Terms {
   uint32_t reduce(ir::Value v, FormId at);
   uint32_t indexed(ir::Value v, FormId at);
   uint32_t load(ir::Value v, FormId at);
+  std::optional<FormId> in_memory(ir::Value v, FormId at);
   uint32_t push(Term term);
   std::optional<FormId> move(ir::Value v, FormId at, std::span<const int64_t> shape, const ir::StridedWindow& window);
   std::optional<Form> operand_form(ir::Value reduction);

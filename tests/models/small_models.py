@@ -61,7 +61,7 @@ def resnet():
         layer_type="basic",
         num_labels=10,
     )
-    batch = {"pixel_values": torch.randn(4, 3, 64, 64), "labels": torch.randint(0, 10, (4,))}
+    batch = {"pixel_values": torch.randn(16, 3, 64, 64), "labels": torch.randint(0, 10, (16,))}
     return Loss(ResNetForImageClassification(config)), batch
 
 
