@@ -20,21 +20,32 @@ def test_losses_follow_cuda(name, options):
     assert_follows(actual, expected, 1e-3)
 
 
+def distance(losses, exact):
+    return max(abs(a - e) / abs(e) for a, e in zip(losses, exact, strict=True))
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_follow_cuda_under_autocast(name):
-    losses = {}
-    for device in ("cuda", "lazuli"):
+def test_losses_under_autocast(name):
+    """They are about as far from float32's as eager CUDA's own are."""
+
+    def losses(device, dtype):
         model, batch = build(name, device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        losses[device] = []
+        seen = []
         for _ in range(STEPS):
             optimizer.zero_grad()
-            with torch.autocast(device, torch.bfloat16):
+            with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
                 loss = model(**batch)
             loss.backward()
             optimizer.step()
-            losses[device].append(loss.item())
-    assert_follows(losses["lazuli"], losses["cuda"], 3e-2)
+            seen.append(loss.item())
+        return seen
+
+    exact = losses("cuda", torch.float32)
+    eager = distance(losses("cuda", torch.bfloat16), exact)
+    ours = distance(losses("lazuli", torch.bfloat16), exact)
+    print(f"{name}: distance to float32 {ours:.2e}, eager's {eager:.2e}")
+    assert ours <= 1.5 * eager + 1e-2
 
 
 @pytest.mark.parametrize("name", MODELS)
