@@ -288,7 +288,25 @@ uint32_t Terms::indexed(Value v, FormId at) {
   f.index_coef = read.index_stride;
   f.index_size = read.index_size;
   f.index_by = v;
-  return eval(node.inputs[0], intern(std::move(f)));
+  const uint32_t read_there = eval(node.inputs[0], intern(std::move(f)));
+  // Of a constant or a broadcast the index does not matter; it is checked where memory is read.
+  if (read_there != kNoTerm && !is_number(graph_[node.inputs[0]].op) && !depends_on(read_there, index)) {
+    obstacle_ = node.inputs[0];
+    return kNoTerm;
+  }
+  return read_there;
+}
+
+bool Terms::depends_on(uint32_t term, uint32_t index) const {
+  std::vector<bool> wanted(term + 1);
+  wanted[term] = true;
+  for (uint32_t i = term + 1; i-- > 0;) {  // children come before their readers
+    if (!wanted[i]) continue;
+    const Term& t = terms_[i];
+    if ((t.kind == Term::Load || t.kind == Term::Index) && forms_[t.form].index == index) return true;
+    for (uint32_t c : t.children) wanted[c] = true;
+  }
+  return false;
 }
 
 uint32_t Terms::load(Value v, FormId at) {

@@ -87,6 +87,7 @@ class Terms {
   uint32_t elementwise(ir::Value v, FormId at);
   uint32_t reduce(ir::Value v, FormId at);
   uint32_t indexed(ir::Value v, FormId at);
+  bool depends_on(uint32_t term, uint32_t index) const;
   uint32_t load(ir::Value v, FormId at);
   std::optional<FormId> in_memory(ir::Value v, FormId at);
   uint32_t push(Term term);

@@ -230,8 +230,22 @@ def test_out_of_memory_is_told_each_time():
     assert (bystander + 1).tolist() == [2, 2, 2]
 
 
-def test_an_index_beyond_a_constant():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: torch.ones(3, device=d),
+        lambda d: torch.ones(3, device=d) * 2 + 1,
+        lambda d: torch.full((), 2.0, device=d).expand(3),
+        lambda d: torch.rand(1, device=d).expand(3),
+        lambda d: torch.rand(1, device=d).exp().expand(3),
+        lambda d: torch.arange(3, device=d),
+        lambda d: torch.eye(3, device=d),
+    ],
+    ids=["constant", "computed", "expanded-constant", "expanded", "expanded-computed", "range", "eye"],
+)
+def test_an_index_beyond_what_needs_no_memory(make):
     """What is read is known without the index; eager looks at it all the same."""
+    assert make("lazuli")[torch.tensor([2, 0], device="lazuli")].shape[0] == 2
     index = torch.tensor([7], device="lazuli")
     with pytest.raises((IndexError, RuntimeError), match="out of"):
-        torch.ones(3, device="lazuli")[index].cpu()
+        make("lazuli")[index].cpu()
