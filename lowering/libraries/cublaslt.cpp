@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include "lowering/libraries/cublaslt_descriptions.h"
 #include "lowering/libraries/cuda_stream.h"
@@ -17,10 +18,15 @@ using namespace cublaslt;
 
 // --- What the process shares -----------------------------------------------------------------------
 
+struct Choice {
+  cublasLtMatmulAlgo_t algorithm{};
+  size_t workspace_bytes = 0;  // what it uses
+};
+
 struct Shared {
   std::mutex mutex;
   std::unordered_map<void*, cublasLtHandle_t> handles;  // by context; primary contexts live as long as the process
-  std::unordered_map<CublasLtKey, cublasLtMatmulAlgo_t, CublasLtKeyHash> algorithms;
+  std::unordered_map<CublasLtKey, Choice, CublasLtKeyHash> choices;
 };
 
 Shared& shared() {
@@ -48,12 +54,12 @@ int candidates_to_measure() {
 // The fastest candidate, measured on the real operands: `enqueue` overwrites the result, and the run that follows
 // overwrites it again. Waits for the stream.
 template <class Enqueue>
-cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& candidates, void* stream, Enqueue enqueue) {
+Choice fastest(const std::vector<Choice>& candidates, void* stream, Enqueue enqueue) {
   constexpr int kRepeats = 5;
   StreamTimer timer(stream);
   float best = 0;
-  const cublasLtMatmulAlgo_t* found = nullptr;
-  for (const auto& candidate : candidates) {
+  const Choice* found = nullptr;
+  for (const Choice& candidate : candidates) {
     if (enqueue(candidate) != CUBLAS_STATUS_SUCCESS) continue;  // loads its kernel, too
     timer.start();
     for (int i = 0; i < kRepeats; ++i) enqueue(candidate);
@@ -76,12 +82,13 @@ class CublasLtMatmul final : public LibraryCall {
       steps_.a |= o.a * in, steps_.b |= o.b * in;
       steps_.c |= o.c * out, steps_.d |= o.d * out;
     }
+    if (candidates_to_measure() == 1 && has_cuda_context()) plan();
   }
 
   void on_stream(void* stream) override { stream_ = stream; }
 
   size_t scratch_bytes() const override {
-    const size_t bytes = problem_.settings.workspace_bytes;
+    const size_t bytes = most_workspace();
     return bytes ? bytes + kWorkspaceAlignment - kScratchAlignment : 0;
   }
 
@@ -121,6 +128,35 @@ class CublasLtMatmul final : public LibraryCall {
     uint64_t a = 0, b = 0, c = 0, d = 0;  // of the outer loops, in bytes, bitwise or
   };
 
+  // What the planner's places are aligned to at least.
+  Alignments planned_alignments() const {
+    const auto at = reinterpret_cast<const void*>(kScratchAlignment);
+    return {alignment(at, steps_.a), alignment(at, steps_.b), alignment(at, steps_.c), alignment(at, steps_.d),
+            alignment(at, 0)};
+  }
+  size_t most_workspace() const {
+    return planned_context_ ? planned_.workspace_bytes : problem_.settings.workspace_bytes;
+  }
+
+  // Chooses the algorithm before the first run, so that no more memory is set aside than it uses. Where that fails, the
+  // first run will tell.
+  void plan() {
+    descriptions_ = std::make_unique<Descriptions>(problem_);
+    if (problem_.epilogue.bias) descriptions_->product.set_bias(reinterpret_cast<const void*>(kScratchAlignment));
+    void* context = current_cuda_context();
+    handle_ = handle_of(context);
+    const Alignments alignments = planned_alignments();
+    const CublasLtKey key = cublaslt_key(problem_, alignments, context);
+    if (const auto known = find(key)) {
+      planned_ = *known;
+    } else {
+      const auto candidates = heuristic(alignments, 1);
+      if (candidates.empty()) return;
+      planned_ = remember(key, candidates[0]);
+    }
+    planned_context_ = context;
+  }
+
   // Sets the handle and the algorithm for the current context and these operands' alignments.
   void choose(const Addresses& at, const void* bias) {
     void* context = current_cuda_context();
@@ -129,31 +165,44 @@ class CublasLtMatmul final : public LibraryCall {
     if (context == context_ && alignments == alignments_) return;
     context_ = nullptr;
     handle_ = handle_of(context);
-    const CublasLtKey key = cublaslt_key(problem_, alignments, context);
-    Shared& s = shared();
-    {
-      std::lock_guard lock(s.mutex);
-      const auto found = s.algorithms.find(key);
-      if (found != s.algorithms.end()) {
-        algorithm_ = found->second;
-        context_ = context, alignments_ = alignments;
-        return;
-      }
+    if (context == planned_context_ && alignments.cover(planned_alignments())) {
+      choice_ = planned_;
+    } else {
+      problem_.settings.workspace_bytes = most_workspace();
+      const CublasLtKey key = cublaslt_key(problem_, alignments, context);
+      const auto known = find(key);
+      choice_ = known ? *known : remember(key, choose_among(alignments, at));
     }
+    context_ = context, alignments_ = alignments;
+  }
+
+  static std::optional<Choice> find(const CublasLtKey& key) {
+    Shared& s = shared();
+    std::lock_guard lock(s.mutex);
+    const auto found = s.choices.find(key);
+    return found == s.choices.end() ? std::nullopt : std::optional(found->second);
+  }
+  static Choice remember(const CublasLtKey& key, const Choice& choice) {
+    Shared& s = shared();
+    std::lock_guard lock(s.mutex);
+    return s.choices.emplace(key, choice).first->second;
+  }
+
+  Choice choose_among(const Alignments& alignments, const Addresses& at) {
     // Measuring waits for the stream, which a capture forbids, and repeats the product, which an addend in the result's
     // place does not survive.
     const bool measure =
         candidates_to_measure() > 1 && !(problem_.epilogue.addend && at.c == at.d) && !is_capturing(stream_);
     const auto candidates = heuristic(alignments, measure ? candidates_to_measure() : 1);
-    algorithm_ = candidates.size() == 1
-                     ? candidates[0]
-                     : fastest(candidates, stream_, [&](const auto& algorithm) { return enqueue(at, algorithm); });
-    context_ = context, alignments_ = alignments;
-    std::lock_guard lock(s.mutex);
-    s.algorithms.emplace(key, algorithm_);
+    if (candidates.empty())
+      throw std::runtime_error("cuBLASLt has no algorithm for " + describe() + ", operands aligned to " +
+                               std::to_string(alignments.a) + ", " + std::to_string(alignments.b) + ", " +
+                               std::to_string(alignments.c) + " and " + std::to_string(alignments.d) + " bytes");
+    if (candidates.size() == 1) return candidates[0];
+    return fastest(candidates, stream_, [&](const Choice& c) { return enqueue(at, c); });
   }
 
-  std::vector<cublasLtMatmulAlgo_t> heuristic(const Alignments& alignments, int most) const {
+  std::vector<Choice> heuristic(const Alignments& alignments, int most) const {
     const Descriptions& d = *descriptions_;
     const Preference preference(problem_, alignments);
     std::vector<cublasLtMatmulHeuristicResult_t> results(most);
@@ -161,30 +210,26 @@ class CublasLtMatmul final : public LibraryCall {
     const auto status = api().cublasLtMatmulAlgoGetHeuristic(handle_, d.product, d.a, d.b, d.c, d.d, preference, most,
                                                              results.data(), &found);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choosing an algorithm for " + describe());
-    std::vector<cublasLtMatmulAlgo_t> usable;
+    std::vector<Choice> usable;
     for (int i = 0; i < found; ++i)
-      if (results[i].state == CUBLAS_STATUS_SUCCESS) usable.push_back(results[i].algo);
-    if (usable.empty())
-      throw std::runtime_error("cuBLASLt has no algorithm for " + describe() + ", operands aligned to " +
-                               std::to_string(alignments.a) + ", " + std::to_string(alignments.b) + ", " +
-                               std::to_string(alignments.c) + " and " + std::to_string(alignments.d) + " bytes");
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) usable.push_back({results[i].algo, results[i].workspaceSize});
     return usable;
   }
 
-  cublasStatus_t enqueue(const Addresses& at, const cublasLtMatmulAlgo_t& algorithm) const {
+  cublasStatus_t enqueue(const Addresses& at, const Choice& choice) const {
     const Descriptions& d = *descriptions_;
     const float alpha = problem_.epilogue.alpha, beta = problem_.epilogue.addend ? 1 : 0;
     const double wide_alpha = alpha, wide_beta = beta;
     const bool wide = problem_.type == DType::F64;  // the scalars have the scale type
     return api().cublasLtMatmul(handle_, d.product, wide ? static_cast<const void*>(&wide_alpha) : &alpha, at.a, d.a,
                                 at.b, d.b, wide ? static_cast<const void*>(&wide_beta) : &beta, at.c, d.c, at.d, d.d,
-                                &algorithm, workspace_, problem_.settings.workspace_bytes,
+                                &choice.algorithm, workspace_, choice.workspace_bytes,
                                 static_cast<cudaStream_t>(stream_));
   }
 
   void each_outer(Addresses at, size_t loop) {
     if (loop == problem_.product.outer.size()) {
-      const auto status = enqueue(at, algorithm_);
+      const auto status = enqueue(at, choice_);
       if (status != CUBLAS_STATUS_SUCCESS) check(status, describe());
       return;
     }
@@ -204,7 +249,10 @@ class CublasLtMatmul final : public LibraryCall {
   void* context_ = nullptr;
   Alignments alignments_;
   cublasLtHandle_t handle_ = nullptr;
-  cublasLtMatmulAlgo_t algorithm_{};
+  Choice choice_;
+  // That of plan(), for all who are aligned at least so.
+  void* planned_context_ = nullptr;
+  Choice planned_;
   void* workspace_ = nullptr;
 };
 

@@ -46,6 +46,19 @@ void* current_cuda_context() {
   return context;
 }
 
+bool has_cuda_context() {
+  static const bool has_driver = [] {
+    try {
+      driver();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }();
+  void* context = nullptr;
+  return has_driver && driver().context(&context) == 0 && context;
+}
+
 bool is_capturing(void* stream) {
   int status = 0;
   check(driver().is_capturing(stream, &status), "cuStreamIsCapturing");

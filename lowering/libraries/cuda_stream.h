@@ -7,6 +7,7 @@ namespace lazuli::lowering {
 
 // Throws where this thread has none; whoever runs a call makes the device's context current first.
 void* current_cuda_context();
+bool has_cuda_context();  // false, too, where there is no driver
 bool is_capturing(void* stream);
 void enqueue_zeros(void* memory, size_t bytes, void* stream);
 
