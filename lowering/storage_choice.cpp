@@ -80,7 +80,7 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
 
 StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues,
                              const Libraries& libraries, bool inline_nodes)
-    : graph_(graph), values_(values), libraries_(libraries) {
+    : graph_(graph), values_(values), epilogues_(epilogues), libraries_(libraries) {
   count_uses();
   costs_.resize(values.count());
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
@@ -141,6 +141,14 @@ void StorageChoice::require_operands(const ir::Node& node) {
     if (x) require_strided(node, x);
 }
 
+// Whether v, a view of an elementwise value, is all that anybody reads of it. For torch's kernels it had better lie as v
+// shows it then, which is how it lies in eager: the layout of their results follows that of their operands.
+bool StorageChoice::is_seen_only_as(Value v, Value base) const {
+  return base != v && graph_.type(v).numel() == graph_.type(base).numel() && ir::is_elementwise(graph_[base].op) &&
+         !epilogues_.absorbed(base.node) && uses_[values_[v]] == uses_[values_[base]] &&
+         std::find(graph_.outputs.begin(), graph_.outputs.end(), base) == graph_.outputs.end();
+}
+
 void StorageChoice::require_strided(const ir::Node& reader, Value v) {
   for (;;) {
     Value obstacle;
@@ -149,7 +157,11 @@ void StorageChoice::require_strided(const ir::Node& reader, Value v) {
       const ir::Dims& strides = operand->window.strides;
       // A flipped operand: neither libraries nor torch walk memory backwards.
       const bool backwards = std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
-      require(!backwards && libraries_.reads(reader, {type.dtype, type.shape, strides}) ? operand->base : v);
+      const bool in_place = !backwards && libraries_.reads(reader, {type.dtype, type.shape, strides});
+      if (in_place && ir::info(reader.op).kind == ir::Kind::External && is_seen_only_as(v, operand->base))
+        values_.inline_again(operand->base), require(v);
+      else
+        require(in_place ? operand->base : v);
       return;
     }
     require(obstacle);

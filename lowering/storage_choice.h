@@ -30,6 +30,7 @@ class StorageChoice {
   };
   void count_uses();
   void require_operands(const ir::Node& node);
+  bool is_seen_only_as(ir::Value v, ir::Value base) const;
   void require_strided(const ir::Node& reader, ir::Value v);
   void choose(ir::Value v, bool inline_nodes);
   Cost cost(ir::Value v) const;
@@ -40,6 +41,7 @@ class StorageChoice {
 
   const ir::Graph& graph_;
   ValueTable& values_;
+  const Epilogues& epilogues_;
   const Libraries& libraries_;
   std::vector<uint8_t> live_;     // by node
   std::vector<uint16_t> uses_;    // by value, views counted as their readers

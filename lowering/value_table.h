@@ -21,6 +21,7 @@ class ValueTable {
 
   bool stored(ir::Value v) const { return stored_[(*this)[v]]; }
   void store(ir::Value v) { stored_[(*this)[v]] = 1; }
+  void inline_again(ir::Value v) { stored_[(*this)[v]] = 0; }  // of a value without sharers
   // v has memory, the one that `base` has.
   void share(ir::Value v, ir::Value base) {
     store(v);

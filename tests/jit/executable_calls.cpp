@@ -99,6 +99,55 @@ TEST(ExecutableCalls, ExternalCallSeesAStridedViewAndItsResultIsUsed) {
   expect_close(run(*e, host, m.graph, {buffer_of(host, v)}).floats[0], want);
 }
 
+// What an external call sees of a value that is only made for such calls is dense, as in eager.
+TEST(ExecutableCalls, ExternalCallsShowHowTheirOperandLies) {
+  for (const bool seen : {false, true}) {
+    Model m;
+    auto x = m.input({3, 4});
+    auto y = m.apply(Op::sin, {m.apply(Op::exp, {m.apply(Op::tanh, {x})})});
+    const ir::Type types[] = {{ir::DType::F32, {4, 3}}};
+    auto call = [&](int64_t n) {
+      return m.emit(Op::external, std::vector<ir::Value>{m.transpose(y)}, ir::Attrs{{n}}, types);
+    };
+    auto a = call(1), b = call(2);
+    m.graph.outputs = {m.add(a, b)};
+    if (seen) m.graph.outputs.push_back(y);
+    TestHost host;
+    host.kernels = [&](int64_t, std::span<const jit::BufferView> in) {
+      EXPECT_EQ(in[0].strides, seen ? (ir::Dims{1, 4}) : (ir::Dims{3, 1}));
+      Floats out;
+      const float* p = static_cast<const float*>(in[0].buffer.data) + in[0].offset;
+      for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 3; ++j) out.push_back(p[i * in[0].strides[0] + j * in[0].strides[1]]);
+      return std::vector<Floats>{out};
+    };
+    auto e = jit::compile(m.graph, {});
+    EXPECT_EQ(e->stats().kernels, 2) << e->plan_text();
+    const Floats v = random_floats(12);
+    Floats want;
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 3; ++j) want.push_back(2 * std::sin(std::exp(std::tanh(v[i + 4 * j]))));
+    expect_close(run(*e, host, m.graph, {buffer_of(host, v)}).floats[0], want);
+  }
+}
+
+TEST(ExecutableCalls, ExternalCallsReadWhatAnEpilogueLeaves) {
+  Model m;
+  auto x = m.input({4, 8}), w = m.input({8, 6}), bias = m.input({6});
+  auto y = m.apply(Op::relu, {m.add(m.apply(Op::matmul, {x, w}), bias)});
+  const ir::Type types[] = {{ir::DType::F32, {1}}};
+  m.graph.outputs = {m.emit(Op::external, std::vector<ir::Value>{m.transpose(y)}, ir::Attrs{{1}}, types)};
+  TestHost host;
+  host.kernels = [&](int64_t, std::span<const jit::BufferView> in) {
+    EXPECT_EQ(in[0].strides, (ir::Dims{1, 6}));
+    return std::vector<Floats>{{static_cast<const float*>(in[0].buffer.data)[in[0].offset]}};
+  };
+  auto e = jit::compile(m.graph, {});
+  EXPECT_EQ(e->stats().kernels, 0) << e->plan_text();
+  const Floats a(32, 1), b(48, 1), c(6, 1);
+  EXPECT_EQ(run(*e, host, m.graph, {buffer_of(host, a), buffer_of(host, b), buffer_of(host, c)}).floats[0][0], 9);
+}
+
 TEST(ExecutableCalls, AnErrorNamesOpAndLineAndLeavesTheExecutableUsable) {
   Model m;
   auto x = m.input({4});
