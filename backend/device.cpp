@@ -37,7 +37,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   bool queryStream(const Stream&) const override {
-    return !lazy::backing().is_gpu() || gpu().queryStream(lazy::backing().current_stream());
+    return !lazy::backing().is_gpu() || (lazy::Runner::get().is_idle() && gpu().queryStream(lazy::backing().current_stream()));
   }
   void synchronizeStream(const Stream&) const override { lazy::finish(); }
   void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }

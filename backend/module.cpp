@@ -1,4 +1,5 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 #include <chrono>
 #include "backend/autograd/engine.h"
@@ -94,6 +95,11 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_device_count() -> int", [] { return int64_t{1}; });
   m.def("_current_device() -> int", [] { return int64_t{0}; });
   m.def("_set_device(int index) -> ()", set_device);
+  // torch.accelerator's streams are another device's where that is torch's accelerator.
+  m.def("_current_stream(int index) -> Stream", [](int64_t i) {
+    return c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream({c10::kPrivateUse1, static_cast<c10::DeviceIndex>(i)});
+  });
+  m.def("_set_stream(Stream stream) -> ()", [](c10::Stream s) { c10::impl::VirtualGuardImpl(c10::kPrivateUse1).exchangeStream(s); });
   m.def("_manual_seed(int seed) -> ()", manual_seed);
   m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
   m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));

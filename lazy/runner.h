@@ -16,6 +16,8 @@ class Runner {
   uint64_t next();
   // Every job up to this number has run, and the device is done with it.
   uint64_t completed();
+  // Whether there is no job that has not run.
+  bool is_idle() { return completed() + 1 == next(); }
   // For the process's end: waits if there ever was a job, and throws nothing.
   static void end();
   // Until every job has run; then throws what the first failing one threw, once.

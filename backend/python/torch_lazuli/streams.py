@@ -4,6 +4,8 @@ import torch
 
 from torch_lazuli.devices import TYPE, device_index
 
+_ops = torch.ops.lazuli
+
 
 class Stream(torch.Stream):
     """A queue of work on a lazuli device."""
@@ -36,13 +38,13 @@ class Event(torch.Event):
 
 def current_stream(device: torch.device | str | int | None = None) -> torch.Stream:
     """The stream that work is recorded for."""
-    return torch.accelerator.current_stream(torch.device(TYPE, device_index(device)))
+    return _ops._current_stream(device_index(device))
 
 
 def set_stream(stream: torch.Stream | None) -> None:
     """Makes a stream the current one of its device; None changes nothing."""
     if stream is not None:
-        torch.accelerator.set_stream(stream)
+        _ops._set_stream(stream)
 
 
 class stream:
