@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <variant>
 #include <vector>
+#include "lazy/host_time.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -27,8 +28,10 @@ const Setting kSettings[] = {
     {"debug", "LAZULI_DEBUG", &Config::debug},
     {"disable_passes", "LAZULI_DISABLE_PASSES", &Config::disable_passes},
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
+    {"peek", "LAZULI_PEEK", &Config::peek, 1, "gpu always never"},
     {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},
     {"cut_at_repeat", "LAZULI_CUT_AT_REPEAT", &Config::cut_at_repeat},
+    {"time_host", "LAZULI_TIME_HOST", &Config::time_host},
     {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
     {"max_traces", "LAZULI_MAX_TRACES", &Config::max_traces, 4},
@@ -96,7 +99,11 @@ Config from_environment() {
 }  // namespace
 
 Config& config() {
-  static Config c = from_environment();
+  static Config c = [] {
+    Config made = from_environment();
+    HostTimer::is_kept = made.time_host;
+    return made;
+  }();
   return c;
 }
 
@@ -116,7 +123,11 @@ std::string config_json() {
 
 void set_config(const std::string& name, const std::string& json_value) {
   for (const Setting& s : kSettings)
-    if (name == s.name) return assign(config(), s, json_value);
+    if (name == s.name) {
+      assign(config(), s, json_value);
+      HostTimer::is_kept = config().time_host;
+      return;
+    }
   throw std::invalid_argument("lazuli: no setting is called '" + name + "'");
 }
 

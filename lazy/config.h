@@ -12,8 +12,10 @@ struct Config {
   std::string debug;              // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;     // comma-separated names
   bool source_lines = true;       // remember the Python line of each op
+  std::string peek = "gpu";       // compute small values that are read apart from the trace (sync.h): gpu, always or never
   bool cut_at_step = true;        // end the trace with each optimizer step
   bool cut_at_repeat = true;      // end the trace where it begins to repeat itself (repetition.h)
+  bool time_host = false;         // metrics()["host_seconds"]: where the host's time goes (host_time.h)
   bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
   int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten

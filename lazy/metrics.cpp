@@ -2,6 +2,7 @@
 
 #include <sstream>
 #include "jit/kernel.h"
+#include "lazy/host_time.h"
 #include "lazy/memory.h"
 
 namespace lazuli::lazy {
@@ -23,6 +24,14 @@ std::string object(const std::map<std::string, int64_t>& m) {
   std::string out = "{";
   for (auto& [k, v] : m) out += (out.size() > 1 ? ", " : "") + quoted(k) + ": " + std::to_string(v);
   return out + "}";
+}
+
+std::string host_seconds_json() {
+  const auto seconds = host_seconds();
+  std::ostringstream o;
+  for (size_t i = 1; i < seconds.size(); ++i)
+    o << (i == 1 ? "{" : ", ") << quoted(name(static_cast<HostAccount>(i))) << ": " << seconds[i];
+  return o.str() + "}";
 }
 
 }  // namespace
@@ -61,6 +70,11 @@ void Metrics::sync(SyncReason reason, const std::string& where, double us) {
   ++syncs_[name(reason)];
   note({"sync", name(reason), where}, us);
 }
+void Metrics::peek(const std::string& what, const std::string& where, double us) {
+  std::lock_guard lock(mutex_);
+  ++peeks;
+  note({"peek", what, where}, us);
+}
 void Metrics::compile(const std::string& what, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
   note({"compile", what, where}, us);
@@ -74,9 +88,10 @@ std::string Metrics::json() {
   o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
-    << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
+    << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
     << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
-    << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved << "}";
+    << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved
+    << ", \"host_seconds\": " << host_seconds_json() << "}";
   return o.str();
 }
 
@@ -97,11 +112,12 @@ std::string Metrics::explain() {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  ops_recorded = traces_compiled = traces_reused = 0;
+  peeks = ops_recorded = traces_compiled = traces_reused = 0;
   autograd_nodes = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();
   syncs_.clear();
+  reset_host_seconds();
   jit::KernelStats kernels = jit::kernel_stats();
   kernels_compiled_base_ = kernels.compiled;
   kernels_reused_base_ = kernels.reused;

@@ -13,7 +13,7 @@ enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDepen
 const char* name(SyncReason r);
 
 struct Event {  // one line of explain()
-  std::string kind;   // "sync", "external", "compile"
+  std::string kind;   // "sync", "peek", "external", "compile"
   std::string what;
   std::string where;  // Python line
   friend auto operator<=>(const Event&, const Event&) = default;
@@ -25,12 +25,13 @@ struct EventTotal {
 
 class Metrics {
  public:
-  int64_t ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
+  int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
   double compile_ms = 0, run_ms = 0;
   void ran(double us);
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);
+  void peek(const std::string& what, const std::string& where, double us);
   void compile(const std::string& what, const std::string& where, double us);
   // JSON, with kernel and memory counters filled in.
   std::string json();

@@ -5,6 +5,7 @@
 #include <thread>
 #include "ir/builder.h"
 #include "lazy/convert.h"
+#include "lazy/host_time.h"
 #include "lazy/mutex.h"
 #include "lazy/repetition.h"
 #include "lazy/segment.h"
@@ -78,6 +79,7 @@ class Recording final : public ir::Builder {
   }
   // What a tensor that is not the whole of its storage shows of it.
   ir::Value window(const at::Tensor& t);
+  HostTimer timer_{HostAccount::Recording};
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none
   size_t start_;

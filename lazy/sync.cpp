@@ -177,6 +177,7 @@ bool is_read(SyncReason reason) {
 
 KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
   RECORD_FUNCTION("lazuli::compile", {});
+  HostTimer timer(HostAccount::Compiling);
   double start = now_us();
   auto known = std::make_shared<KnownTrace>();
   const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
@@ -202,6 +203,7 @@ void check_inputs(const Trace& trace) {
 // `may_donate`: dead inputs may be written over.
 void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   RECORD_FUNCTION("lazuli::run", {});
+  HostTimer timer(HostAccount::Running);
   check_inputs(trace);
   size_t n = trace.inputs().size();
   std::vector<jit::Buffer> inputs(n), outputs(known.live.size());
@@ -268,6 +270,67 @@ bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
   return true;
 }
 
+// While the trace goes the way of a known one, its lines are that one's.
+void take_known_lines(Trace& trace) {
+  const Cache& c = cache();
+  if (c.learning || !trace.lines.empty()) return;
+  const auto& known = c.expected->code.lines;
+  trace.lines.assign(known.begin(), known.begin() + static_cast<ptrdiff_t>(std::min(trace.size(), known.size())));
+}
+
+// Whether it costs next to nothing to compute a slice of the trace here, and with the trace once more.
+bool is_small(const Trace& slice) {
+  constexpr int64_t kMostBytes = 1 << 20, kMostInputBytes = 16 << 20;
+  int64_t input_bytes = 0;
+  for (ValueId v : slice.inputs()) input_bytes += slice.cell(v)->type.bytes();
+  return slice.pending_bytes() <= kMostBytes && input_bytes <= kMostInputBytes &&
+         std::ranges::none_of(slice.entries(), [](const Entry& e) {
+           const ir::Kind kind = ir::info(e.op).kind;
+           return kind == ir::Kind::External || kind == ir::Kind::Contraction;
+         });
+}
+
+// The value of a pending cell where it can be had without ending the trace: on a GPU, that would wait for all that is
+// queued there, though the value may depend on none of it.
+std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
+  constexpr size_t kMostOps = 64;
+  constexpr int kMostPeeks = 4;  // a loop that reads what it goes on computing from ends the trace now and then
+  Trace& trace = recorder().trace;
+  const auto side = backing().side_stream();
+  const bool wished = config().peek == "always" || (config().peek == "gpu" && side);
+  if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks) return {};
+  auto found = trace.slice(wanted.id, kMostOps);
+  if (!found || !is_small(found->first) || trace.live().size() < 2) return {};
+  Trace& slice = found->first;
+  const std::vector<ValueId> live{found->second};
+  const uint64_t completed = Runner::get().completed();
+  for (ValueId v : slice.inputs())
+    if (backing().is_gpu() && !is_filled(*slice.cell(v), completed)) return {};
+
+  RECORD_FUNCTION("lazuli::peek", {});
+  HostTimer timer(HostAccount::Ending);
+  const double start = now_us();
+  ++trace.peeks;
+  const uint64_t key = mix(mix(slice.hash(), bits_of(matmul_settings())), live[0]);
+  KnownRef known = cache().find(key, slice, live);
+  try {
+    if (known) {
+      ++metrics().traces_reused;
+    } else {
+      take_known_lines(trace);
+      slice.lines = trace.slice(wanted.id, kMostOps)->first.lines;
+      known = compile(key, slice, live, reason);
+    }
+    c10::OptionalStreamGuard guard(side);
+    run(*known, slice, /*may_donate=*/false);
+    backing().wait();
+  } catch (const std::exception&) {
+    return {};  // the trace itself will fail, and so its values
+  }
+  metrics().peek(std::to_string(slice.size()) + " ops", config().source_lines ? line_text(current_line()) : "", now_us() - start);
+  return slice.cell(live[0])->buffer;
+}
+
 // Traces that have run, for their memory.
 class SpareTraces {
  public:
@@ -324,6 +387,7 @@ void sync(SyncReason reason) {
   settle_after_fork();
   if (r.trace.empty()) return;
   RECORD_FUNCTION(std::string("lazuli::sync: ") + name(reason), {});
+  HostTimer timer(HostAccount::Ending);
   if (reason != SyncReason::Repeat) r.repetition.restart();
   r.trace.settle_segments();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
@@ -372,7 +436,11 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   settle_after_fork();
   LazyStorage& s = storage_of(t);
-  if (s.cell()->state == Cell::State::Pending) sync(reason);
+  if (s.cell()->state == Cell::State::Pending) {
+    if (!writable)
+      if (auto apart = peek(reason, *s.cell())) return *std::move(apart);
+    sync(reason);
+  }
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();
   Cell* c = s.cell();
   if (c->state == Cell::State::Failed) c->failure->raise();
@@ -404,19 +472,15 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) { re
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);
   const Cell* c = storage_of(t).cell();
-  if (c->state != Cell::State::Ready || !is_filled(*c, Runner::get().completed())) return {};
+  const bool peeked = c->state == Cell::State::Pending;
+  if (!peeked && (c->state != Cell::State::Ready || !is_filled(*c, Runner::get().completed()))) return {};
   return backing().side_stream();
 }
 
 std::string pending_text() {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  Cache& c = cache();
-  // While the trace repeats a known one, its lines are that one's.
-  if (!c.learning && r.trace.lines.empty()) {
-    const auto& known = c.expected->code.lines;
-    r.trace.lines.assign(known.begin(), known.begin() + static_cast<ptrdiff_t>(std::min(r.trace.size(), known.size())));
-  }
+  take_known_lines(r.trace);
   return ir::print(freeze(r.trace, r.trace.live()));
 }
 

@@ -14,7 +14,9 @@ void sync(SyncReason reason);
 // Computes likewise, and waits until the backing device is done.
 void finish();
 
-// The tensor's storage as host memory, computed if need be. `writable`: nobody else shares the buffer afterwards.
+// The tensor's storage as host memory, computed if need be: with the whole trace, or, if little is needed for it and
+// config().peek says so, apart from the trace, which goes on and computes the value once more. `writable`: nobody else
+// shares the buffer afterwards.
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
@@ -22,7 +24,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = fal
 at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory);
 
 // Where to read a materialized tensor from the host: on a GPU, a stream that has nothing else to do first, if the tensor's
-// content is there already.
+// content is there already, or was computed apart.
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t);
 
 // The pending trace as textual IR, with the values that somebody can still read as its results.

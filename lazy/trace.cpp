@@ -1,5 +1,7 @@
 #include "lazy/trace.h"
 
+#include <algorithm>
+
 namespace lazuli::lazy {
 
 void Trace::restart(uint64_t epoch) {
@@ -15,6 +17,7 @@ void Trace::restart(uint64_t epoch) {
   lines.clear();
   prefix_hashes.clear();
   segments.clear();
+  peeks = 0;
 }
 
 void Trace::settle_segments() {
@@ -95,6 +98,44 @@ std::vector<ValueId> Trace::live() const {
     if (c && c->state == Cell::State::Pending && c->references.load(std::memory_order_acquire) > 1) out.push_back(v);
   }
   return out;
+}
+
+std::optional<std::pair<Trace, ValueId>> Trace::slice(ValueId wanted, size_t most) const {
+  std::vector<bool> is_wanted(value_count());
+  is_wanted[wanted] = true;
+  std::vector<size_t> taken;  // latest first
+  for (size_t i = entries_.size(); i-- > 0;) {
+    const Entry& e = entries_[i];
+    const auto first = is_wanted.begin() + e.first_result;
+    if (std::find(first, first + e.results, true) == first + e.results) continue;
+    if (taken.size() == most) return {};
+    taken.push_back(i);
+    for (ValueId v : operands(e))
+      if (v != kAbsent) is_wanted[v] = true;
+  }
+  Trace s(0);
+  std::vector<ValueId> to(value_count(), kAbsent);
+  for (size_t k = taken.size(); k-- > 0;) {
+    const Entry& e = entries_[taken[k]];
+    std::vector<ValueId> in;
+    for (ValueId v : operands(e)) in.push_back(v == kAbsent ? kAbsent : to[v]);
+    std::vector<int64_t> own(attrs(e).begin(), attrs(e).end());
+    // After the list's length: the place among inputs or numbers.
+    if (e.op == ir::Op::input) own[1] = static_cast<int64_t>(s.inputs_.size());
+    if (e.op == ir::Op::scalar) s.scalars_.push_back(scalars_[std::exchange(own[1], static_cast<int64_t>(s.scalars_.size()))]);
+    const ValueId id = s.append(e.op, in, own, e.results);
+    if (e.op == ir::Op::input) s.inputs_.push_back(id);
+    for (uint16_t r = 0; r < e.results; ++r) {
+      const CellRef& cell = cells_[e.first_result + r];
+      to[e.first_result + r] = id + r;
+      if (e.op == ir::Op::input || e.op == ir::Op::uninitialized)
+        s.cells_[id + r] = cell;
+      else if (cell)
+        s.define(id + r, cell->type);
+    }
+    if (taken[k] < lines.size()) s.lines.push_back(lines[taken[k]]);
+  }
+  return std::pair(std::move(s), to[wanted]);
 }
 
 void Trace::find_external_calls(std::unordered_set<int64_t>& calls) const {

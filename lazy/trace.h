@@ -3,6 +3,7 @@
 // attributes, input types) identifies the trace; run-time numbers are kept beside it and never enter the hash.
 #pragma once
 #include <cstring>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -69,6 +70,9 @@ class Trace {
   // Before its values go: gives the nodes that still hold entries what they need of them.
   void settle_segments();
   bool same_code(const Trace& other) const;
+  // What `wanted` is computed from, as a trace of its own over the same inputs, and its number there. None if that takes
+  // more than `most` entries.
+  std::optional<std::pair<Trace, ValueId>> slice(ValueId wanted, size_t most) const;
   // Adds the numbers of the external calls in it.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   // The same code for comparing with later recordings, holding no values.
@@ -79,6 +83,7 @@ class Trace {
   std::vector<uint32_t> lines;
   std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
   std::vector<SegmentRef> segments;     // entries that may be differentiated yet
+  int peeks = 0;                        // values of it that were computed apart
 
  private:
   ValueId enter(Cell* cell);

@@ -304,6 +304,7 @@ class Backward final : public Node {
 };
 
 variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
+  lazy::HostTimer timer(lazy::HostAccount::Autograd);
   auto& engine = autograd::Engine::get_default_engine();
   auto result = engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
   result->wait();

@@ -41,6 +41,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 }
 
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
+  lazy::HostTimer timer(lazy::HostAccount::Autograd);
   lazy::Saved saved = tape.finish(results);
   if (!saved.differentiable) return false;
   Step::record(kind, tape.segment(), saved, inputs, results);

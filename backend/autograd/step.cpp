@@ -42,6 +42,7 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
 
 void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
                   std::optional<torch::autograd::CreationMeta> view) {
+  lazy::HostTimer timer(lazy::HostAccount::Autograd);
   StepRef step(new Step(kind, std::move(derivative)));
   step->inputs.emplace_back(self);
   for (const at::Tensor& t : results) describe(step->outputs.emplace_back(), t);

@@ -15,12 +15,13 @@ from benchmarks.models import zoo
 
 MODES = ("infer", "train")
 MEASURED_STEPS = 5
+Step = Callable[[], torch.Tensor]
 
 
-def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Callable[[], torch.Tensor]:
-    """A function that does one step and returns its loss; the same numbers on every arm.
+def _make_forward(name: str, mode: str, arm: str, float32: bool) -> tuple[torch.nn.Module, Step]:
+    """The model, and a function that computes its loss; the same numbers on every arm.
 
-    On a GPU it runs under bfloat16 autocast, unless `float32`.
+    On a GPU that runs under bfloat16 autocast, unless `float32`.
     """
     torch.manual_seed(0)
     model, make_batch = zoo.MODELS[name]()
@@ -35,7 +36,16 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Callable
         with torch.autocast(device, torch.bfloat16, enabled=narrow):
             return zoo.loss_of(run(**batch))
 
+    return model, forward
+
+
+def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Step:
+    """A function that does one step and returns its loss; the same numbers on every arm.
+
+    On a GPU it runs under bfloat16 autocast, unless `float32`.
+    """
     if mode == "infer":
+        _, forward = _make_forward(name, mode, arm, float32)
 
         @torch.no_grad()
         def infer() -> torch.Tensor:
@@ -45,7 +55,7 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Callable
 
         return infer
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    forward, optimizer = make_training(name, arm, float32)
 
     def train() -> torch.Tensor:
         optimizer.zero_grad()
@@ -55,6 +65,12 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Callable
         return loss
 
     return train
+
+
+def make_training(name: str, arm: str, float32: bool) -> tuple[Step, torch.optim.Optimizer]:
+    """A function that computes the loss, and AdamW for the model's parameters."""
+    model, forward = _make_forward(name, "train", arm, float32)
+    return forward, torch.optim.AdamW(model.parameters(), lr=1e-4)
 
 
 def without_dropout(model: torch.nn.Module) -> None:

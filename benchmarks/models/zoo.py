@@ -132,6 +132,29 @@ def bert_base() -> tuple[nn.Module, Callable[[], Batch]]:
     return model, lambda: _tokens(16, 128, torch.randint(CLASSES, (16,)))
 
 
+def bert_base_tiny_batch() -> tuple[nn.Module, Callable[[], Batch]]:
+    return bert_base()[0], lambda: _tokens(1, 8, torch.randint(CLASSES, (1,)))
+
+
+def bert_narrow() -> tuple[nn.Module, Callable[[], Batch]]:
+    """BERT-base's layers over tensors so small that no kernel takes time."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=100,
+        hidden_size=24,
+        intermediate_size=96,
+        max_position_embeddings=16,
+        num_labels=CLASSES,
+    )
+    tokens = torch.randint(100, (1, 8))
+    return BertForSequenceClassification(config), lambda: {
+        "input_ids": tokens,
+        "attention_mask": torch.ones_like(tokens),
+        "labels": torch.randint(CLASSES, (1,)),
+    }
+
+
 def gpt2_small() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -192,6 +215,8 @@ DEFAULT = {
         "swin-tiny",
     ],
 }
+# Whose steps cost the host the most beside what they cost the device.
+FOR_HOST = {"cpu": ["bert-base-tiny-batch", "bert-narrow"], "cuda": DEFAULT["cuda"]}
 MODELS = {
     "demo-encoder": demo_encoder,
     "demo-cnn": demo_cnn,
@@ -201,6 +226,8 @@ MODELS = {
     "vit": vit,
     "encoder-d128": encoder_d128,
     "bert-base": bert_base,
+    "bert-base-tiny-batch": bert_base_tiny_batch,
+    "bert-narrow": bert_narrow,
     "gpt2-small": gpt2_small,
     "llama": llama,
     "resnet50": resnet50,

@@ -1,5 +1,7 @@
 """metrics and explain: every surprise is counted, with its Python line."""
 
+import time
+
 import torch
 
 
@@ -91,3 +93,29 @@ def test_metrics_have_the_promised_names(counters):
     names = """ops_recorded autograd_nodes traces_compiled traces_reused kernels_compiled
     kernels_reused external_calls syncs bytes_live bytes_peak"""
     assert set(names.split()) <= set(counters())
+
+
+def test_host_seconds_say_where_time_goes():
+    def train(steps):
+        w = torch.randn(8, 8).to("lazuli").requires_grad_()
+        for _ in range(steps):
+            (torch.ones(4, 8, device="lazuli") @ w).tanh().sum().backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+            w.sum().item()
+
+    train(3)
+    torch.lazuli.reset_metrics()
+    begin = time.perf_counter()
+    with torch.lazuli.config.patch(time_host=True):
+        train(20)
+    elapsed = time.perf_counter() - begin
+    kept = torch.lazuli.metrics()["host_seconds"]
+    assert all(
+        kept[account] > 0 for account in ("recording", "autograd", "ending traces", "running")
+    )
+    # No moment is on two accounts; on a GPU another thread runs traces.
+    assert sum(kept[account] for account in kept if account != "running") <= 1.05 * elapsed
+    train(3)
+    assert torch.lazuli.metrics()["host_seconds"] == kept

@@ -16,7 +16,10 @@ def metrics() -> dict[str, Any]:
 
     Among them: `ops_recorded`, `autograd_nodes` (that had to be made), `traces_compiled`,
     `traces_reused`, `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op),
-    `syncs` (a dict by reason), `bytes_live`, `bytes_peak`.
+    `syncs` (a dict by reason), `peeks` (reads of values that were computed apart from the trace,
+    which did not end), `bytes_live`, `bytes_peak`, and, while `config.time_host`
+    is on, `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces,
+    compiling them and running them).
     """
     return json.loads(_ops._metrics())
 
