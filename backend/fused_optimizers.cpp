@@ -198,6 +198,25 @@ void implement(torch::Library& m, const std::string& name) {
   m.impl((name + ".tensor_lr").c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed<o>>());
 }
 
+// Adds one to each count of steps; of those on the host, which optimizers keep, without the dispatcher.
+void count_steps(at::TensorList counts) {
+  for (const Tensor& t : counts) {
+    if (!t.is_cpu() || t.numel() != 1 || t.requires_grad() || !(t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble)) {
+      const_cast<Tensor&>(t).add_(1);
+      continue;
+    }
+    if (t.scalar_type() == at::kFloat)
+      *t.mutable_data_ptr<float>() += 1;
+    else
+      *t.mutable_data_ptr<double>() += 1;
+    t.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+TORCH_LIBRARY_FRAGMENT(lazuli, m) {
+  m.def("_count_steps(Tensor(a!)[] counts) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, count_steps));
+}
+
 }  // namespace
 
 void register_fused_optimizers(torch::Library& m) {

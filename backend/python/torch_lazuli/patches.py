@@ -113,18 +113,35 @@ def _step_adam_in_one_call() -> None:
     """
     original = adam._multi_tensor_adam
 
-    def fits(params, *, lr, grad_scale, found_inf, capturable, differentiable, has_complex, **_):
+    def fits(
+        params,
+        *,
+        lr,
+        beta1,
+        beta2,
+        grad_scale,
+        found_inf,
+        capturable,
+        differentiable,
+        has_complex,
+        **_,
+    ):
         return (
-            isinstance(lr, float | int)
+            all(isinstance(number, float | int) for number in (lr, beta1, beta2))
             and grad_scale is found_inf is None
             and not (capturable or differentiable or has_complex)
-            and all(p.device.type == TYPE for p in params)
+            and all(p.device.type == TYPE and p.dtype == params[0].dtype for p in params)
         )
+
+    def in_one_call(*lists, capturable, differentiable, has_complex, **options):
+        torch.ops.lazuli._count_steps(lists[-1])
+        decoupled = options.pop("decoupled_weight_decay")
+        (torch._fused_adamw_ if decoupled else torch._fused_adam_)(*lists, **options)
 
     @functools.wraps(original)
     def multi_tensor_adam(*lists, **options):
         fused = len(lists) == 6 and fits(lists[0], **options)
-        return (adam._fused_adam if fused else original)(*lists, **options)
+        return (in_one_call if fused else original)(*lists, **options)
 
     adam._multi_tensor_adam = multi_tensor_adam
 
