@@ -175,6 +175,18 @@ def test_gradients_of_binary(name):
     assert_same(differentiate, rtol=1e-5, atol=1e-37)
 
 
+@DTYPES
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+def test_gradients_of_softmax(special, dtype):
+    def differentiate(device):
+        g, y = torch.linspace(-2, 2, 60, dtype=torch.float64).to(dtype).view(2, 5, 6)
+        g[1, 2], g[3, 4], y[2, 1], y[3, 0], y[4, 5] = [special] * 5
+        g, y = g.to(device), y.to(device)
+        return [torch.ops.aten._softmax_backward_data(g, y, dim, dtype) for dim in (0, 1)]
+
+    assert_same(differentiate, **TOLERANCE[dtype])
+
+
 def test_signs_of_zeros():
     """assert_close takes 0 and -0 for equal; one divided by them is not."""
 
