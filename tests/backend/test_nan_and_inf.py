@@ -187,6 +187,28 @@ def test_gradients_of_softmax(special, dtype):
     assert_same(differentiate, **TOLERANCE[dtype])
 
 
+@DTYPES
+def test_dropout_keeps_nan(dtype):
+    """Also where it drops: zero times nan or infinity is nan."""
+    x = torch.tensor([math.nan, math.inf], dtype=dtype).repeat_interleave(200).to("lazuli")
+    x.requires_grad_()
+    y, mask = torch.native_dropout(x, 0.5, True)
+    y.backward(x.detach())
+    expected = torch.where(mask, x, math.nan).detach()
+    torch.testing.assert_close([y, x.grad], [expected, expected], equal_nan=True)
+    assert 0 < mask.sum() < 400
+
+
+@DTYPES
+def test_gradients_of_dropout(dtype):
+    def differentiate(device):
+        g = edges(device, dtype)
+        mask = torch.arange(len(g)).to(device) % 3 == 0
+        return torch.ops.aten.native_dropout_backward(g, mask, 2.0)
+
+    assert_same(differentiate, rtol=0, atol=0)
+
+
 def test_signs_of_zeros():
     """assert_close takes 0 and -0 for equal; one divided by them is not."""
 
