@@ -210,7 +210,8 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, optional<bool> tra
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value mask = kept(r, lazy::to_dims(x.sizes()), t, 1 - p, generator_of(std::nullopt));
   double scale = p == 1 ? 0 : 1 / (1 - p);
-  ir::Value y = r.emit(ir::Op::where, {mask, r.mul(r.value(x), r.number(scale, t)), r.constant(0, t)});
+  // A product with zero, as eager's: what is nan or infinite stays nan where it is dropped. The derivative reads the mask.
+  ir::Value v = r.value(x), y = r.emit(ir::Op::where, {mask, r.mul(v, r.number(scale, t)), r.mul(v, r.constant(0, t))});
   return {r.tensor(y, x.scalar_type()), r.tensor(mask, at::kBool)};
 }
 Tensor dropout_backward(const Tensor& gy, const Tensor& mask, double scale) {
@@ -218,7 +219,8 @@ Tensor dropout_backward(const Tensor& gy, const Tensor& mask, double scale) {
   lazy::Recording r;
   ir::DType t = lazy::to_ir(gy.scalar_type());
   ir::Value keep = r.convert(r.value(mask), ir::DType::Bool);
-  return r.tensor(r.emit(ir::Op::where, {keep, r.mul(r.value(gy), r.number(scale, t)), r.constant(0, t)}), gy.scalar_type());
+  ir::Value factor = r.emit(ir::Op::where, {keep, r.number(scale, t), r.constant(0, t)});
+  return r.tensor(r.mul(r.value(gy), factor), gy.scalar_type());
 }
 
 }  // namespace

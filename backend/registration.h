@@ -15,6 +15,7 @@ void register_fused_optimizers(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
+void register_nested(torch::Library& m);
 void register_normalization(torch::Library& m);
 void register_random(torch::Library& m);
 void register_recurrent(torch::Library& m);

@@ -1,6 +1,5 @@
 // Sparse tensors of the device: their indices and values are tensors of ours, and torch's own code keeps them. What
 // computes on them is torch's kernel for the host, between copies.
-#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_coalesced_native.h>
 #include <ATen/ops/_indices_native.h>
 #include <ATen/ops/_nnz_native.h>
@@ -26,30 +25,12 @@
 #include <ATen/ops/sparse_resize_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
-#include <torch/library.h>
+#include "backend/on_host.h"
 
 namespace lazuli::backend {
 namespace {
 
 namespace n = at::native;
-
-template <c10::DispatchKey host>
-void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  n::cpu_fallback(op, stack, false, host);
-}
-
-// Whatever has a kernel for the host's sparse tensors goes there by name: some of it has a generic kernel too, which makes
-// a strided or an equally sparse result where the host's does not.
-template <c10::DispatchKey host, c10::DispatchKey ours>
-void rest_on_host(torch::Library& m) {
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (!name.name.starts_with("aten::")) continue;
-    const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(host) || op->hasKernelForDispatchKey(ours)) continue;
-    const std::string full = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_host<host>>());
-  }
-}
 
 // This kernel keeps what its derivative reads only if an operand requires a gradient.
 std::tuple<at::Tensor, at::Tensor> mm_reduce(const at::Tensor& a, const at::Tensor& b, c10::string_view reduce) {

@@ -22,15 +22,15 @@ void decompose_dropout(Builder& b, const Application& a, std::span<Value> result
   Value one = b.constant(1, b.dtype(x)), zero = b.constant(0, b.dtype(x));
   // With p = 1 the factor would be infinite; nothing is kept then.
   Value factor = b.emit(Op::where, {b.emit(Op::ge, {p, one}), zero, b.div(one, b.sub(one, p))});
-  results[0] = b.convert(b.emit(Op::where, {mask, b.mul(x, factor), zero}), b.dtype(a.inputs[0]));
+  results[0] = b.convert(b.mul(x, b.emit(Op::where, {mask, factor, zero})), b.dtype(a.inputs[0]));
   results[1] = mask;
 }
 
 void decompose_dropout_backward(Builder& b, const Application& a, std::span<Value> results) {
   Value gy = widen(b, a.inputs[0]);
-  Value scaled = b.mul(gy, b.convert(a.inputs[2], b.dtype(gy)));
-  Value kept = b.emit(Op::where, {a.inputs[1], scaled, b.constant(0, b.dtype(gy))});
-  results[0] = b.convert(kept, b.dtype(a.inputs[0]));
+  Value scale = b.convert(a.inputs[2], b.dtype(gy));
+  Value factor = b.emit(Op::where, {a.inputs[1], scale, b.constant(0, b.dtype(gy))});
+  results[0] = b.convert(b.mul(gy, factor), b.dtype(a.inputs[0]));
 }
 
 void decompose_embedding_backward(Builder& b, const Application& a, std::span<Value> results) {

@@ -34,8 +34,8 @@ void decompose_log_softmax(Builder& b, const Application& a, std::span<Value> re
 void decompose_softmax_backward(Builder& b, const Application& a, std::span<Value> results) {
   Dims dims = along(b, a);
   Value gy = widen(b, a.inputs[0]), y = widen(b, a.inputs[1]);
-  Value product = b.mul(gy, y);
-  results[0] = b.convert(b.sub(product, b.mul(y, b.sum(product, dims, true))), b.dtype(a.inputs[0]));
+  Value total = b.sum(b.mul(gy, y), dims, true);
+  results[0] = b.convert(b.mul(b.sub(gy, total), y), b.dtype(a.inputs[0]));
 }
 
 void decompose_log_softmax_backward(Builder& b, const Application& a, std::span<Value> results) {

@@ -175,6 +175,40 @@ def test_gradients_of_binary(name):
     assert_same(differentiate, rtol=1e-5, atol=1e-37)
 
 
+@DTYPES
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+def test_gradients_of_softmax(special, dtype):
+    def differentiate(device):
+        g, y = torch.linspace(-2, 2, 60, dtype=torch.float64).to(dtype).view(2, 5, 6)
+        g[1, 2], g[3, 4], y[2, 1], y[3, 0], y[4, 5] = [special] * 5
+        g, y = g.to(device), y.to(device)
+        return [torch.ops.aten._softmax_backward_data(g, y, dim, dtype) for dim in (0, 1)]
+
+    assert_same(differentiate, **TOLERANCE[dtype])
+
+
+@DTYPES
+def test_dropout_keeps_nan(dtype):
+    """Also where it drops: zero times nan or infinity is nan."""
+    x = torch.tensor([math.nan, math.inf], dtype=dtype).repeat_interleave(200).to("lazuli")
+    x.requires_grad_()
+    y, mask = torch.native_dropout(x, 0.5, True)
+    y.backward(x.detach())
+    expected = torch.where(mask, x, math.nan).detach()
+    torch.testing.assert_close([y, x.grad], [expected, expected], equal_nan=True)
+    assert 0 < mask.sum() < 400
+
+
+@DTYPES
+def test_gradients_of_dropout(dtype):
+    def differentiate(device):
+        g = edges(device, dtype)
+        mask = torch.arange(len(g)).to(device) % 3 == 0
+        return torch.ops.aten.native_dropout_backward(g, mask, 2.0)
+
+    assert_same(differentiate, rtol=0, atol=0)
+
+
 def test_signs_of_zeros():
     """assert_close takes 0 and -0 for equal; one divided by them is not."""
 

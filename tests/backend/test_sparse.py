@@ -74,3 +74,16 @@ def test_reducing_products(reduce):
         return y, x.grad, s.grad.to_dense()
 
     assert_same(compute)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_sparse_gradients_of_bags(mode):
+    def compute(device):
+        weight = normal(5, 3, device=device, grad=True)
+        index = torch.tensor([1, 3, 1, 4], device=device)
+        bags = torch.tensor([0, 3], device=device)
+        y = torch.nn.functional.embedding_bag(index, weight, bags, mode=mode, sparse=True)
+        y.square().sum().backward()
+        return str(weight.grad.layout), weight.grad.device.type == device, weight.grad.to_dense()
+
+    assert_same(compute)
