@@ -56,7 +56,7 @@ def cases() -> dict[str, Case]:
 def without_chance(model: torch.nn.Module) -> torch.nn.Module:
     """Lets nothing be dropped: each device draws numbers of its own."""
     for module in model.modules():
-        for name in ("p", "drop_prob", "attn_drop", "dropout", "dropout_p"):
+        for name in ("p", "drop_prob", "drop_rate", "attn_drop", "dropout", "dropout_p"):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     return model

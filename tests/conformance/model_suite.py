@@ -7,19 +7,23 @@ folder, and only the rest is run. `--again` forgets what failed, or all.
 import argparse
 import fnmatch
 import json
+import os
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import model_report
 import supervisor
 import torch
 from model_cases import cases
-from model_settings import PLAIN, SAMPLE, SETTINGS
+from model_settings import FILES, PLAIN, SAMPLE, SETTINGS
 from report import RESULTS
 
 HERE = Path(__file__).parent
-KNOWN = HERE.parents[1] / "build" / "conformance"
+ROOT = HERE.parents[1]
+KNOWN = ROOT / "build" / "conformance"
 
 
 class Known:
@@ -50,11 +54,41 @@ def start(setting: str, log) -> supervisor.Worker:
     return supervisor.Worker(["env", *variables, *worker], log)
 
 
+def run_tests(setting: str, file: str, seconds: float) -> dict:
+    """A file of tests under the setting."""
+    began = time.perf_counter()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", file],
+            cwd=ROOT,
+            env={**os.environ, **SETTINGS[setting]},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        outcome, message = ("failed" if done.returncode else "passed"), done.stdout[-4000:]
+    except subprocess.TimeoutExpired:
+        outcome, message = "hung", f"no answer in {seconds} s"
+    taken = time.perf_counter() - began
+    return {"outcome": outcome, "message": message if outcome != "passed" else "", "seconds": taken}
+
+
+def results(setting: str, names: list[str], seconds: float, log):
+    models = [name for name in names if name not in FILES]
+    yield from supervisor.run_all(lambda _: start(setting, log), models, seconds)
+    for file in names:
+        if file in FILES:
+            yield file, run_tests(setting, file, seconds)
+
+
 def parsed(arguments):
     parser = argparse.ArgumentParser(prog="tools/conformance models", description=__doc__)
     parser.add_argument("-k", "--only", default="*", help="models of this pattern: 'timm/*'")
     parser.add_argument(
-        "--setting", choices=("all", *SETTINGS), default=PLAIN, help="all: the sample under each"
+        "--setting",
+        choices=("all", *SETTINGS),
+        default=PLAIN,
+        help="all: a sample and some tests under each",
     )
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one model")
@@ -71,7 +105,7 @@ def run(setting: str, names: list[str], options, log):
         every = options.again == "all"
         known.forget(lambda n, found: n in names and (every or found["outcome"] != "passed"))
     rest = [name for name in names if name not in known.outcomes]
-    for name, result in supervisor.run_all(lambda _: start(setting, log), rest, options.timeout):
+    for name, result in results(setting, rest, options.timeout, log):
         known.add(name, result)
         if result["outcome"] != "passed":
             first = result["message"].split("\n")[0][:200]
@@ -82,7 +116,7 @@ def main(arguments) -> int:
     options = parsed(arguments)
     every = options.setting == "all"
     settings = list(SETTINGS) if every else [options.setting]
-    wanted = SAMPLE if every else list(cases())
+    wanted = [*SAMPLE, *FILES] if every else list(cases())
     part, parts = (int(n) for n in options.shard.split("/"))
     names = fnmatch.filter(wanted, options.only)[part - 1 :: parts]
     if not options.report:
