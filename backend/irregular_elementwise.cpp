@@ -1,5 +1,4 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
-#include <ATen/MemoryOverlap.h>
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
@@ -100,16 +99,14 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return r.tensor(v, type, order);
 }
 
-// Into a tensor of the result's type and shape, which may be a branch itself, but shares memory with no operand otherwise.
+// Into a tensor of the result's type and shape.
 Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) {
   Operands all{{&condition, {}}, {&a, {}}, {&b, {}}};
   c10::ScalarType type = at::kBool;
-  bool fits = is_ours(out) && chooses(condition, a, b, type) && type == out.scalar_type() &&
-              at::has_internal_overlap(out) == at::MemOverlap::No && std::ranges::equal(broadcast_shape(all), out.sizes());
-  for (const Operand& o : all)
-    if (fits && o.tensor->is_privateuseone() && !o.tensor->is_same(out))
-      fits = o.tensor->storage().unsafeGetStorageImpl() != out.storage().unsafeGetStorageImpl();
-  if (!fits) return fall_back<Tensor>("aten::where", "self_out", condition, a, b, out), out;
+  bool fits = is_ours(out) && chooses(condition, a, b, type) && type == out.scalar_type();
+  if (!fits || !std::ranges::equal(broadcast_shape(all), out.sizes()))
+    return fall_back<Tensor>("aten::where", "self_out", condition, a, b, out), out;
+  check_overlap(out, all);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(type);
   r.write(out, r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, {}), read(r, all[1], t, {}), read(r, all[2], t, {})}));

@@ -48,12 +48,8 @@ QUICK = (
 
 # Files of tests that compare with eager, whatever the trace becomes.
 FILES = (
-    "tests/backend/test_advanced_indexing.py",
-    "tests/backend/test_channels_last.py",
-    "tests/backend/test_double_backward.py",
     "tests/backend/test_inplace_views.py",
     "tests/backend/test_nan_and_inf.py",
-    "tests/backend/test_narrow_types.py",
     "tests/backend/test_type_promotion.py",
     "tests/backend/test_views.py",
 )

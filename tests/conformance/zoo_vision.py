@@ -46,7 +46,6 @@ TIMM = {
         "test_efficientnet_evos": 64,
         "test_efficientnet_gn": 64,
         "test_nfnet": 64,
-        "vgg11_bn": 64,
         "legacy_xception": 64,
     },
     "hybrid": {
@@ -104,7 +103,7 @@ TORCHVISION = {
     "convolutional": {
         "alexnet": 64,
         "googlenet": 64,
-        "inception_v3": 128,
+        "inception_v3": 299,
         "mnasnet0_5": 64,
         "mobilenet_v2": 64,
         "mobilenet_v3_small": 64,
