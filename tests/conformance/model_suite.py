@@ -129,6 +129,8 @@ def main(arguments) -> int:
     whole = all(len(outcomes) == len(wanted) for outcomes in found.values())
     folder = options.results or (RESULTS if whole else Path(tempfile.mkdtemp()))
     about = f"torch {torch.__version__}, one thread"
+    if not whole:
+        about += f"; run so far: {sum(map(len, found.values()))} of {len(wanted) * len(settings)}"
     if every:
         model_report.write_settings(about, found, folder)
     else:
