@@ -13,14 +13,20 @@ namespace {
 using at::Tensor;
 using std::optional;
 
+// The fused kernels walk the last dimension without looking at its stride.
+bool is_walked(const Tensor& t) { return t.dim() == 0 || t.size(-1) <= 1 || t.stride(-1) == 1; }
+bool is_walked_as_mask(const Tensor& t) { return is_walked(t) || t.stride(-1) == 0; }
+
 // What the fused kernels have in common: four dimensions, one floating type, no dropout. A gradient of the mask, which
 // relative positions need, is there on a GPU alone; a causal mask beside another one on the CPU alone.
 bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
   for (const Tensor* t : {&q, &k, &v})
-    if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0)
+    if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0 ||
+        !is_walked(*t))
       return false;
   bool sizes = q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
+  if (has_mask && !is_walked_as_mask(*mask)) return false;
   if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
   if (lazy::backing().is_gpu()) {
     // Rows of 16 bytes, and no float64.

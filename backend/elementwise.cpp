@@ -72,7 +72,8 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 
-// Writing needs memory whose elements are each written once, and read before: torch's own errors otherwise.
+}  // namespace
+
 void check_overlap(const at::Tensor& out, const Operands& operands) {
   at::assert_no_internal_overlap(out);
   for (const Operand& o : operands) {
@@ -81,8 +82,6 @@ void check_overlap(const at::Tensor& out, const Operands& operands) {
     if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl()) at::assert_no_partial_overlap(out, *o.tensor);
   }
 }
-
-}  // namespace
 
 c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
   const auto x = static_cast<float>(number.toDouble());

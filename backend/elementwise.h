@@ -10,6 +10,9 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs = {}
 // The same, writing into `out` (in place when it is also an operand). False when not covered.
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs = {});
 
+// Writing needs memory whose elements are each written once, and read before: torch's own errors otherwise.
+void check_overlap(const at::Tensor& out, const Operands& operands);
+
 // The common cases, decided in a few compares: operands of one type and shape, row-major, or a number as the second.
 // An undefined tensor, or false, when it is another case.
 at::Tensor unary_fast(ir::Op op, const at::Tensor& a);

@@ -1,6 +1,7 @@
 // Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
+#include <cmath>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
@@ -129,18 +130,28 @@ Tensor flip(const Tensor& x, IntArrayRef dims) {
   return tensor_in(r, y, x.scalar_type(), order);
 }
 
+// How many elements a range has; nothing where eager has an error for it, or rounds in a way of its own.
+optional<int64_t> range_size(const Scalar& start, const Scalar& end, const Scalar& step, ir::DType type) {
+  if (start.isComplex() || end.isComplex() || step.isComplex() || type == ir::DType::Bool || ir::is_reduced_floating(type)) return {};
+  const bool integral = !start.isFloatingPoint() && !end.isFloatingPoint() && !step.isFloatingPoint();
+  if (!integral && !ir::is_floating(type)) return {};
+  const double first = start.toDouble(), last = end.toDouble(), by = step.toDouble();
+  const double exact = std::ldexp(1.0, 53), n = std::ceil((last - first) / by);
+  const bool bounded = std::abs(first) < exact && std::abs(last) < exact && std::abs(by) < exact;
+  return bounded && by != 0 && n >= 0 && n < exact && (last - first) * by >= 0 ? optional(static_cast<int64_t>(n)) : std::nullopt;
+}
 Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
-  bool integral = !start.isFloatingPoint() && !end.isFloatingPoint() && !step.isFloatingPoint();
-  bool fits = is_ours(out) && integral && out.scalar_type() == at::kLong && step.toLong() != 0;
-  int64_t n = fits ? (end.toLong() - start.toLong() + step.toLong() - (step.toLong() > 0 ? 1 : -1)) / step.toLong() : 0;
-  if (!fits || n < 0) return fall_back<Tensor>("aten::arange", "start_out", start, end, step, out), out;
-  if (out.numel() != n) out.resize_({n});
+  const ir::DType to = lazy::to_ir(out.scalar_type());
+  const optional<int64_t> n = is_ours(out) ? range_size(start, end, step, to) : std::nullopt;
+  if (!n) return fall_back<Tensor>("aten::arange", "start_out", start, end, step, out), out;
+  if (out.numel() != *n) out.resize_({*n});
   lazy::Recording r;
-  ir::Type type{ir::DType::I64, {n}};
-  ir::Value v = r.emit(ir::Op::iota, {}, {{n}}, {&type, 1});
-  if (step.toLong() != 1) v = r.mul(v, r.number(step, ir::DType::I64));
-  if (start.toLong() != 0) v = r.add(v, r.number(start, ir::DType::I64));
-  r.write(out, v);
+  const ir::DType compute = ir::is_floating(to) ? ir::DType::F64 : ir::DType::I64;
+  ir::Type type{ir::DType::I64, {*n}};
+  ir::Value v = r.convert(r.emit(ir::Op::iota, {}, {{*n}}, {&type, 1}), compute);
+  if (step.toDouble() != 1) v = r.mul(v, r.number(step, compute));
+  if (start.toDouble() != 0) v = r.add(v, r.number(start, compute));
+  r.write(out, r.convert(v, to));
   return out;
 }
 

@@ -1,4 +1,5 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
+#include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -72,13 +73,24 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   return fall_back<Tensor>("aten::pow", "Tensor_Scalar", x, exponent);
 }
 
-// where: the condition keeps its own type, the branches are promoted.
+template <bool negative>
+Tensor is_infinity(const Tensor& x) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (Tensor r = elementwise(ir::Op::eq, {{&x, {}}, {nullptr, Scalar(negative ? -infinity : infinity)}}); r.defined()) return r;
+  return fall_back<Tensor>(negative ? "aten::isneginf" : "aten::isposinf", "", x);
+}
+
+// where: the condition keeps its own type, the branches are promoted. Whether ours computes it, and in which type.
+bool chooses(const Tensor& condition, const Tensor& a, const Tensor& b, c10::ScalarType& type) {
+  if (!is_ours(condition) || condition.scalar_type() != at::kBool) return false;
+  if (!(is_ours(a) || is_number(a)) || !(is_ours(b) || is_number(b))) return false;
+  type = promoted_type({{&a, {}}, {&b, {}}});
+  return ir::is_native(lazy::to_ir(type));
+}
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   Operands branches{{&a, {}}, {&b, {}}}, all{{&condition, {}}, {&a, {}}, {&b, {}}};
-  bool fits = is_ours(condition) && condition.scalar_type() == at::kBool &&
-              (is_ours(a) || is_number(a)) && (is_ours(b) || is_number(b));
-  c10::ScalarType type = fits ? promoted_type(branches) : at::kBool;
-  if (!fits || !ir::is_native(lazy::to_ir(type))) return fall_back<Tensor>("aten::where", "self", condition, a, b);
+  c10::ScalarType type = at::kBool;
+  if (!chooses(condition, a, b, type)) return fall_back<Tensor>("aten::where", "self", condition, a, b);
   ir::Dims shape = broadcast_shape(all);
   lazy::Order order = result_order(all, shape);
   lazy::Recording r;
@@ -87,11 +99,46 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return r.tensor(v, type, order);
 }
 
+// Into a tensor of the result's type and shape.
+Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) {
+  Operands all{{&condition, {}}, {&a, {}}, {&b, {}}};
+  c10::ScalarType type = at::kBool;
+  bool fits = is_ours(out) && chooses(condition, a, b, type) && type == out.scalar_type();
+  if (!fits || !std::ranges::equal(broadcast_shape(all), out.sizes()))
+    return fall_back<Tensor>("aten::where", "self_out", condition, a, b, out), out;
+  check_overlap(out, all);
+  lazy::Recording r;
+  ir::DType t = lazy::to_ir(type);
+  r.write(out, r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, {}), read(r, all[1], t, {}), read(r, all[2], t, {})}));
+  return out;
+}
+
+// Whether a tensor of this type holds the number as it is; of others eager judges.
+bool holds(c10::ScalarType type, const Scalar& number) {
+  if (c10::isFloatingType(type)) return !number.isComplex();
+  if (type == at::kBool) return number.isBoolean();
+  if (!number.isIntegral(true)) return false;
+  const int64_t n = number.toLong();
+  switch (type) {
+    case at::kLong: return true;
+    case at::kInt: return n == static_cast<int32_t>(n);
+    case at::kShort: return n == static_cast<int16_t>(n);
+    case at::kChar: return n == static_cast<int8_t>(n);
+    case at::kByte: return n == static_cast<uint8_t>(n);
+    default: return false;
+  }
+}
+
 bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool in_place, Tensor& out) {
   if (!is_ours(self) || !is_ours(mask) || mask.scalar_type() != at::kBool) return false;
-  if (value.tensor ? value.tensor->dim() != 0 || !(is_ours(*value.tensor) || is_number(*value.tensor)) : value.number.isComplex()) return false;
-  ir::DType t = lazy::to_ir(self.scalar_type());
-  if (!ir::is_floating(t)) return false;  // whether the number fits is eager's to judge
+  const c10::ScalarType type = self.scalar_type();
+  if (const Tensor* v = value.tensor) {
+    if (v->dim() != 0 || !(is_ours(*v) || is_number(*v))) return false;
+    if (!c10::isFloatingType(type) && v->scalar_type() != type) return false;
+  } else if (!holds(type, value.number)) {
+    return false;
+  }
+  ir::DType t = lazy::to_ir(type);
   Operands all{{&self, {}}, {&mask, {}}};
   ir::Dims shape = broadcast_shape(all);
   if (in_place && !std::ranges::equal(shape, self.sizes())) return false;
@@ -133,7 +180,10 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("clamp", clamp);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);
+  m.impl("isposinf", is_infinity<false>);
+  m.impl("isneginf", is_infinity<true>);
   m.impl("where.self", where);
+  m.impl("where.self_out", where_out);
   m.impl("masked_fill.Scalar", masked_fill_scalar);
   m.impl("masked_fill_.Scalar", masked_fill_scalar_);
   m.impl("masked_fill.Tensor", masked_fill_tensor);

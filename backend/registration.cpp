@@ -11,6 +11,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_explicit_fallbacks(m);
   register_foreach(m);
   register_fused_optimizers(m);
+  register_histogram(m);
   register_indexing(m);
   register_irregular_elementwise(m);
   register_losses(m);
@@ -22,7 +23,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_scans(m);
   register_scattering(m);
   register_streams(m);
+  register_triangles(m);
+  register_upsampling(m);
   register_views(m);
+  register_weight_norm(m);
   register_table(m);
 }
 

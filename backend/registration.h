@@ -12,6 +12,7 @@ void register_copies(torch::Library& m);
 void register_explicit_fallbacks(torch::Library& m);
 void register_foreach(torch::Library& m);
 void register_fused_optimizers(torch::Library& m);
+void register_histogram(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
@@ -23,7 +24,10 @@ void register_reductions(torch::Library& m);
 void register_scans(torch::Library& m);
 void register_scattering(torch::Library& m);
 void register_streams(torch::Library& m);
+void register_triangles(torch::Library& m);
+void register_upsampling(torch::Library& m);
 void register_views(torch::Library& m);
+void register_weight_norm(torch::Library& m);
 // The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.
 void register_table(torch::Library& m);
 

@@ -38,6 +38,10 @@ def main() -> int:
         import cts_suite  # TorchCTS is loaded for nothing else
 
         return cts_suite.main(sys.argv[2:])
+    if sys.argv[1:2] == ["models"]:
+        import model_suite  # nor transformers, timm and torchvision
+
+        return model_suite.main(sys.argv[2:])
     options = parsed()
     part, parts = (int(n) for n in options.shard.split("/"))
     cases = suite(options.suite).cases()

@@ -7,6 +7,7 @@ SUITES = {
     "modules": "module_cases",
     "optimizers": "optimizer_cases",
     "derivatives": "derivative_cases",
+    "models": "model_cases",
 }
 
 

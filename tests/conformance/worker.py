@@ -17,12 +17,14 @@ from suites import suite  # noqa: E402
 
 def answer(cases, name: str, most) -> dict:
     start = time.perf_counter()
+    facts = None
     try:
-        cases.run(cases.cases()[name], most)
+        facts = cases.run(cases.cases()[name], most)
         outcome, message = "passed", ""
     except Exception as error:  # a case's failure of any kind is its outcome
         outcome, message = "failed", f"{type(error).__name__}: {error}"
-    return {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start}
+    found = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start}
+    return {**found, "facts": facts} if facts else found
 
 
 def main():

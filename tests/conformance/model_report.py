@@ -1,0 +1,112 @@
+"""The table of models: a line for each, what stays external, and what each kind of model passes."""
+
+import collections
+import json
+from pathlib import Path
+
+HEADER = (
+    "model",
+    "outcome",
+    "difference",
+    "recorded",
+    "external",
+    "syncs",
+    "eager s",
+    "lazuli s",
+    "compiling s",
+    "external s",
+)
+
+
+def external_of(facts: dict) -> int:
+    return sum(facts["external"].values())
+
+
+def native_share(found: list[dict]) -> float:
+    """Which part of what was recorded has kernels of ours."""
+    recorded = sum(facts["recorded"] for facts in found)
+    return 1 - sum(map(external_of, found)) / max(recorded, 1)
+
+
+def line(name: str, result: dict) -> str:
+    facts = result.get("facts")
+    if not facts:
+        return f"| {name} | {result['outcome']} |" + " |" * (len(HEADER) - 2)
+    difference = f"{facts['difference']:.1g}"
+    if facts["explained"]:
+        difference += f" ({facts['explained']})"
+    cells = [
+        name,
+        result["outcome"],
+        difference,
+        str(facts["recorded"]),
+        str(external_of(facts)),
+        ", ".join(f"{reason} {count}" for reason, count in facts["syncs"].items()),
+        f"{facts['eager_seconds']:.2f}",
+        f"{facts['seconds']:.2f}",
+        f"{facts['compile_seconds']:.2f}",
+        f"{facts['external_seconds']:.2f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def externals(found: list[dict]) -> list[str]:
+    """What has no kernel of ours: how often, and in how many models."""
+    calls, models = collections.Counter(), collections.Counter()
+    for facts in found:
+        calls.update(facts["external"])
+        models.update(facts["external"].keys())
+    lines = ["| external call | calls | models |", "|---|---|---|"]
+    return lines + [f"| {op} | {n} | {models[op]} |" for op, n in calls.most_common()]
+
+
+def markdown(title: str, about: str, outcomes: dict) -> str:
+    found = [result["facts"] for result in outcomes.values() if result.get("facts")]
+    passed = sum(result["outcome"] == "passed" for result in outcomes.values())
+    lines = [f"# {title}", "", about, ""]
+    lines.append(f"{passed} of {len(outcomes)} models pass. Of what they record")
+    lines += [f"{100 * native_share(found):.2f} % has kernels of ours.", ""]
+    lines += ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
+    lines += [line(name, result) for name, result in outcomes.items()]
+    lines += ["", *externals(found)]
+    failed = {name: r["message"] for name, r in outcomes.items() if r["outcome"] != "passed"}
+    lines += ["", *(f"- {name}: {text.splitlines()[0]}" for name, text in failed.items())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def brief(result: dict) -> str:
+    return f"{result['facts']['difference']:.1g}" if "facts" in result else result["outcome"]
+
+
+def settings_markdown(about: str, outcomes: dict) -> str:
+    """Models under settings: the difference from eager, or the outcome if it is not right."""
+    models = list(dict.fromkeys(name for found in outcomes.values() for name in found))
+    lines = ["# models under settings", "", about, ""]
+    lines += ["| setting | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
+    for setting, found in outcomes.items():
+        results = [found.get(name, {"outcome": "not run"}) for name in models]
+        cells = [
+            f"{r['facts']['difference']:.1g}" if "facts" in r else r["outcome"] for r in results
+        ]
+        lines.append("| " + " | ".join([setting, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def store(name: str, text: str, report: dict, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
+    plain = json.dumps(report, indent=1).replace(f"{Path(__file__).parents[2]}/", "")
+    (folder / f"{name}.json").write_text(plain + "\n")
+    print(text)
+    print(f"written to {folder}")
+
+
+def write(setting: str, about: str, outcomes: dict, folder: Path) -> None:
+    title = "models" if setting == "plain" else f"models, {setting}"
+    report = {"about": about, "models": outcomes}
+    store(title.replace(", ", "-"), markdown(title, about, outcomes), report, folder)
+
+
+def write_settings(about: str, outcomes: dict, folder: Path) -> None:
+    report = {"about": about, "settings": outcomes}
+    store("model-settings", settings_markdown(about, outcomes), report, folder)

@@ -1,0 +1,55 @@
+"""The settings under which everything has to do the same: each a few environment variables."""
+
+import re
+from pathlib import Path
+
+PASSES = Path(__file__).parents[2] / "ir" / "passes" / "passes.def"
+NEEDED = {"decompose"}  # composite rows have no kernels
+
+
+def passes() -> list[str]:
+    """The graph passes that may be left out."""
+    names = dict.fromkeys(re.findall(r"^PASS\((\w+),", PASSES.read_text(), re.MULTILINE))
+    return [name for name in names if name not in NEEDED]
+
+
+PLAIN = "plain"
+SETTINGS = {
+    PLAIN: {},
+    "fusion off": {"LAZULI_FUSION": "0"},
+    **{f"{name} off": {"LAZULI_DISABLE_PASSES": name} for name in passes()},
+    "all passes off": {"LAZULI_DISABLE_PASSES": ",".join(passes())},
+    "few traces": {"LAZULI_MAX_TRACES": "4"},
+    "short traces": {"LAZULI_MAX_PENDING_OPS": "50"},
+    "avx2": {"LAZULI_CPU": "avx2"},
+    "light autograd off": {"LAZULI_LIGHT_AUTOGRAD": "0"},
+    "inline backward off": {"LAZULI_INLINE_BACKWARD": "0"},
+    "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
+}
+
+# Models of each sort that take a second or two.
+SAMPLE = (
+    "transformers/encoder/bert",
+    "transformers/decoder/llama",
+    "transformers/mixture/mixtral",
+    "transformers/state-space/mamba",
+    "transformers/encoder-decoder/t5",
+    "timm/convolutional/resnet10t",
+    "timm/convolutional/test_convnext",
+    "timm/transformer/test_vit",
+    "torchvision/convolutional/mobilenet_v3_small",
+)
+
+# Of these the tests take a few under each setting.
+QUICK = (
+    "transformers/decoder/llama",
+    "timm/convolutional/resnet10t",
+)
+
+# Files of tests that compare with eager, whatever the trace becomes.
+FILES = (
+    "tests/backend/test_inplace_views.py",
+    "tests/backend/test_nan_and_inf.py",
+    "tests/backend/test_type_promotion.py",
+    "tests/backend/test_views.py",
+)
