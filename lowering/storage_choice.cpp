@@ -128,7 +128,9 @@ void StorageChoice::count_uses() {
 
 void StorageChoice::require(Value v) {
   if (values_.stored(v)) return;
-  if (ir::is_view(graph_[v].op) && shares_bytes(graph_, v)) {
+  // A number under another shape gets memory of its own: kernels do not read that of numbers.
+  const bool view = ir::is_view(graph_[v].op) && !is_leaf_number(graph_[graph_[v].inputs[0]].op);
+  if (view && shares_bytes(graph_, v)) {
     const Value operand = graph_[v].inputs[0];
     require(operand);
     values_.share(v, operand);

@@ -240,8 +240,18 @@ def test_out_of_memory_is_told_each_time():
         lambda d: torch.rand(1, device=d).exp().expand(3),
         lambda d: torch.arange(3, device=d),
         lambda d: torch.eye(3, device=d),
+        lambda d: torch.ones((), device=d).reshape(1).expand(3),
     ],
-    ids=["constant", "computed", "expanded-constant", "expanded", "expanded-computed", "range", "eye"],
+    ids=[
+        "constant",
+        "computed",
+        "expanded-constant",
+        "expanded",
+        "expanded-computed",
+        "range",
+        "eye",
+        "reshaped",
+    ],
 )
 def test_an_index_beyond_what_needs_no_memory(make):
     """What is read is known without the index; eager looks at it all the same."""
@@ -249,3 +259,11 @@ def test_an_index_beyond_what_needs_no_memory(make):
     index = torch.tensor([7], device="lazuli")
     with pytest.raises((IndexError, RuntimeError), match="out of"):
         make("lazuli")[index].cpu()
+
+
+def test_an_index_into_one_number():
+    index = torch.tensor([0, 0], device="lazuli")
+    assert torch.ones((), device="lazuli").reshape(1)[index].tolist() == [1, 1]
+    assert torch.ones(1, device="lazuli").index_select(0, index).tolist() == [1, 1]
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        torch.ones((), device="lazuli").reshape(1)[index + 1].cpu()

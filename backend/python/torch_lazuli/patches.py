@@ -127,7 +127,8 @@ def _step_adam_in_one_call() -> None:
         **_,
     ):
         return (
-            all(isinstance(number, float | int) for number in (lr, beta1, beta2))
+            params
+            and all(isinstance(number, float | int) for number in (lr, beta1, beta2))
             and grad_scale is found_inf is None
             and not (capturable or differentiable or has_complex)
             and all(p.device.type == TYPE and p.dtype == params[0].dtype for p in params)
