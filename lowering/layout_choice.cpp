@@ -1,6 +1,5 @@
 #include "lowering/layout_choice.h"
 #include <algorithm>
-#include <functional>
 #include "lowering/epilogue.h"
 #include "lowering/form.h"
 #include "lowering/libraries/strided_copy.h"
