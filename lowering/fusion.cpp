@@ -1,10 +1,11 @@
 #include "lowering/fusion.h"
 #include <algorithm>
-#include <queue>
 #include "ir/error.h"
 #include "lowering/epilogue.h"
 #include "lowering/index_rules.h"
 #include "lowering/layout_choice.h"
+#include "lowering/run_order.h"
+#include "lowering/schedules/launch.h"
 #include "lowering/storage_choice.h"
 
 namespace lazuli::lowering {
@@ -116,8 +117,7 @@ class Fuser {
     } else {
       for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) unit.writes.push_back(values()[{n, r}]);
     }
-    std::sort(unit.reads.begin(), unit.reads.end());
-    unit.reads.erase(std::unique(unit.reads.begin(), unit.reads.end()), unit.reads.end());
+    drop_twins(unit.reads);
     add_unit(std::move(unit));
   }
 
@@ -160,8 +160,7 @@ class Fuser {
   void read_by(const Terms& terms, std::vector<uint32_t>& reads) {
     for (uint32_t t = 0; t < terms.size(); ++t)
       if (terms[t].kind == Term::Load) reads.push_back(home(terms[t].value));
-    std::sort(reads.begin(), reads.end());
-    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+    drop_twins(reads);
   }
 
   void merge_neighbours(uint32_t u) {
@@ -257,7 +256,6 @@ class Fuser {
   // Kept points that one thread walks together: those of a cache line or a few, where memory is contiguous along them and
   // not along what is reduced.
   static int64_t kept_side_by_side(const Terms& t) {
-    constexpr int64_t kColumns = 64;
     const Space& space = t.space();
     int64_t columns = 0, rows = 0, width = 1;
     for (uint32_t i = 0; i < t.size(); ++i) {
@@ -324,8 +322,7 @@ class Fuser {
     x.writes.insert(x.writes.end(), y.writes.begin(), y.writes.end());
     x.after.insert(x.after.end(), y.after.begin(), y.after.end());
     x.reads.insert(x.reads.end(), y.reads.begin(), y.reads.end());
-    std::sort(x.reads.begin(), x.reads.end());
-    x.reads.erase(std::unique(x.reads.begin(), x.reads.end()), x.reads.end());
+    drop_twins(x.reads);
     // What the group makes itself it no longer reads; concatenations are the exception, made in pieces.
     std::erase_if(x.reads, [&](uint32_t r) {
       return std::all_of(makers_[r].begin(), makers_[r].end(),
@@ -373,33 +370,33 @@ class Fuser {
   }
 
   void order() {
-    std::vector<std::vector<uint32_t>> next(units_.size());
-    std::vector<uint32_t> waiting(units_.size(), 0);
-    size_t left = 0;
-    using Entry = std::pair<uint32_t, uint32_t>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    std::vector<uint32_t> unit_of, task_of(units_.size());
     for (uint32_t u = 0; u < units_.size(); ++u) {
       if (find(u) != u) continue;
-      ++left;
-      std::vector<uint32_t> sources;
+      task_of[u] = static_cast<uint32_t>(unit_of.size());
+      unit_of.push_back(u);
+    }
+    std::vector<Task> tasks;
+    std::vector<int64_t> bytes(values().count());
+    for (uint32_t u : unit_of) {
+      Task task{units_[u].last, {}, units_[u].reads, {}};
       for_sources(u, [&](uint32_t s) {
-        if (find(s) != u) sources.push_back(find(s));
+        if (find(s) != u) task.sources.push_back(task_of[find(s)]);
       });
-      std::sort(sources.begin(), sources.end());
-      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-      for (uint32_t s : sources) next[s].push_back(u);
-      waiting[u] = static_cast<uint32_t>(sources.size());
-      if (!waiting[u]) ready.push({units_[u].last, u});
+      drop_twins(task.sources);
+      for (uint32_t w : units_[u].writes)
+        if (wanted_[w] || !units_[u].terms) task.writes.push_back(w), bytes[w] = graph_.type(value_of(w)).bytes();
+      drop_twins(task.writes);
+      tasks.push_back(std::move(task));
     }
-    while (!ready.empty()) {
-      const uint32_t u = ready.top().second;
-      ready.pop();
-      --left;
-      emit_unit(units_[u]);
-      for (uint32_t n : next[u])
-        if (--waiting[n] == 0) ready.push({units_[n].last, n});
-    }
-    LAZULI_CHECK(left == 0, "fusion groups wait for each other");
+    std::vector<bool> kept(values().count());
+    for (Value v : graph_.outputs) kept[home(v)] = true;
+    for (uint32_t t : run_order(tasks, bytes, kept)) emit_unit(units_[unit_of[t]]);
+  }
+
+  static void drop_twins(std::vector<uint32_t>& list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
   }
 
   void emit_unit(Unit& u) {

@@ -3,11 +3,10 @@
 
 namespace lazuli::lowering {
 
-// Elementwise blocks are long, so that the loop around them costs nothing; those of a column reduction narrow, since
-// each block walks all rows and its rows should share cache lines and leave blocks for every thread. The squares of a
-// tiled nest keep both layouts in the second-level cache; smaller ones are for the sake of threads.
+// Elementwise blocks are long, so that the loop around them costs nothing. The squares of a tiled nest keep both layouts
+// in the second-level cache; smaller ones are for the sake of threads.
 void choose_launch(Loops& loops, int threads) {
-  constexpr int64_t kLong = 4096, kNarrow = 64, kSquare = 128;
+  constexpr int64_t kLong = 4096, kShort = 64, kSquare = 128;
   const int64_t size = loops.sizes[loops.nest.vector_dim()];
   if (loops.nest.schedule == Schedule::Row) {
     loops.block = 1;
@@ -15,10 +14,10 @@ void choose_launch(Loops& loops, int threads) {
     const int64_t squares = ir::product(loops.sizes) / (kSquare * kSquare);
     loops.block = squares < 4 * threads ? kSquare / 2 : kSquare;
   } else if (loops.nest.reduced == 0) {
-    loops.block = std::clamp((size + threads - 1) / threads, int64_t{kNarrow}, kLong);
-    loops.block = (loops.block + kNarrow - 1) / kNarrow * kNarrow;
+    loops.block = std::clamp((size + threads - 1) / threads, int64_t{kShort}, kLong);
+    loops.block = (loops.block + kShort - 1) / kShort * kShort;
   } else {
-    loops.block = kNarrow;
+    loops.block = kColumns;
   }
 }
 

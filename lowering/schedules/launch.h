@@ -4,6 +4,10 @@
 
 namespace lazuli::lowering {
 
+// Columns of one block of a column reduction: each block walks all rows, which should share cache lines, and blocks are
+// to be left for every thread.
+inline constexpr int64_t kColumns = 64;
+
 void choose_launch(Loops& loops, int threads);
 
 }  // namespace lazuli::lowering
