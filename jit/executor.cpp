@@ -111,13 +111,14 @@ void Executor::release() {
 
 // An input that the plan writes over but that the caller keeps is copied first.
 void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate) {
+  PackedOperands* packed = host.packed_operands();
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     if (block.kind != Block::Input) continue;
     memory_[b] = inputs[block.index];
     if (!block.donated) continue;
     if (block.index < donate.size() && donate[block.index]) {
-      if (PackedOperands* store = host.packed_operands()) store->written(inputs[block.index]);
+      if (packed) packed->written(inputs[block.index]);
       continue;
     }
     try {

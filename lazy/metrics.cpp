@@ -1,6 +1,8 @@
 #include "lazy/metrics.h"
 
+#include <map>
 #include <sstream>
+#include <utility>
 #include "jit/kernel.h"
 #include "lazy/host_time.h"
 #include "lazy/memory.h"
@@ -20,18 +22,20 @@ std::string quoted(const std::string& s) {
   return out + "\"";
 }
 
-std::string object(const std::map<std::string, int64_t>& m) {
-  std::string out = "{";
-  for (auto& [k, v] : m) out += (out.size() > 1 ? ", " : "") + quoted(k) + ": " + std::to_string(v);
-  return out + "}";
+template <class Map>
+std::string object(const Map& m) {
+  std::ostringstream out;
+  out.precision(12);
+  const char* separator = "{";
+  for (const auto& [k, v] : m) out << std::exchange(separator, ", ") << quoted(k) << ": " << v;
+  return m.empty() ? "{}" : out.str() + "}";
 }
 
-std::string host_seconds_json() {
+std::map<std::string, double> host_seconds_by_name() {
   const auto seconds = host_seconds();
-  std::ostringstream o;
-  for (size_t i = 1; i < seconds.size(); ++i)
-    o << (i == 1 ? "{" : ", ") << quoted(name(static_cast<HostAccount>(i))) << ": " << seconds[i];
-  return o.str() + "}";
+  std::map<std::string, double> out;
+  for (size_t i = 1; i < seconds.size(); ++i) out[name(static_cast<HostAccount>(i))] = seconds[i];
+  return out;
 }
 
 }  // namespace
@@ -85,13 +89,14 @@ std::string Metrics::json() {
   MemoryStats memory = memory_stats();
   jit::KernelStats kernels = jit::kernel_stats();
   std::ostringstream o;
+  o.precision(12);
   o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
     << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
     << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved
-    << ", \"host_seconds\": " << host_seconds_json() << "}";
+    << ", \"host_seconds\": " << object(host_seconds_by_name()) << "}";
   return o.str();
 }
 

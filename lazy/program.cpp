@@ -1,7 +1,9 @@
 #include "lazy/program.h"
 
 #include <deque>
+#include <unordered_map>
 #include "ir/error.h"
+#include "lazy/mutex.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -31,7 +33,7 @@ std::string key_of(const Fragment& f) {
 }
 
 struct Programs {
-  std::mutex mutex;
+  Mutex mutex{Rank::Leaf};
   std::unordered_map<std::string, int64_t> numbers;
   std::deque<Program> all;
 };

@@ -134,6 +134,13 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
   return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
 }
 
+// `live`: the values that somebody can read when the trace ends.
+uint64_t key_of(const Trace& trace, const std::vector<ValueId>& live) {
+  uint64_t key = mix(trace.hash(), bits_of(matmul_settings()));
+  for (ValueId v : live) key = mix(key, v);
+  return key;
+}
+
 jit::CompileOptions compile_options(uint64_t key) {
   jit::CompileOptions o;
   o.device = &backing().code();
@@ -253,29 +260,35 @@ void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
 
 // `completed`: the Runner's.
 bool is_filled(const Cell& c, uint64_t completed) { return c.job != Cell::kUnknownJob && c.job <= completed; }
-
-// A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
-// queue up behind the previous step: it runs on a stream of its own, from this thread, and is done when this returns.
-bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
-  const auto side = is_read(reason) ? backing().side_stream() : std::nullopt;
-  if (!side) return false;
+bool are_filled(const Trace& trace) {
   const uint64_t completed = Runner::get().completed();
-  for (ValueId v : trace.inputs())
-    if (!is_filled(*trace.cell(v), completed)) return false;
-  c10::StreamGuard guard(*side);
-  // No donation: the work waiting in the other stream may still read an input that nobody else holds.
+  return std::ranges::all_of(trace.inputs(), [&](ValueId v) { return is_filled(*trace.cell(v), completed); });
+}
+
+// From this thread, and done when it returns. Nothing is donated: work that waits in another stream may still read an
+// input that nobody else holds.
+void run_here(const KnownTrace& known, const Trace& trace, std::optional<c10::Stream> stream) {
+  c10::OptionalStreamGuard guard(stream);
   run(known, trace, /*may_donate=*/false);
   backing().wait();
+}
+
+// A trace that ends because somebody wants to read, and depends on nothing that the GPU still has to compute, need not
+// queue up behind the previous step: it runs on a stream of its own.
+bool run_aside(SyncReason reason, const KnownTrace& known, const Trace& trace) {
+  const auto side = is_read(reason) ? backing().side_stream() : std::nullopt;
+  if (!side || !are_filled(trace)) return false;
+  run_here(known, trace, side);
   for (ValueId v : known.live) trace.cell(v)->job = 0;
   return true;
 }
 
-// While the trace goes the way of a known one, its lines are that one's.
-void take_known_lines(Trace& trace) {
+// While the trace goes the way of a known one, its lines are that one's: those of its first `count` ops.
+void take_known_lines(Trace& trace, size_t count) {
   const Cache& c = cache();
-  if (c.learning || !trace.lines.empty()) return;
+  if (c.learning) return;
   const auto& known = c.expected->code.lines;
-  trace.lines.assign(known.begin(), known.begin() + static_cast<ptrdiff_t>(std::min(trace.size(), known.size())));
+  trace.lines.assign(known.begin(), known.begin() + static_cast<ptrdiff_t>(std::min(count, known.size())));
 }
 
 // Whether it costs next to nothing to compute a slice of the trace here, and with the trace once more.
@@ -299,31 +312,25 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   const auto side = backing().side_stream();
   const bool wished = config().peek == "always" || (config().peek == "gpu" && side);
   if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks) return {};
+  take_known_lines(trace, trace.size());
   auto found = trace.slice(wanted.id, kMostOps);
   if (!found || !is_small(found->first) || trace.live().size() < 2) return {};
-  Trace& slice = found->first;
+  const Trace& slice = found->first;
   const std::vector<ValueId> live{found->second};
-  const uint64_t completed = Runner::get().completed();
-  for (ValueId v : slice.inputs())
-    if (backing().is_gpu() && !is_filled(*slice.cell(v), completed)) return {};
+  if (backing().is_gpu() && !are_filled(slice)) return {};
 
   RECORD_FUNCTION("lazuli::peek", {});
   HostTimer timer(HostAccount::Ending);
   const double start = now_us();
   ++trace.peeks;
-  const uint64_t key = mix(mix(slice.hash(), bits_of(matmul_settings())), live[0]);
+  const uint64_t key = key_of(slice, live);
   KnownRef known = cache().find(key, slice, live);
   try {
-    if (known) {
+    if (known)
       ++metrics().traces_reused;
-    } else {
-      take_known_lines(trace);
-      slice.lines = trace.slice(wanted.id, kMostOps)->first.lines;
+    else
       known = compile(key, slice, live, reason);
-    }
-    c10::OptionalStreamGuard guard(side);
-    run(*known, slice, /*may_donate=*/false);
-    backing().wait();
+    run_here(*known, slice, side);
   } catch (const std::exception&) {
     return {};  // the trace itself will fail, and so its values
   }
@@ -394,8 +401,7 @@ void sync(SyncReason reason) {
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();
   double start = now_us();
-  uint64_t key = mix(trace->hash(), bits_of(matmul_settings()));
-  for (ValueId v : live) key = mix(key, v);
+  const uint64_t key = key_of(*trace, live);
   KnownRef known = cache().find(key, *trace, live);
   // From here on somebody else computes them.
   for (ValueId v : live) {
@@ -404,10 +410,12 @@ void sync(SyncReason reason) {
   }
   try {
     or_fail(*trace, live, [&] {
-      if (!known)
+      if (!known) {
+        take_known_lines(*trace, trace->size());
         known = compile(key, *trace, live, reason);
-      else if (!live.empty())
+      } else if (!live.empty()) {
         ++metrics().traces_reused;
+      }
     });
     bool done = live.empty();
     if (!done) or_fail(*trace, live, [&] { done = run_aside(reason, *known, *trace); });
@@ -480,7 +488,7 @@ std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
 std::string pending_text() {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  take_known_lines(r.trace);
+  take_known_lines(r.trace, r.trace.size());
   return ir::print(freeze(r.trace, r.trace.live()));
 }
 
@@ -505,7 +513,7 @@ bool needs_lines() {
     const auto& known = c.expected->code;
     if (n <= known.prefix_hashes.size() && known.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1]) return false;
     // It left the known path here: what went before has that path's lines.
-    trace.lines.assign(known.lines.begin(), known.lines.begin() + static_cast<ptrdiff_t>(std::min(n - 1, known.lines.size())));
+    take_known_lines(trace, n - 1);
     c.learning = true;
   }
   return true;

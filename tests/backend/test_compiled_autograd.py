@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from differential import assert_same, assert_same_error, normal
+from differential import Double, assert_same, assert_same_error, normal
 from torch._dynamo import compiled_autograd
 from torch._dynamo.utils import counters as dynamo_counters
 from torch.nn import functional as F
@@ -128,16 +128,6 @@ def test_hooks():
 
 
 def test_custom_functions_and_other_operators():
-    class Double(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2 + 0 * ctx.saved_tensors[0]
-
     def differentiate(device):
         x = normal(4, 4, device=device, grad=True)
         y = Double.apply(x.sin())

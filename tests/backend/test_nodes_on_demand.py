@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 import torch
-from differential import assert_same, assert_same_error, normal
+from differential import Double, assert_same, assert_same_error, normal
 
 
 def names(node, depth=6):
@@ -18,19 +18,6 @@ def names(node, depth=6):
     if node is None or depth == 0:
         return None
     return node.name(), [(names(n, depth - 1), i) for n, i in node.next_functions]
-
-
-class Double(torch.autograd.Function):
-    """A foreign node in the middle of a graph."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * 2 + 0 * ctx.saved_tensors[0]
 
 
 def test_graph_before_and_after_backward():

@@ -73,9 +73,9 @@ double float half int long short to _softmax_backward_data"""
 # Registered too, and not compared to cpu here: what has no content yet (empty), random numbers,
 # whose sequence is each device's own (see backend/test_random.py), what shares only a name, what
 # is registered for the fallback (tests/conformance compares all operators).
-ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential mode native_dropout_backward
-nn.functional.silu.complex normal normal.in_place normal.number_mean resize_ signal.windows.exponential
-sparse.mm.reduce uniform"""
+ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential mode
+native_dropout_backward nn.functional.silu.complex normal normal.in_place normal.number_mean resize_
+signal.windows.exponential sparse.mm.reduce uniform"""
 
 BY_KIND = {
     "unary": UNARY,
