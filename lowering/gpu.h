@@ -15,6 +15,10 @@ struct GpuTarget {
 };
 
 // Which points of the iteration space a thread takes.
+// Kernels that accumulate: threads of a multiprocessor that they keep busy, and elements of a row that a thread has. It
+// keeps those of this row and of the next ones, and sums, in registers.
+inline constexpr int kAccumulatingThreads = 640, kAccumulatingElements = 8;
+
 enum class GpuMapping : uint8_t {
   Flat,     // nothing reduced: threads over vectors along the vector dimension
   Tile,     // nothing reduced: square tiles through shared memory, so that accesses along two dimensions coalesce

@@ -1,6 +1,8 @@
 // The reference execution of a loop nest, one element at a time.
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "ir/error.h"
 #include "ir/interpret/scalar.h"
@@ -28,6 +30,13 @@ class Interpreter {
         state_(nest.insts.size()) {}
 
   void unit(int64_t u) {
+    if (!nest_.accumulates()) return unit_of_one(u);
+    const int64_t points = std::accumulate(args_ + layout_.sizes, args_ + layout_.sizes + nest_.rank - nest_.reduced, int64_t{1}, std::multiplies<>());
+    for (first_point_ = true; u < points; ++u, first_point_ = false) unit_of_one(u);
+  }
+
+ private:
+  void unit_of_one(int64_t u) {
     const uint32_t kept = nest_.rank - nest_.reduced, vector_dim = nest_.vector_dim();
     const bool column = nest_.schedule == Schedule::Column;
     int64_t first = 0;
@@ -50,7 +59,6 @@ class Interpreter {
     }
   }
 
- private:
   int64_t block() const { return args_[0]; }
   int64_t size(uint32_t d) const { return args_[layout_.sizes + d]; }
 
@@ -111,6 +119,12 @@ class Interpreter {
       case Code::Position:
         values_[i] = {0, index_[x.slot]};
         break;
+      case Code::Accumulate: {
+        char* at = address(x, 0);
+        const ir::Number sum[] = {ir::load_number(at, x.dtype), values_[x.args[0]]};
+        ir::store_number(at, x.dtype, first_point_ ? sum[1] : ir::evaluate(ir::Prim::add, x.dtype, x.dtype, sum));
+        break;
+      }
       case Code::Check:
         if (values_[x.args[0]].i) *reinterpret_cast<int64_t*>(args_[layout_.status]) = x.slot + 1;
         break;
@@ -188,6 +202,7 @@ class Interpreter {
   std::vector<int64_t> index_;
   std::vector<ir::Number> values_;
   std::vector<Accumulator> state_;
+  bool first_point_ = true;
 };
 
 }  // namespace

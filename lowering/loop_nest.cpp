@@ -31,6 +31,7 @@ const char* stride_name(VectorStride s) {
 
 void print_access(std::ostream& out, size_t i, const Access& a) {
   out << "  a" << i << ": " << ir::name(a.dtype) << " stride " << stride_name(a.stride) << (a.row ? " row" : "")
+      << (a.still ? " still" : "")
       << (a.indexed ? " indexed" : "") << (a.across ? " across" : "") << (a.store ? " store" : "") << "\n";
 }
 
@@ -64,6 +65,10 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
       out << reduce_name(x.reduce);
       args(1);
       break;
+    case Code::Accumulate:
+      out << "accumulate a" << x.slot;
+      args(1);
+      break;
     case Code::Check:
       out << "check " << x.slot;
       args(1);
@@ -79,7 +84,7 @@ uint64_t LoopNest::hash() const {
   absorb(h, pack({tile}));
   absorb(h, uint64_t{checks} << 16 | params);
   for (const Access& a : accesses)
-    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.store, a.indexed, a.across}));
+    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed, a.across}));
   for (const Inst& x : insts) {
     absorb(h, pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
                     static_cast<unsigned>(x.dtype), x.stage, x.row}));
@@ -115,6 +120,7 @@ int operand_count(const LoopNest& nest, const Inst& x) {
     case Code::Store:
       return nest.accesses[x.slot].indexed ? 2 : 1;
     case Code::Reduce:
+    case Code::Accumulate:
     case Code::Check:
       return 1;
     case Code::Param:
@@ -125,6 +131,7 @@ int operand_count(const LoopNest& nest, const Inst& x) {
 }
 
 int64_t units(const LoopNest& nest, const int64_t* args) {
+  if (nest.accumulates()) return 1;
   const int64_t* sizes = args + KernelArgsLayout(nest).sizes;
   const uint32_t vector_dim = nest.vector_dim();
   int64_t n = 1;

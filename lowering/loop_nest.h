@@ -18,6 +18,10 @@
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has
 // its own copy of the instructions (recomputed; loads hit the cache). A stage without element instructions has no loop.
 //
+// A Row nest may also sum across its rows: an Accumulate instruction adds to memory that no kept dimension moves, element
+// by element of the row. Such a nest is one unit, all kept points in their order; for threads the kept points are cut into
+// chunks with memory of their own.
+//
 // A store may overwrite, in place, what a load of the same point (same strides, same offset) has read in this stage or
 // an earlier one: targets keep loads before the stores that follow them and assume nothing of pointers being distinct.
 // In a tiled nest all accesses across are loaded before, and stored after, the other accesses of their square.
@@ -45,6 +49,7 @@ struct Access {
   bool store = false;
   bool indexed = false;     // the address also moves by a run-time index times index_stride (an argument): gather
   bool across = false;      // tiled nests: stride Any, and 1 along the tile dimension
+  bool still = false;       // nests that accumulate: no kept dimension moves it, so that all rows may load it once
   friend bool operator==(const Access&, const Access&) = default;
 };
 
@@ -56,6 +61,7 @@ enum class Code : uint8_t {
   Position,   // I64: the iteration index along dimension `slot`
   Reduce,     // accumulates args[0] over the stage's loop with `reduce`; dtype is the accumulator's; for Arg* the
               // result is the I64 position along the flattened reduced dimensions
+  Accumulate, // adds args[0] to access `slot`, a store of its own dtype; at the first kept point, it is stored
   Check,      // where args[0] (Bool) holds, check number `slot` has failed: see LoopNest::checks
 };
 
@@ -95,13 +101,16 @@ struct LoopNest {
   friend bool operator==(const LoopNest&, const LoopNest&) = default;
 
   bool tiled() const { return tile != kNoTile; }
+  bool accumulates() const {
+    return std::any_of(insts.begin(), insts.end(), [](const Inst& x) { return x.code == Code::Accumulate; });
+  }
   uint32_t vector_dim() const { return schedule == Schedule::Row ? rank - 1u : rank - reduced - 1u; }
   uint64_t hash() const;
   std::string print() const;         // readable text, for dumps and tests
 };
 
 // A compiled kernel runs units [begin, end) of its parallel domain, from any thread:
-//   Row: one unit per kept point (row-major over kept dimensions).
+//   Row: one unit per kept point (row-major over kept dimensions), or one for all of them if the nest accumulates.
 //   Column: kept dimensions other than the vector dimension (row-major), times ceil(size of the vector dimension /
 //   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off. The tile
 //   dimension, if there is one, goes by such blocks too, in its place among the kept dimensions.

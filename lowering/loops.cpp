@@ -404,4 +404,10 @@ Loops make_loops(const ir::Graph& graph, const Terms& terms, const std::vector<b
   return LoopWriter(graph, terms, needed).write();
 }
 
+int64_t partial_points(const Loops& loops) {
+  const size_t kept = loops.sizes.size() - loops.nest.reduced;
+  if (loops.nest.accumulates()) return ir::product({loops.sizes.data() + kept, loops.nest.reduced});
+  return ir::product({loops.sizes.data(), kept});
+}
+
 }  // namespace lazuli::lowering

@@ -40,6 +40,9 @@ struct Loops {
   std::vector<Check> checks;  // by number
 };
 
+// What one chunk leaves of a reduction that is cut into chunks: elements.
+int64_t partial_points(const Loops& loops);
+
 // `needed[i]`: store i of the group is wanted by somebody outside.
 Loops make_loops(const ir::Graph& graph, const Terms& terms, const std::vector<bool>& needed);
 

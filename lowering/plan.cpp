@@ -7,6 +7,7 @@
 #include "lowering/in_place.h"
 #include "lowering/layout_choice.h"
 #include "lowering/libraries/post_ops.h"
+#include "lowering/schedules/accumulate.h"
 #include "lowering/schedules/launch.h"
 #include "lowering/schedules/split.h"
 #include "lowering/schedules/tile.h"
@@ -23,6 +24,8 @@ class Planner {
 
   Plan run() {
     for (FusionStep& step : fusion_.steps) step.group >= 0 ? add_kernel(step.group) : add_call(step.node);
+    if (options_.accumulate < INT64_MAX) join_column_sums();
+    split_reductions();
     place_values();
     bind();
     if (options_.groups) group_steps(plan_);
@@ -46,22 +49,83 @@ class Planner {
     step.node = g.terms->stores().back().root.target.node;
     if (options_.tiles) choose_tile(step.loops);
     choose_launch(step.loops, options_.threads);
-    auto split = split_reduction(step.loops, options_.threads);
-    if (!split) {
-      plan_.steps.push_back(std::move(step));
-      return;
+    plan_.steps.push_back(std::move(step));
+  }
+
+  void split_reductions() {
+    std::vector<PlanStep> steps;
+    for (PlanStep& step : plan_.steps) {
+      auto split = step.kind == PlanStep::Kernel && step.partials == kNoBlock ? split_reduction(step.loops, options_.threads)
+                                                                              : std::nullopt;
+      steps.push_back(std::move(step));
+      if (split) steps.push_back(cut_in_two(steps.back(), *std::move(split)));
     }
+    plan_.steps = std::move(steps);
+  }
+
+  // Returns the step that combines what `step`, from now on partial, leaves.
+  PlanStep cut_in_two(PlanStep& step, SplitReduction split) {
     PlanStep combine;
     combine.node = step.node;
-    combine.loops = std::move(split->combine);
-    combine.partials = step.partials = add_block(Block::Arena, 0, split->partial_bytes);
-    step.chunk_dim = split->chunk_dim;
-    step.chunk_total = step.loops.sizes[split->chunk_dim];
-    step.chunks = split->chunks;
-    step.kept_points = ir::product({step.loops.sizes.data(), step.loops.sizes.size() - step.loops.nest.reduced});
-    step.loops = std::move(split->partial);
-    plan_.steps.push_back(std::move(step));
-    plan_.steps.push_back(std::move(combine));
+    combine.loops = std::move(split.combine);
+    combine.partials = step.partials = add_block(Block::Arena, 0, split.partial_bytes);
+    step.chunk_dim = split.chunk_dim;
+    step.chunk_total = step.loops.sizes[split.chunk_dim];
+    step.chunks = split.chunks;
+    step.loops = std::move(split.partial);
+    step.kept_points = partial_points(step.loops);
+    return combine;
+  }
+
+  // A kernel that sums over rows joins one that reduces them and reads the same.
+  void join_column_sums() {
+    for (uint32_t c = 0; c < plan_.steps.size(); ++c) {
+      const Loops& columns = plan_.steps[c].loops;
+      if (columns.nest.schedule != Schedule::Column || columns.nest.reduced == 0) continue;
+      for (uint32_t r = 0; r < plan_.steps.size(); ++r) {
+        if (plan_.steps[r].kind != PlanStep::Kernel || plan_.steps[r].partials != kNoBlock) continue;
+        auto joined = accumulate_columns(plan_.steps[r].loops, columns, options_.threads, options_.accumulate);
+        const uint32_t first = std::min(c, r), last = std::max(c, r);
+        const bool early = joined && may_swap(first, last, last);
+        if (!early && !(joined && may_swap(first + 1, last + 1, first))) continue;
+        PlanStep rows = std::move(plan_.steps[r]);
+        rows.nodes.insert(rows.nodes.end(), plan_.steps[c].nodes.begin(), plan_.steps[c].nodes.end());
+        PlanStep combine = cut_in_two(rows, *std::move(joined));
+        combine.node = plan_.steps[c].node;
+        // Where the two stand alone there is room for both.
+        plan_.steps.erase(plan_.steps.begin() + (early ? last : first));
+        const auto at = plan_.steps.begin() + (early ? first : last - 1);
+        *at = std::move(rows);
+        plan_.steps.insert(at + 1, std::move(combine));
+        break;
+      }
+    }
+  }
+
+  // Whether `step` may run on the other side of steps [begin, end).
+  bool may_swap(uint32_t begin, uint32_t end, uint32_t step) const {
+    const auto [reads, makes] = values_of(plan_.steps[step]);
+    for (uint32_t s = begin; s < end; ++s) {
+      if (s == step) continue;
+      const auto [others_reads, others_makes] = values_of(plan_.steps[s]);
+      if (meet(makes, others_reads) || meet(makes, others_makes) || meet(reads, others_makes)) return false;
+    }
+    return true;
+  }
+
+  static bool meet(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+    return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+  }
+
+  // What a step reads and makes: numbers of home values, as long as steps have no blocks.
+  std::pair<std::vector<uint32_t>, std::vector<uint32_t>> values_of(const PlanStep& step) const {
+    std::vector<uint32_t> reads, makes;
+    for (size_t a = 0; a < step.loops.accesses.size(); ++a)
+      if (!step.loops.accesses[a].partial)
+        (step.loops.nest.accesses[a].store ? makes : reads).push_back(home(step.loops.accesses[a].value));
+    for (const BlockView& v : step.operands) reads.push_back(v.block);
+    for (const BlockView& v : step.results) makes.push_back(v.block);
+    return {std::move(reads), std::move(makes)};
   }
 
   void add_call(uint32_t n) {

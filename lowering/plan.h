@@ -1,6 +1,7 @@
 // A graph's execution, decided: ordered steps, and where every value lives. What remains for the JIT is code for the
 // nests; what remains for a run is addresses.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct PlanOptions {
   bool fusion = true;
   bool groups = true;  // launches of several kernels (group.h)
   int threads = 1;  // that a kernel should keep busy
+  int64_t accumulate = INT64_MAX;  // bytes that two kernels must share to become one (schedules/accumulate.h)
   bool pack = true;    // parameters of contractions, where libraries read another order than torch's
   bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   const Libraries* libraries = &cpu_libraries();

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kAccessBytes = 16;  // the widest access of one thread
 constexpr int64_t kMaxLanes = 8;
+constexpr int64_t kSectorBytes = 32;  // that memory gives at once
 constexpr int64_t kSharedBytes = 48 * 1024;
 constexpr int64_t kLongest = 4096;  // instructions, roughly, of a body with all its passes and lanes: compile time
 
@@ -93,7 +94,7 @@ class Chooser {
   std::vector<bool> dense() const {
     std::vector<bool> dense(nest_.accesses.size());
     for (const Inst& x : nest_.insts)
-      if ((x.code == Code::Load || x.code == Code::Store) && gpu::is_dense(nest_, varies_, x)) dense[x.slot] = true;
+      if ((x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate) && gpu::is_dense(nest_, varies_, x)) dense[x.slot] = true;
     return dense;
   }
 
@@ -107,7 +108,7 @@ class Chooser {
     if (nest_.accesses[a].indexed && bound.index_stride % lanes != 0) return false;
     if (!launch_.variant.chunked) return true;
     const uint32_t d = launch_.variant.chunk_dim;
-    const int64_t moved = bound.partial ? ir::product({loops_.sizes.data(), kept()}) : size(d) * bound.strides[d];
+    const int64_t moved = bound.partial ? partial_points(loops_) : size(d) * bound.strides[d];
     return moved % lanes == 0;
   }
 
@@ -170,24 +171,29 @@ class Chooser {
     v().mapping = GpuMapping::Rows;
     const int64_t rows = outer_points(kept());
     const int64_t outer = ir::product({loops_.sizes.data() + kept(), nest_.reduced - 1u});
-    const int64_t row = vectors() * outer, registers = resident_registers();
-    auto limit = [&](int64_t team) { return bounded(std::clamp<int64_t>((team == 1024 ? 24 : 64) / registers, 1, 8)); };
-    int64_t team = std::min<int64_t>(power_of_two_above(row), 32);
+    const int64_t row = vectors() * outer;
+    const bool accumulates = nest_.accumulates();
+    const int64_t registers = resident_registers();
+    auto limit = [&](int64_t team) {
+      if (accumulates) return std::max<int64_t>(kAccumulatingElements / v().lanes, 1);
+      return bounded(std::clamp<int64_t>((team == 1024 ? 24 : 64) / registers, 1, 8));
+    };
+    int64_t team = accumulates ? 32 : std::min<int64_t>(power_of_two_above(row), 32);
     while (team < 1024 && ceil_div(row, team) > limit(team)) team *= 2;
     // Too few rows to fill the GPU: one pass each, so that nothing waits for itself.
     const int64_t wanted = int64_t{target_.multiprocessors} * target_.threads_per_multiprocessor / 8;
-    if (row > team && rows * chunks_ * team < wanted) team = std::min<int64_t>(power_of_two_above(row), 1024);
+    if (!accumulates && row > team && rows * chunks_ * team < wanted) team = std::min<int64_t>(power_of_two_above(row), 1024);
     int64_t passes = std::max<int64_t>(ceil_div(row, team), 1);
-    v().resident = row > 0 && passes <= limit(team);
+    v().resident = accumulates || (row > 0 && passes <= limit(team));
     if (v().resident)
-      passes = pass_class(passes, limit(team));
+      passes = pass_class(passes, std::max(passes, limit(team)));
     else
       passes = bounded(std::clamp<int64_t>(16 / registers, 1, 2));
     v().passes = static_cast<uint8_t>(passes);
     v().team = static_cast<uint16_t>(team);
     v().threads = static_cast<uint16_t>(std::max<int64_t>(team, 128));
-    if (team > 32) v().threads = v().team;
-    launch_.grid[0] = static_cast<uint32_t>(ceil_div(rows, v().threads / v().team));
+    if (team > 32 || accumulates) v().threads = v().team;
+    launch_.grid[0] = static_cast<uint32_t>(accumulates ? 1 : ceil_div(rows, v().threads / v().team));
   }
 
   void columns() {
@@ -198,7 +204,10 @@ class Chooser {
     while (v().lanes > 1 && vectors() >= 32 && blocks_of() * chunks_ < target_.multiprocessors)
       v().lanes = static_cast<uint8_t>(v().lanes / 2);
     if (v().lanes == 1) v().ragged = false;
-    const int64_t side = side_of(), blocks = blocks_of();
+    int64_t side = side_of(), blocks = blocks_of();
+    // Then fewer threads side by side, as long as they read whole sectors.
+    while (side > kSectorBytes / 4 && blocks * chunks_ < target_.multiprocessors)
+      side /= 2, blocks = outer_points(vector_dim_) * ceil_div(vectors(), side);
     int64_t below = 256 / side;
     if (blocks * chunks_ < 2 * target_.multiprocessors && v().lanes <= 4) below *= 2;
     below = std::min(below, power_of_two_above(reduced_points()));

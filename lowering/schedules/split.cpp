@@ -22,14 +22,6 @@ int64_t parallel_units(const Loops& l) {
 
 bool is_argument(Reduce r) { return r == Reduce::ArgMax || r == Reduce::ArgMin; }
 
-// One walk over the elements, then row instructions alone.
-bool walks_once(const LoopNest& nest) {
-  return nest.stages == 2 && std::all_of(nest.insts.begin(), nest.insts.end(), [](const Inst& i) {
-           return (i.stage == 0 || i.row) && !(i.code == Code::Reduce && is_argument(i.reduce)) &&
-                  !(i.code == Code::Store && i.row && i.stage == 0);
-         });
-}
-
 bool uses_position(const LoopNest& nest, uint32_t dim) {
   return std::any_of(nest.insts.begin(), nest.insts.end(),
                      [&](const Inst& i) { return i.code == Code::Position && i.slot == dim; });
@@ -182,6 +174,20 @@ class Splitter {
 
 }  // namespace
 
+// One walk over the elements, then row instructions alone.
+bool walks_once(const LoopNest& nest) {
+  return nest.stages == 2 && std::all_of(nest.insts.begin(), nest.insts.end(), [](const Inst& i) {
+           return (i.stage == 0 || i.row) && !(i.code == Code::Reduce && is_argument(i.reduce)) &&
+                  !(i.code == Code::Store && i.row && i.stage == 0);
+         });
+}
+
+SplitReduction cut(const Loops& loops, uint32_t dim, int64_t chunk_size, int threads) {
+  SplitReduction out;
+  Splitter(loops, out).run(dim, chunk_size, threads);
+  return out;
+}
+
 std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   const LoopNest& nest = loops.nest;
   if (threads <= 1 || nest.reduced == 0 || points(loops) < kWorthwhile || parallel_units(loops) >= 2 * threads)
@@ -195,9 +201,7 @@ std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   int64_t chunk = (loops.sizes[dim] + chunks - 1) / chunks;
   if (dim == nest.vector_dim()) chunk = (chunk + kVectors - 1) / kVectors * kVectors;
   if (uses_position(nest, dim) || chunk >= loops.sizes[dim]) return {};
-  SplitReduction out;
-  Splitter(loops, out).run(dim, chunk, threads);
-  return out;
+  return cut(loops, dim, chunk, threads);
 }
 
 }  // namespace lazuli::lowering

@@ -18,4 +18,8 @@ struct SplitReduction {
 // Nothing where one kernel does as well, or where what follows the reduction needs the elements again.
 std::optional<SplitReduction> split_reduction(const Loops& loops, int threads);
 
+// Cuts `dim`, which is reduced, whatever that is good for. The nest walks its elements once.
+SplitReduction cut(const Loops& loops, uint32_t dim, int64_t chunk_size, int threads);
+bool walks_once(const LoopNest& nest);
+
 }  // namespace lazuli::lowering

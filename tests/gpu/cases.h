@@ -10,6 +10,7 @@ struct GpuCase {
   ir::Graph graph;
   std::vector<int64_t> scalars = {};
   double tolerance = 2e-5;  // relative to the larger of the number and 1
+  int threads = 132;        // that reductions are split for: as many as fill a GPU
 
   lowering::Plan plan() const;
 };

@@ -97,7 +97,7 @@ TEST(Emulated, RandomNestsAsIfLarger) {
       if (random.scatters()) continue;
       lowering::GpuLaunch launch = choose_launch(random.step);
       launch.variant.wide = launch.variant.read_only = true;
-      if (launch.variant.resident) {
+      if (launch.variant.resident && !random.step.loops.nest.accumulates()) {
         launch.variant.resident = false;
         launch.variant.passes = seed % 2 ? 1 : 2;
       }

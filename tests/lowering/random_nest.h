@@ -185,6 +185,15 @@ class RandomNest {
     reduced_.push_back(emit({.code = Code::Reduce, .reduce = r, .dtype = t, .args = {x}}));
   }
 
+  void accumulate(const std::vector<uint16_t>& pool) {
+    uint16_t x = tamed(any_of(pool), 8);
+    if (type(x) == DType::Bool) x = as(x, DType::I32, false);
+    const uint16_t slot = access(type(x), false, true, false);
+    if (nest_.accesses[slot].stride == VectorStride::Zero) nest_.accesses[slot].stride = VectorStride::One;
+    nest_.accesses[slot].still = true;
+    emit({.code = Code::Accumulate, .dtype = type(x), .slot = slot, .args = {x}});
+  }
+
   void store(uint16_t x, bool row, const std::vector<uint16_t>& pool) {
     const DType t = type(x) == DType::F32 && chance(40) ? (chance(50) ? DType::BF16 : DType::F16) : type(x);
     const bool indexed = chance(10);
@@ -207,6 +216,7 @@ class RandomNest {
     for (int64_t k = below(8) + 1; k-- > 0;) pool.push_back(operation(pool, false));
     if (nest_.reduced)
       for (int64_t k = below(3); k-- > 0;) reduction(pool);
+    if (row_schedule() && chance(20)) accumulate(pool);
     if (chance(60) || nest_.reduced == 0) store(pool.back(), false, pool);
   }
 
@@ -224,7 +234,8 @@ class RandomNest {
     Placement p;
     p.strides.assign(nest_.rank, 0);
     std::vector<uint32_t> order;
-    for (uint32_t d = 0; d < (a.row ? nest_.rank - nest_.reduced : nest_.rank) + 0u; ++d) order.push_back(d);
+    for (uint32_t d = a.still ? nest_.rank - nest_.reduced : 0; d < (a.row ? nest_.rank - nest_.reduced : nest_.rank) + 0u; ++d)
+      order.push_back(d);
     std::shuffle(order.begin(), order.end(), rng_);
     const auto vector_at = std::find(order.begin(), order.end(), nest_.vector_dim());
     if (a.stride == VectorStride::One && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);

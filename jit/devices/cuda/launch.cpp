@@ -11,6 +11,8 @@ using lowering::PlanStep;
 
 namespace {
 
+constexpr int64_t kCached = 24 << 20;  // bytes that a second-level cache still has when a second kernel reads them
+
 // Bytes that divide the address of access `a` in every chunk. Every block begins at a multiple of kAlignment.
 int64_t alignment(const PlanStep& step, size_t a) {
   int64_t bytes = std::gcd(lowering::kAlignment, step.loops.accesses[a].offset * ir::item_size(step.loops.nest.accesses[a].dtype));
@@ -32,6 +34,7 @@ lowering::PlanOptions plan_options(const CompileOptions& options, const lowering
   return {.fusion = options.fusion,
           .groups = options.fusion,
           .threads = target.multiprocessors,
+          .accumulate = options.fusion ? kCached : INT64_MAX,
           .tiles = false,
           .libraries = &lowering::cuda_libraries(options.matmul)};
 }

@@ -55,6 +55,8 @@ void NestEmitter::emit() {
   b_.SetInsertPoint(work);
   read_arguments();
   run_level(Level::Kernel);
+  if (nest_.accumulates())
+    for (uint32_t d = 0; d < kept(); ++d) begin = b_.CreateMul(begin, size_[d]), end = b_.CreateMul(end, size_[d]);
   unit_loop(begin, end);
   b_.CreateBr(done);
 }
@@ -89,7 +91,8 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
   llvm::SmallVector<Value*, 6> indices = first_unit(begin);
   llvm::SmallVector<Value**, 6> carried;
   for (Value*& i : indices) carried.push_back(&i);
-  emit_loop(b_, "unit", begin, end, b_.getInt64(1), carried, [&](Value*) {
+  emit_loop(b_, "unit", begin, end, b_.getInt64(1), carried, [&](Value* unit) {
+    first_point_ = b_.CreateICmpEQ(unit, begin);
     const std::vector<Value*> before = address_;
     // Kept dimensions other than the vector dimension of a Column nest, which its blocks walk.
     const uint32_t dims = column() ? nest_.vector_dim() : kept();

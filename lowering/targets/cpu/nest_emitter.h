@@ -76,6 +76,7 @@ class NestEmitter {
   void primitive(size_t inst, const Pass& pass);
   void load(size_t inst, const Pass& pass);
   void store(size_t inst, const Pass& pass);
+  void add_to_memory(size_t inst, const Pass& pass);
   void check(size_t inst, const Pass& pass);
   void accumulate(size_t inst, const Pass& pass);
   Place place(const Inst& x, uint16_t index_inst, unsigned copy, const Pass& pass);
@@ -111,6 +112,7 @@ class NestEmitter {
   };
   std::vector<Turned> turned_;   // per access across: the current square, dense along the lanes
   Value* row_ = nullptr;         // of the square
+  Value* first_point_ = nullptr; // i1, of a nest that accumulates: whether this kept point is the first
   std::vector<Value*> index_;    // per dimension; of the vector dimension, the first lane's
   std::vector<Result> results_;  // per instruction
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;

@@ -22,6 +22,8 @@ void NestEmitter::run(size_t i, const Pass& pass) {
       return store(i, pass);
     case Code::Reduce:
       return accumulate(i, pass);
+    case Code::Accumulate:
+      return add_to_memory(i, pass);
     case Code::Check:
       return check(i, pass);
     case Code::Param: {
@@ -126,6 +128,16 @@ void NestEmitter::store(size_t i, const Pass& pass) {
   }
   for (unsigned c = 0; c < pass.copies; ++c)
     store_vector(vector_, target_, memory, place(x, x.args[1], c, pass), operand(x.args[0], c));
+}
+
+void NestEmitter::add_to_memory(size_t i, const Pass& pass) {
+  const Inst& x = nest_.insts[i];
+  const Vec first{&vector_, vector_.splat(first_point_)};
+  for (unsigned c = 0; c < pass.copies; ++c) {
+    const Place at = place(x, 0, c, pass);
+    const Vec value = operand(x.args[0], c);
+    store_vector(vector_, target_, x.dtype, at, select(first, value, load_vector(vector_, target_, x.dtype, at) + value));
+  }
 }
 
 // A branch that is never taken, rather than a flag carried along: it costs no register and waits for nothing.

@@ -26,6 +26,7 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
     case Code::Reduce:
       return row_schedule;
     case Code::Store:
+    case Code::Accumulate:
       return false;
   }
   return false;
@@ -34,7 +35,8 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
 Level level_of(const LoopNest& nest, const Inst& x, bool uniform, const std::vector<Level>& level) {
   const Level innermost = x.row ? Level::Point : Level::Element;
   if (nest.tiled() && (x.code == Code::Load || x.code == Code::Position)) return innermost;  // rows of a square differ
-  if (!uniform || x.code == Code::Reduce || x.code == Code::Store) return innermost;
+  if (!uniform || x.code == Code::Reduce || x.code == Code::Store || x.code == Code::Accumulate)
+    return innermost;
   Level deepest = Level::Kernel;
   // A loop over nothing checks nothing, but a unit has elements unless a reduced dimension is empty.
   if (x.code == Code::Check) deepest = x.row || nest.reduced == 0 ? Level::Unit : innermost;

@@ -51,6 +51,10 @@ Accumulator NestEmitter::join_warp(const Inst& x, Accumulator a, unsigned from, 
   return a;
 }
 
+uint64_t NestEmitter::reduction_slots() const {
+  return kRowSlots * std::count_if(nest_.insts.begin(), nest_.insts.end(), [](const Inst& x) { return x.code == Code::Reduce; });
+}
+
 // A row's accumulators: of a thread's lanes, of its warp, then of the block's warps through shared memory, where each
 // reduction of the nest has a place of its own, so that one barrier is enough.
 void NestEmitter::join_rows(llvm::ArrayRef<size_t> reduces) {
@@ -58,7 +62,9 @@ void NestEmitter::join_rows(llvm::ArrayRef<size_t> reduces) {
   auto place = [&](size_t i) {
     size_t before = 0;
     for (size_t k = 0; k < i; ++k) before += nest_.insts[k].code == Code::Reduce;
-    return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), shared_, before * kRowSlots);
+    Value* at = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), shared_, before * kRowSlots);
+    // Rows take turns, so that a thread that is done with one need not wait for those that are not.
+    return odd_row_ ? b_.CreateGEP(b_.getInt8Ty(), at, b_.CreateMul(odd_row_, natural(static_cast<int64_t>(reduction_slots())))) : at;
   };
   for (size_t i : reduces) {
     const Inst& x = nest_.insts[i];
@@ -70,9 +76,7 @@ void NestEmitter::join_rows(llvm::ArrayRef<size_t> reduces) {
   }
   if (warps <= 1 || reduces.empty()) return;
   if (!shared_) {
-    uint64_t all = 0;
-    for (const Inst& x : nest_.insts) all += x.code == Code::Reduce;
-    shared_ = shared_memory(b_, all * kRowSlots);
+    shared_ = shared_memory(b_, reduction_slots() * (accumulates_ ? 2 : 1));
   }
   Value* in_warp = b_.CreateAnd(thread_, b_.getInt32(kWarp - 1));
   when(b_.CreateICmpEQ(in_warp, b_.getInt32(0)), [&] {

@@ -14,7 +14,7 @@ void emit_gpu_kernel(llvm::Module& module, const LoopNest& nest, const std::stri
 namespace gpu {
 namespace {
 
-llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, size_t args, unsigned threads) {
+llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, size_t args, unsigned threads, unsigned blocks) {
   llvm::LLVMContext& c = module.getContext();
   llvm::IRBuilder<> b(c);
   auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false);
@@ -31,6 +31,7 @@ llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, 
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
+  if (blocks) annotate("minctasm", blocks);
   llvm::BasicBlock::Create(c, "entry", f);
   return f;
 }
@@ -50,6 +51,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
                          const GpuVariant& variant)
     : nest_(nest),
       variant_(variant),
+      accumulates_(nest.accumulates()),
       layout_(nest, variant.chunked),
       varies_(find_varying(nest)),
       first_(variant.resident ? find_repeated(nest) : std::vector<uint16_t>{}),
@@ -58,7 +60,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
       function_(declare_kernel(
           module, symbol, variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
-          variant.threads)),
+          variant.threads, accumulates_ ? std::max(1, kAccumulatingThreads / variant.threads) : 0)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),
       index_(nest.rank),
@@ -152,7 +154,7 @@ void NestEmitter::read_arguments() {
 
 bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   const Access& a = nest_.accesses[access];
-  if (a.row && dim >= kept()) return false;
+  if ((a.row && dim >= kept()) || (a.still && dim < kept())) return false;
   return dim != vector_dim() || a.stride != VectorStride::Zero;
 }
 

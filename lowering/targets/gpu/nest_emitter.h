@@ -32,6 +32,14 @@ class NestEmitter {
   // Mappings (mappings.cpp, tiles.cpp).
   void flat();
   void rows();
+  void set_row(Value* number);
+  Value* kept_points();
+  void all_rows();
+  // Of a nest that accumulates.
+  bool is_loaded_ahead(size_t inst) const {
+    const Inst& x = nest_.insts[inst];
+    return x.code == Code::Load && first_[inst] == inst && !nest_.accesses[x.slot].indexed;
+  }
   void columns();
   void tiles();
   void set_flat_point(unsigned pass, Value* vector, llvm::ArrayRef<Value*> radix);
@@ -58,6 +66,7 @@ class NestEmitter {
   Accumulator join_warp(const Inst& x, Accumulator a, unsigned from, unsigned to);
   void join_rows(llvm::ArrayRef<size_t> reduces);
   void join_columns(size_t reduce);
+  uint64_t reduction_slots() const;  // bytes of shared memory for a row's
   void put(Value* base, Value* slot, const Accumulator& a);
   Accumulator get(Value* base, Value* slot, const Accumulator& like);
 
@@ -66,7 +75,8 @@ class NestEmitter {
   void primitive(size_t inst);
   Vec short_form(size_t inst, std::span<const Vec> args, unsigned pass, unsigned lane);
   void load(size_t inst);
-  void store(size_t inst);
+  void store(const Inst& x, uint16_t value);
+  void add_to_sum(size_t inst);
   void check(size_t inst);
   void for_copies(Varies varies, const std::function<Value*(unsigned pass, unsigned lane)>& make, size_t inst);
   Value* operand(uint16_t inst, unsigned pass, unsigned lane) const;
@@ -87,6 +97,7 @@ class NestEmitter {
 
   const LoopNest& nest_;
   const GpuVariant& variant_;
+  const bool accumulates_;
   const GpuArgsLayout layout_;
   const std::vector<Varies> varies_;
   const std::vector<uint16_t> first_;  // of equal instructions; empty unless values stay in registers
@@ -113,6 +124,7 @@ class NestEmitter {
   std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across; lane 0's
   bool unsynced_loads_ = false;                        // since the team's last barrier
   Value* shared_ = nullptr;
+  Value* odd_row_ = nullptr;  // 0 or 1, of a nest that accumulates
   std::vector<Values> results_;                                  // per instruction, passes x lanes
   std::vector<llvm::SmallVector<Accumulator, 8>> accumulators_;  // per instruction and lane
 };

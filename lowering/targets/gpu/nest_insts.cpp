@@ -15,9 +15,12 @@ void NestEmitter::run(size_t i) {
     case Code::Prim:
       return primitive(i);
     case Code::Load:
+      if (accumulates_ && is_loaded_ahead(i)) return;
       return load(i);
     case Code::Store:
-      return store(i);
+      return store(x, x.args[0]);
+    case Code::Accumulate:
+      return add_to_sum(i);
     case Code::Reduce:
       return accumulate(i);
     case Code::Check:
@@ -140,8 +143,18 @@ void NestEmitter::load(size_t i) {
     results_[i].append(load_neighbours(ir_, memory, address(x, x.args[0], u, 0), lanes(), constant));
 }
 
-void NestEmitter::store(size_t i) {
+// Of what the thread's columns add up to, which is stored when all rows are done.
+void NestEmitter::add_to_sum(size_t i) {
   const Inst& x = nest_.insts[i];
+  for (unsigned u = 0; u < passes(); ++u)
+    for (unsigned c = 0; c < lanes(); ++c) {
+      Value*& sum = results_[i][u * lanes() + c];
+      sum = ir::is_floating(x.dtype) ? b_.CreateFAdd(sum, operand(x.args[0], u, c)) : b_.CreateAdd(sum, operand(x.args[0], u, c));
+    }
+}
+
+// `value`: the instruction whose results are stored.
+void NestEmitter::store(const Inst& x, uint16_t value) {
   const ir::DType memory = nest_.accesses[x.slot].dtype;
   const bool row = x.row && nest_.reduced > 0;
   if (is_tiled(x.slot)) return store_tiled(x);
@@ -149,7 +162,7 @@ void NestEmitter::store(size_t i) {
   if (row && unsynced_loads_) team_barrier();
   const bool one_lane = row && variant_.mapping == GpuMapping::Rows;
   auto store_lane = [&](unsigned u, unsigned c) {
-    when(lane_exists(u, c), [&] { store_one(ir_, memory, address(x, x.args[1], u, c), operand(x.args[0], u, c)); });
+    when(lane_exists(u, c), [&] { store_one(ir_, memory, address(x, x.args[1], u, c), operand(value, u, c)); });
   };
   auto store_lanes = [&](unsigned u) {
     for (unsigned c = 0; c < (one_lane ? 1 : lanes()); ++c) store_lane(u, c);
@@ -159,7 +172,7 @@ void NestEmitter::store(size_t i) {
       if (one_lane || lanes() == 1 || !is_dense(nest_, varies_, x)) return store_lanes(u);
       auto store_all = [&] {
         Values values;
-        for (unsigned c = 0; c < lanes(); ++c) values.push_back(operand(x.args[0], u, c));
+        for (unsigned c = 0; c < lanes(); ++c) values.push_back(operand(value, u, c));
         store_neighbours(ir_, memory, address(x, x.args[1], u, 0), values);
       };
       Value* whole = lane_exists(u, lanes() - 1);

@@ -20,6 +20,7 @@ Varies position_varies(const LoopNest& nest, uint32_t dim) {
 
 Varies varies_of(const LoopNest& nest, const Inst& x, const std::vector<Varies>& varies) {
   Varies v;
+  if (x.code == Code::Accumulate) return {true, true};
   if (x.code == Code::Reduce) return {nest.schedule == Schedule::Column, false};
   for (int k = 0; k < operand_count(nest, x); ++k) v = v | varies[x.args[k]];
   if (x.code == Code::Position) return position_varies(nest, x.slot);
@@ -52,7 +53,7 @@ std::vector<uint16_t> find_repeated(const LoopNest& nest) {
     for (int k = operand_count(nest, x); k < 3; ++k) x.args[k] = 0;
     seen.push_back(x);
     first[i] = i;
-    if (x.row || x.code == Code::Reduce || x.code == Code::Store) continue;
+    if (x.row || x.code == Code::Reduce || x.code == Code::Store || x.code == Code::Accumulate) continue;
     for (uint16_t j = 0; j < i && first[i] == i; ++j)
       if (seen[j] == x) first[i] = first[j];
   }

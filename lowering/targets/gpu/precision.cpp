@@ -58,6 +58,8 @@ Precision needed(const LoopNest& nest, const std::vector<bool>& nonnegative, con
       if (x.reduce == Reduce::Max || x.reduce == Reduce::Min) return own;
       if (x.reduce != Reduce::Sum) return Precision::Full;
       return positive(0) ? own : in_sum;
+    case Code::Accumulate:
+      return positive(0) ? own : in_sum;
     case Code::Prim:
       break;
     default:
