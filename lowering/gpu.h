@@ -15,9 +15,10 @@ struct GpuTarget {
 };
 
 // Which points of the iteration space a thread takes.
-// Kernels that accumulate: threads of a multiprocessor that they keep busy, and elements of a row that a thread has. It
-// keeps those of this row and of the next ones, and sums, in registers.
-inline constexpr int kAccumulatingThreads = 640, kAccumulatingElements = 8;
+// Kernels that accumulate: elements of a row that a thread has, and threads of a multiprocessor that they keep busy. A
+// thread has those of this row and of the next one, and sums, in registers, and wide elements take more of them.
+inline constexpr int kAccumulatingElements = 8;
+constexpr int accumulating_threads(int lanes) { return lanes < kAccumulatingElements ? 512 : 640; }
 
 enum class GpuMapping : uint8_t {
   Flat,     // nothing reduced: threads over vectors along the vector dimension

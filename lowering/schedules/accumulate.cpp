@@ -152,6 +152,14 @@ int64_t shared_bytes(const Loops& rows, const Loops& columns) {
   return bytes;
 }
 
+// Elements that a thread loads at once: 16 bytes of the narrowest.
+int lanes(const Loops& rows) {
+  int64_t bytes = sizeof(float);
+  for (const Access& a : rows.nest.accesses)
+    if (!a.row && a.stride == VectorStride::One) bytes = std::min(bytes, ir::item_size(a.dtype));
+  return static_cast<int>(16 / bytes);
+}
+
 }  // namespace
 
 std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops& columns, int threads, int64_t least_shared) {
@@ -161,7 +169,7 @@ std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops&
   if (stores_elements_first(rows.nest) || !walks_once(columns.nest) || !sums_only(columns.nest)) return {};
   if (shared_bytes(rows, columns) < least_shared) return {};
   const auto block = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows.sizes[1] / kAccumulatingElements)));
-  const int64_t blocks = std::max<int64_t>(kAccumulatingThreads / block, 1) * threads;
+  const int64_t blocks = std::max<int64_t>(accumulating_threads(lanes(rows)) / block, 1) * threads;
   const int64_t chunks = std::min(blocks, rows.sizes[0] / kFewestRows);
   const int64_t chunk = (rows.sizes[0] + chunks - 1) / std::max<int64_t>(chunks, 1);
   if (chunks < threads || chunk >= rows.sizes[0]) return {};

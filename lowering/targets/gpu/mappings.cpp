@@ -96,9 +96,9 @@ void NestEmitter::all_rows() {
   go_to(natural(0));
   std::vector<size_t> moving;  // loads, other than those that are the same for all rows
   for (size_t i = 0; i < nest_.insts.size(); ++i) {
-    if (!is_loaded_ahead(i)) continue;
-    load(i);
-    if (!nest_.accesses[nest_.insts[i].slot].still) moving.push_back(i);
+    if (!is_ahead(i)) continue;
+    run(i);
+    if (nest_.insts[i].code == Code::Load && !nest_.accesses[nest_.insts[i].slot].still) moving.push_back(i);
   }
   std::vector<Values> loaded;  // by `moving`
   for (size_t i : moving) loaded.push_back(results_[i]);

@@ -60,7 +60,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
       function_(declare_kernel(
           module, symbol, variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
-          variant.threads, accumulates_ ? std::max(1, kAccumulatingThreads / variant.threads) : 0)),
+          variant.threads, accumulates_ ? std::max(1, accumulating_threads(variant.lanes) / variant.threads) : 0)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),
       index_(nest.rank),

@@ -35,10 +35,10 @@ class NestEmitter {
   void set_row(Value* number);
   Value* kept_points();
   void all_rows();
-  // Of a nest that accumulates.
-  bool is_loaded_ahead(size_t inst) const {
+  // Of a nest that accumulates: what is there when a row begins.
+  bool is_ahead(size_t inst) const {
     const Inst& x = nest_.insts[inst];
-    return x.code == Code::Load && first_[inst] == inst && !nest_.accesses[x.slot].indexed;
+    return x.code == Code::Param || (x.code == Code::Load && first_[inst] == inst && !nest_.accesses[x.slot].indexed);
   }
   void columns();
   void tiles();

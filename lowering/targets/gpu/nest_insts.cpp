@@ -11,11 +11,11 @@ void NestEmitter::run(size_t i) {
     results_[i] = results_[first_[i]];
     return;
   }
+  if (odd_row_ && is_ahead(i)) return;
   switch (x.code) {
     case Code::Prim:
       return primitive(i);
     case Code::Load:
-      if (accumulates_ && is_loaded_ahead(i)) return;
       return load(i);
     case Code::Store:
       return store(x, x.args[0]);
