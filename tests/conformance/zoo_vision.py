@@ -211,13 +211,15 @@ def boxes(kind: str, size: int) -> dict:
 def build_detector(name: str, size: int):
     import torchvision
 
-    count = 2 if name.startswith("keypoint") else CLASSES
-    sizes = {} if name.startswith("ssd") else {"min_size": size, "max_size": size}
+    options = {"num_classes": CLASSES}
+    if not name.startswith("ssd"):
+        options |= {"min_size": size, "max_size": size}
     if "rcnn" in name:
-        sizes["box_batch_size_per_image"] = 64
-    model = torchvision.models.get_model(
-        name, weights=None, weights_backbone=None, num_classes=count, **sizes
-    )
+        options["box_batch_size_per_image"] = 64
+    if name.startswith("keypoint"):
+        head = torchvision.models.detection.keypoint_rcnn.KeypointRCNNHeads(256, (64, 512))
+        options |= {"num_classes": 2, "keypoint_head": head}
+    model = torchvision.models.get_model(name, weights=None, weights_backbone=None, **options)
     images = torch.rand(BATCH, 3, size, size)
     return Detector(model), {"images": images, "targets": [boxes(name, size) for _ in images]}
 
