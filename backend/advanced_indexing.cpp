@@ -141,7 +141,37 @@ void write(Tensor& x, const Indexing& i, const Tensor& values, bool accumulate) 
   r.write(x, r.permute(r.reshape(base, apart), inverse));
 }
 
+// A mask of x where it is all that indexes, in a shape that broadcasts to x's; undefined otherwise.
+Tensor read_mask(const Tensor& x, const Indices& indices) {
+  Tensor mask;
+  int64_t first = 0;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    std::optional<Tensor> t = indices.get(d);
+    if (!t || !t->defined()) continue;
+    if (mask.defined() || t->scalar_type() != at::kBool || !is_ours(*t)) return {};
+    mask = *t;
+    first = static_cast<int64_t>(d);
+  }
+  if (!mask.defined() || mask.dim() == 0 || mask.dim() + static_cast<int64_t>(indices.size()) - 1 > x.dim()) return {};
+  const int64_t behind = x.dim() - first - mask.dim();
+  for (int64_t d = 0; d < mask.dim(); ++d)
+    if (mask.size(d) != x.size(first + d)) return {};
+  for (int64_t d = 0; d < behind; ++d) mask = mask.unsqueeze(-1);
+  return mask;
+}
+
+// x[mask] = one value of x's type, which chooses and depends on no data.
+bool fill_masked(Tensor& x, const Indices& indices, const Tensor& values) {
+  if (!is_ours(x) || x.numel() == 0 || values.numel() != 1 || values.scalar_type() != x.scalar_type()) return false;
+  if (!(values.is_cpu() || is_ours(values)) || at::has_internal_overlap(x) == at::MemOverlap::Yes) return false;
+  const Tensor mask = read_mask(x, indices);
+  if (!mask.defined() || mask.storage().unsafeGetStorageImpl() == x.storage().unsafeGetStorageImpl()) return false;
+  x.masked_fill_(mask, values.reshape({}));
+  return true;
+}
+
 Tensor& index_put(Tensor& x, const Indices& indices, const Tensor& values, bool accumulate, bool unsafe) {
+  if (!accumulate && fill_masked(x, indices, values)) return x;
   auto i = read_indices(x, indices);
   const bool fits = i && values.scalar_type() == x.scalar_type() && (is_ours(values) || is_number(values)) &&
                     at::is_expandable_to(values.sizes(), lazy::to_ref(i->shape)) &&

@@ -31,6 +31,15 @@ Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, 
     return fall_back<Tensor>("aten::elu_backward", "", gy, alpha, scale, input_scale, is_result, x);
   return elementwise(ir::Op::elu_backward, {{&gy, {}}, {&x, {}}, {nullptr, alpha}, {nullptr, scale}, {nullptr, input_scale}});
 }
+// Torch's second result is room for its kernel on the host; as on CUDA there is nothing in ours.
+std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
+  if (!is_floating(x)) return fall_back_tuple<2>("aten::log_sigmoid_forward", "", x);
+  return {elementwise(ir::Op::log_sigmoid, {{&x, {}}}), at::empty({0}, x.options())};
+}
+Tensor log_sigmoid_backward(const Tensor& gy, const Tensor& x, const Tensor& buffer) {
+  if (!is_floating(x) || !is_floating(gy)) return fall_back<Tensor>("aten::log_sigmoid_backward", "", gy, x, buffer);
+  return elementwise(ir::Op::log_sigmoid_backward, {{&gy, {}}, {&x, {}}});
+}
 
 Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
   Tensor r;
@@ -177,6 +186,8 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("gelu_backward", gelu_backward);
   m.impl("leaky_relu_backward", leaky_relu_backward);
   m.impl("elu_backward", elu_backward);
+  m.impl("log_sigmoid_forward", log_sigmoid);
+  m.impl("log_sigmoid_backward", log_sigmoid_backward);
   m.impl("clamp", clamp);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);

@@ -1,4 +1,5 @@
-// Losses and pooling: composites that torch decomposes into one forward and one backward operator each.
+// Losses and pooling: what torch decomposes into one forward and one backward operator each.
+#include <ATen/core/Reduction.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
@@ -51,6 +52,39 @@ Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
   if (!same_floating(x, target) || !floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
+}
+// Where the curve has no width it is l1_loss, which is eager's to say.
+bool curved(const Tensor& x, const Tensor& target, double beta) { return same_floating(x, target) && x.numel() > 0 && beta > 0; }
+ir::Value widened(lazy::Recording& r, const Tensor& t) { return r.convert(r.value(t), ir::compute_type(lazy::to_ir(t.scalar_type()))); }
+
+// The difference d of the operands, and the loss's slope there, which is held between -1 and 1.
+struct Curve {
+  ir::Value d, width, slope;
+};
+Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double beta) {
+  ir::Value d = r.sub(widened(r, x), widened(r, target)), width = r.number(beta, r.dtype(d));
+  return {d, width, r.emit(ir::Op::clamp, {r.div(d, width), r.constant(-1, r.dtype(d)), r.constant(1, r.dtype(d))})};
+}
+
+// d * d / (2 * beta) below beta, |d| - beta / 2 from there on.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
+  if (!curved(x, target, beta)) return fall_back<Tensor>("aten::smooth_l1_loss", "", x, target, reduction, beta);
+  lazy::Recording r;
+  const Curve c = curve(r, x, target, beta);
+  ir::Value loss = r.mul(c.slope, r.sub(c.d, r.mul(r.mul(c.slope, c.width), 0.5)));
+  ir::Dims every;
+  for (int64_t i = 0; i < x.dim(); ++i) every.push_back(i);
+  if (reduction == at::Reduction::Mean) loss = r.mean(loss, every, false);
+  if (reduction == at::Reduction::Sum) loss = r.sum(loss, every, false);
+  return r.tensor(r.convert(loss, lazy::to_ir(x.scalar_type())), x.scalar_type());
+}
+Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
+  if (!curved(x, target, beta) || !floating(gy))
+    return fall_back<Tensor>("aten::smooth_l1_loss_backward", "", gy, x, target, reduction, beta);
+  lazy::Recording r;
+  ir::Value slope = curve(r, x, target, beta).slope;
+  if (reduction == at::Reduction::Mean) slope = r.mul(slope, 1.0 / static_cast<double>(x.numel()));
+  return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
 }
 
 // ---- Pooling. Torch lets one number stand for both dimensions, and no stride for the kernel's.
@@ -105,6 +139,8 @@ void register_losses(torch::Library& m) {
   m.impl("nll_loss_backward", nll_loss_backward);
   m.impl("mse_loss", mse_loss);
   m.impl("mse_loss_backward", mse_loss_backward);
+  m.impl("smooth_l1_loss", smooth_l1_loss);
+  m.impl("smooth_l1_loss_backward", smooth_l1_loss_backward);
   m.impl("max_pool2d_with_indices", max_pool);
   m.impl("max_pool2d_with_indices_backward", max_pool_backward);
   m.impl("avg_pool2d", avg_pool);

@@ -77,6 +77,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::mish>(m, "MishBackward0");
   light<o::softplus>(m, "SoftplusBackward0");
   light<o::elu>(m, "EluBackward0");
+  light<o::log_sigmoid_forward>(m, "LogSigmoidBackward0", 1);
   // Contractions
   light<o::mm>(m, "MmBackward0");
   light<o::bmm>(m, "BmmBackward0");
@@ -97,6 +98,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   // Losses, windows, the rest
   light<o::nll_loss_forward>(m, "NllLossBackward0", 1);
   light<o::mse_loss>(m, "MseLossBackward0");
+  light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0");
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
   light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0");
   light<o::avg_pool2d>(m, "AvgPool2DBackward0");

@@ -75,6 +75,57 @@ def test_writes(seed, accumulate, counters):
     assert not counters()["external_calls"]
 
 
+MASKS = {
+    "all": lambda x: (x > 0,),
+    "rows": lambda x: (x[:, 0, 0] > 0,),
+    "two dimensions": lambda x: (x[..., 0] > 0,),
+    "behind a slice": lambda x: (slice(None), x[0] > 0),
+    "the last": lambda x: (..., x[0, 0] > 0),
+    "beside an index": lambda x: (x[..., 0] > 0, 1),
+    "nothing": lambda x: (x > 100,),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("name", MASKS)
+def test_one_value_where_a_mask_is(name, dtype, counters):
+    def write(device):
+        x = torch.randint(-9, 9, (3, 4, 5)).to(dtype).to(device)
+        number, element = x.clone(), x.clone()
+        view, version = number[:1], number._version
+        mask = MASKS[name](torch.randint(-9, 9, x.shape).to(device))
+        number[mask] = 1
+        element[mask] = x[1, 2, 3]
+        return number, element, view, number._version - version
+
+    assert_same(write)
+    assert not counters()["external_calls"]
+
+
+def test_gradients_of_a_value_where_a_mask_is():
+    def write(device):
+        x = torch.randn(3, 4).to(device).requires_grad_()
+        value = torch.randn(()).to(device).requires_grad_()
+        y = x * 2
+        y[x > 0] = value
+        (y * y).sum().backward()
+        return y, x.grad, value.grad
+
+    assert_same(write)
+
+
+def test_masks_that_do_not_fit_are_eagers_errors():
+    def write(x, mask, value):
+        x[mask] = value
+
+    for device in ("cpu", "lazuli"):
+        x = torch.zeros(3, 4).to(device)
+        with pytest.raises(IndexError, match="shape of the mask"):
+            write(x, torch.ones(2, dtype=torch.bool).to(device), 1.0)
+        with pytest.raises(IndexError, match="too many indices"):
+            write(x, (slice(None), torch.ones(3, 4, dtype=torch.bool).to(device)), 1.0)
+
+
 def test_indices_from_the_host():
     def read(device):
         x = torch.randn(4, 5).to(device)

@@ -2,10 +2,10 @@
 
 A model with random weights takes a step on cpu and on lazuli: forward, backward, AdamW. The loss,
 the gradients and the buffers are eager's. Where they differ by more than usual, eager's own
-sensitivity has to explain it: weights that are rounded otherwise move eager's results as far, or
-else the same step in float64 is eager's to many digits. The new weights are those that eager's
-AdamW makes of the old ones and these gradients, for its first step divides a gradient by itself,
-whatever is left of it.
+sensitivity has to explain it: weights that are rounded otherwise move eager's results as far.
+Where they do not, or move them so far that this says little, the same step in float64 has to be
+eager's to many digits. The new weights are those that eager's AdamW makes of the old ones and these
+gradients, for its first step divides a gradient by itself, whatever is left of it.
 """
 
 import copy
@@ -25,6 +25,7 @@ FLOOR = 1e-3  # a tensor is taken for as large as this part of the largest of it
 TOLERANCE_64 = 1e-7
 NOISE = 3e-7  # what rounding adds to each weight
 SEEDS = 4
+SENSITIVE = 1e-2  # results that rounding moves by more than this part are compared in float64 too
 EASY = 3  # how many times eager's own distance is no difference
 
 
@@ -165,14 +166,16 @@ def explained(model, batch, expected: Step, found: dict) -> str:
     noisy = [differences(take_step(model, batch, "cpu", s), expected) for s in range(SEEDS)]
     own = {name: max(one[name] for one in noisy) for name in found}
     more = [name for name, value in found.items() if not value <= EASY * own[name]]
-    if not more:
-        return f"eager's rounding: {max(own.values()):.1g}"
+    most = max(own.values())
+    if not more and most <= SENSITIVE:
+        return f"eager's rounding: {most:.1g}"
     model, batch = copy.deepcopy(model).double(), tree_map(widened, batch)
     exact = differences(take_step(model, batch, "lazuli"), take_step(model, batch, "cpu"))
+    worst = max(found, key=lambda name: found[name] / max(own[name], 1e-30))
     for name, value in exact.items():
         assert value <= TOLERANCE_64, (
-            f"{name} differs by {value:.2g} in float64, and in float32 {more[0]} by "
-            f"{found[more[0]]:.2g}, eager's own by {own[more[0]]:.2g}"
+            f"{name} differs by {value:.2g} in float64, and in float32 {worst} by "
+            f"{found[worst]:.2g}, eager's own by {own[worst]:.2g}"
         )
     return f"float64 agrees: {max(exact.values()):.1g}"
 
@@ -199,7 +202,8 @@ def counted(step: Step) -> dict:
 
 def run(case: Case, most=None) -> dict:
     """Compares; returns the facts of the case's line in the table."""
-    with warnings.catch_warnings():
+    draws = torch.lazuli.config.patch(random="eager" if case.draws else "philox")
+    with warnings.catch_warnings(), draws:
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         model, batch = case.build()
@@ -208,8 +212,7 @@ def run(case: Case, most=None) -> dict:
         torch.lazuli.synchronize()
         torch.lazuli.reset_metrics()
         torch.lazuli.explain()
-        with torch.lazuli.config.patch(random="eager" if case.draws else "philox"):
-            actual = take_step(model, batch, "lazuli")
+        actual = take_step(model, batch, "lazuli")
         facts = {**counted(actual), "eager_seconds": expected.seconds}
         found = differences(actual, expected)
         facts["difference"] = max(found.values())

@@ -111,6 +111,7 @@ TORCHVISION = {
         "resnet18": 64,
         "shufflenet_v2_x0_5": 64,
         "squeezenet1_1": 64,
+        "vgg11_bn": 64,
     },
     "segmentation": {
         "deeplabv3_mobilenet_v3_large": 64,
@@ -168,6 +169,9 @@ class Detector(torch.nn.Module):
         self.model = model
 
     def forward(self, images, targets):
+        for target in targets:
+            if "keypoints" in target:  # torchvision takes no wider ones
+                target["keypoints"] = target["keypoints"].float()
         return sum(self.model(list(images), targets).values())
 
 
@@ -207,13 +211,25 @@ def boxes(kind: str, size: int) -> dict:
 def build_detector(name: str, size: int):
     import torchvision
 
-    count = 2 if name.startswith("keypoint") else CLASSES
-    sizes = {} if name.startswith("ssd") else {"min_size": size, "max_size": size}
-    model = torchvision.models.get_model(
-        name, weights=None, weights_backbone=None, num_classes=count, **sizes
-    )
+    options = {"num_classes": CLASSES}
+    if not name.startswith("ssd"):
+        options |= {"min_size": size, "max_size": size}
+    if "rcnn" in name:
+        options["box_batch_size_per_image"] = 64
+    if name.startswith("keypoint"):
+        head = torchvision.models.detection.keypoint_rcnn.KeypointRCNNHeads(256, (64, 512))
+        options |= {"num_classes": 2, "keypoint_head": head}
+    model = torchvision.models.get_model(name, weights=None, weights_backbone=None, **options)
     images = torch.rand(BATCH, 3, size, size)
     return Detector(model), {"images": images, "targets": [boxes(name, size) for _ in images]}
+
+
+def narrow(classifier: torch.nn.Sequential):
+    """Leaves few of the features of alexnet and vgg, which have a hundred million weights there."""
+    for i, layer in enumerate(classifier):
+        if isinstance(layer, torch.nn.Linear):
+            sizes = [128 if n == 4096 else n for n in (layer.in_features, layer.out_features)]
+            classifier[i] = torch.nn.Linear(*sizes)
 
 
 def build_torchvision(kind: str, name: str, size: int):
@@ -228,6 +244,8 @@ def build_torchvision(kind: str, name: str, size: int):
         return Flow(model), {"first": images[0], "second": images[1], "flow": flow}
     plain = {"weights_backbone": None} if kind == "segmentation" else {}
     model = torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **plain)
+    if name in ("alexnet", "vgg11_bn"):
+        narrow(model.classifier)
     images = torch.randn(BATCH, 3, size, size)
     if kind == "segmentation":
         return Segmenter(model), {
