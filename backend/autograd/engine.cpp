@@ -54,6 +54,7 @@ class Backward final : public Node {
  public:
   Backward(GraphTask& task, std::shared_ptr<Node> root) : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
   std::string name() const override { return "LazuliBackward"; }
+  const std::shared_ptr<Node>& running() const { return running_; }
 
  private:
   variable_list apply(variable_list&&) override {
@@ -184,7 +185,9 @@ class Backward final : public Node {
     }
     to_tensors(p);
     pause();
+    running_ = p.node;
     run_torch(p, i);
+    running_.reset();
   }
 
   void run_light(Pending& p) {
@@ -311,6 +314,7 @@ class Backward final : public Node {
   uint64_t arrivals_ = 0;
   std::vector<std::shared_ptr<Node>> done_;
   std::optional<lazy::Recording> recording_;
+  std::shared_ptr<Node> running_;  // null: none that has foreign code
 };
 
 variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
@@ -347,6 +351,14 @@ variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bo
 }
 
 }  // namespace
+
+std::optional<Tensor> running_node() {
+  const auto node = std::dynamic_pointer_cast<Backward>(autograd::get_current_node());
+  if (!node) return std::nullopt;
+  Tensor t = at::empty({0});
+  if (node->running()) autograd::impl::set_gradient_edge(t, {node->running(), 0});
+  return t;
+}
 
 void install_engine_hook() {
   if (lazy::config().light_autograd) autograd::Engine::set_compiled_autograd(&hook);
