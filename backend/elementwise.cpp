@@ -159,7 +159,7 @@ Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
     return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() ? Second::Number : Second::Other;
   const bool like = y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) && y->is_contiguous() &&
-                    x->dtype() == y->dtype() && x->sizes() == y->sizes();
+                    x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
   return like ? Second::Like : Second::Other;
 }
 

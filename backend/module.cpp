@@ -106,6 +106,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_step_end() -> ()", step_end);
   m.def("_node_types() -> int[]", autograd_node_types);
   m.def("_take_engine() -> ()", install_engine_hook);
+  m.def("_running_node() -> Tensor?", running_node);
   m.def("_has_lost_gpu() -> bool", [] { return lazy::has_lost_gpu(); });
   m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
   m.def("_memory_stats(int device) -> str", memory_stats);

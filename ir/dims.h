@@ -72,9 +72,7 @@ class Dims {
   }
   void clear() { size_ = 0; }
 
-  friend bool operator==(const Dims& a, const Dims& b) {
-    return a.size_ == b.size_ && (a.size_ == 0 || std::memcmp(a.data(), b.data(), a.size_ * sizeof(int64_t)) == 0);
-  }
+  friend bool operator==(const Dims& a, const Dims& b);
 
  private:
   void steal(Dims& o) {
@@ -115,6 +113,14 @@ class Dims {
   };
 };
 
+// Of lists as short as these a call costs more than the loop.
+inline bool equal(std::span<const int64_t> a, std::span<const int64_t> b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+inline bool operator==(const Dims& a, const Dims& b) { return equal(a, b); }
 inline int64_t product(std::span<const int64_t> v) {
   int64_t n = 1;
   for (int64_t x : v) n *= x;

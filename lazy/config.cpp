@@ -89,22 +89,19 @@ void assign(Config& c, const Setting& s, std::string v) {
   }
 }
 
-Config from_environment() {
-  Config c;
+Config* from_environment() {
+  auto* c = new Config;
   for (const Setting& s : kSettings)
-    if (const char* v = std::getenv(s.environment)) assign(c, s, v);
+    if (const char* v = std::getenv(s.environment)) assign(*c, s, v);
+  HostTimer::is_kept = c->time_host;
   return c;
 }
 
 }  // namespace
 
 Config& config() {
-  static Config c = [] {
-    Config made = from_environment();
-    HostTimer::is_kept = made.time_host;
-    return made;
-  }();
-  return c;
+  static auto* c = from_environment();  // outlives every thread
+  return *c;
 }
 
 std::string config_json() {

@@ -53,7 +53,8 @@ class Pool {
     static auto* d = new Depot;  // outlives every thread
     return *d;
   }
-  static void refill(List& list) {
+  // Seldom: apart, so that what is called for every op stays short.
+  [[gnu::noinline]] static void refill(List& list) {
     static_assert(Size % 64 == 0);
     list.count = kBatch;
     {
@@ -73,7 +74,7 @@ class Pool {
       list.head = block;
     }
   }
-  static void hand_over(List& list) {
+  [[gnu::noinline]] static void hand_over(List& list) {
     Block* batch = list.head;
     Block* last = batch;
     for (size_t i = 1; i < kBatch; ++i) last = last->next;

@@ -11,6 +11,11 @@
 #include "lazy/tape.h"
 
 namespace lazuli::lazy {
+namespace {
+
+const Order kRowMajor;
+
+}  // namespace
 
 Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_(recorder().mutex) {
   settle_after_fork();
@@ -103,9 +108,9 @@ ir::Value Recording::value(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   Cell& c = *storage_of(t).cell();
   bool whole = impl->is_contiguous() && impl->storage_offset() == 0 && c.type.dtype == to_ir(t.scalar_type()) &&
-               std::ranges::equal(c.type.shape, impl->sizes());
+               ir::equal(c.type.shape, impl->sizes());
   ir::Value v = whole ? cell_value(c) : window(t);
-  return tape_ ? tape_->read(*this, t, v, {}) : v;
+  return tape_ ? tape_->read(*this, t, v, kRowMajor) : v;
 }
 
 ir::Value Recording::value(const at::Tensor& t, const Order& order) {
@@ -131,7 +136,7 @@ ir::Value Recording::number_bits(int64_t bits, ir::DType dtype) {
 
 at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type) {
   at::Tensor t = make_tensor(share(v), type);
-  if (tape_) tape_->made(*this, t, v, {});
+  if (tape_) tape_->made(*this, t, v, kRowMajor);
   return t;
 }
 

@@ -9,16 +9,17 @@ namespace {
 
 // A value's place in the segment: the same number for the same role, whatever else the trace holds.
 uint64_t place(const Segment& s, ValueId v, ValueId first) {
+  if (v >= first) return v == kAbsent ? 0xfffff : 0x10000 + (v - first);  // recorded here
   for (size_t i = 0; i < s.reads.size(); ++i)
     if (s.reads[i].id == v) return 1 + i;
-  if (v == kAbsent) return 0xfffff;
-  return v >= first ? 0x10000 + (v - first) : 0xffffe;  // computed here; from before
+  return 0xffffe;  // from before
 }
 
 uint64_t key_of(const Trace& trace, const Segment& s) {
   uint64_t key = s.end - s.begin;
-  for (const auto& r : s.reads) key = mix(key, r.tensor | uint64_t{r.active} << 16);
   const ValueId first = trace.entries()[s.begin].first_result;
+  for (const auto& r : s.reads)
+    key = mix(key, r.tensor | uint64_t{r.active} << 16 | (r.id >= first ? uint64_t{r.id - first} + 1 : 0) << 32);
   // A value's place, with its element type where it has one.
   auto add = [&](ValueId v, bool shape) {
     const Cell* cell = v == kAbsent ? nullptr : trace.cell(v);
@@ -47,7 +48,7 @@ Saved find(const Trace& trace, const Segment& s) {
 
 }  // namespace
 
-Saved saved_by(const Trace& trace, const Segment& s) {
+const Saved& saved_by(const Trace& trace, const Segment& s) {
   struct Answer {
     uint64_t key = 0;
     Saved saved;

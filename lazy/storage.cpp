@@ -55,15 +55,18 @@ c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(c10::Var
 }
 
 void LazyTensor::set_row_major(std::span<const int64_t> shape) {
-  sizes_and_strides_.set_sizes({shape.data(), shape.size()});
+  sizes_and_strides_.resize(shape.size());
+  int64_t *sizes = sizes_and_strides_.sizes_data(), *strides = sizes_and_strides_.strides_data();
   int64_t stride = 1, numel = 1;
   for (size_t i = shape.size(); i-- > 0;) {
-    sizes_and_strides_.stride_at_unchecked(i) = stride;
+    sizes[i] = shape[i];
+    strides[i] = stride;
     stride *= std::max<int64_t>(shape[i], 1);
     numel *= shape[i];
   }
   numel_ = numel;
-  refresh_contiguous();
+  // A fresh tensor is row-major; only images may be channels-last besides.
+  if (shape.size() == 4 || shape.size() == 5) refresh_contiguous();
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_storage(CellRef cell, size_t bytes) {

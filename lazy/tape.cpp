@@ -1,5 +1,6 @@
 #include "lazy/tape.h"
 
+#include <bit>
 #include "lazy/saved.h"
 
 namespace lazuli::lazy {
@@ -26,22 +27,23 @@ ir::Value rename(Recording& r, ir::Value v) { return r.emit(ir::Op::reshape, {v}
 }  // namespace
 
 ir::Value OpTape::read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) {
-  size_t i = 0;
-  while (i < inputs_.size() && !(inputs_[i] && inputs_[i]->is_same(t))) ++i;
-  if (i == inputs_.size()) return v;  // an intermediate tensor of the op's
+  uint64_t places = 0;  // a tensor may be an op's twice
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i] && inputs_[i]->is_same(t)) places |= uint64_t{1} << i;
+  if (!places) return v;  // an intermediate tensor of the op's
+  const auto i = static_cast<uint16_t>(std::countr_zero(places));
   Segment& s = *segment_;
   for (const auto& known : s.reads) {
     if (known.id != v.node) continue;
     if (known.tensor == i && (known.order ? s.order(known) == order : order.empty())) return v;
     v = rename(r, v);
   }
-  for (size_t j = i; j < inputs_.size(); ++j)  // a tensor may be an op's twice
-    if (inputs_[j] && inputs_[j]->is_same(t)) read_ |= uint64_t{1} << j;
+  read_ |= places;
   const bool active = requires_grad_ >> i & 1 && ir::is_floating(r.dtype(v));
   Segment::Value& read = s.reads.emplace_back();
   read.id = v.node;
   read.order = s.add_order(order);
-  read.tensor = static_cast<uint16_t>(i);
+  read.tensor = i;
   read.active = active;
   return v;
 }

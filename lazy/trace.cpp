@@ -37,10 +37,12 @@ ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::s
           static_cast<uint32_t>(attrs_.size()), static_cast<uint32_t>(attrs.size()),
           static_cast<ValueId>(cells_.size())};
   uint64_t h = mix(hash_, static_cast<uint64_t>(op) | uint64_t(results) << 16 | uint64_t(operands.size()) << 32);
-  for (ValueId v : operands) h = mix(h, v);
+  for (ValueId v : operands) {
+    h = mix(h, v);
+    operands_.push_back(v);
+  }
   for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
   hash_ = h;
-  operands_.insert(operands_.end(), operands.begin(), operands.end());
   if (!attrs.empty()) attrs_.insert(attrs_.end(), attrs.begin(), attrs.end());
   entries_.push_back(e);
   prefix_hashes.push_back(h);

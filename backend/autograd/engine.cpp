@@ -26,11 +26,6 @@ using autograd::variable_list;
 
 bool is_light(const Node& n) { return dynamic_cast<const LightNode*>(&n); }
 bool is_region(const Node& n) { return typeid(n) == typeid(Region); }
-bool is_accumulator(const Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
-bool is_hooked(Node& n) {
-  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
-         n.tensor_post_acc_grad_hooks();
-}
 
 // Torch's engine collects what a run warns of, and says it on the caller's thread; it exports no way to do that.
 template <auto Member>
@@ -52,12 +47,14 @@ struct Pending {
   bool takes_values = false;  // can do with values of the trace
   c10::SmallVector<lazy::CellRef, 1> values;
   variable_list tensors;
+  std::unique_ptr<Region::Run> run;  // of a region that has begun
 };
 
 class Backward final : public Node {
  public:
   Backward(GraphTask& task, std::shared_ptr<Node> root) : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
   std::string name() const override { return "LazuliBackward"; }
+  const std::shared_ptr<Node>& running() const { return running_; }
 
  private:
   variable_list apply(variable_list&&) override {
@@ -68,8 +65,6 @@ class Backward final : public Node {
     try {
       while (!ready_.empty()) run_next();
     } catch (...) {
-      // In torch's engine each leaf has its turn before the next node that may fail.
-      while (!ready_.empty() && is_accumulator(*ready_.top().node)) run_next();
       pause();
       throw;
     }
@@ -190,7 +185,9 @@ class Backward final : public Node {
     }
     to_tensors(p);
     pause();
+    running_ = p.node;
     run_torch(p, i);
+    running_.reset();
   }
 
   void run_light(Pending& p) {
@@ -220,17 +217,33 @@ class Backward final : public Node {
     if (done_.size() >= 64) pause();
   }
 
+  // Its steps have their turns as if they were nodes.
   void run_region(Pending& p) {
     auto& n = static_cast<Region&>(*p.node);
     BackwardRange range(profiled_, Region::kName, n.sequence_nr());
-    Region::Run run(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
-    for (uint32_t i = 0; i < p.values.size(); ++i)
-      if (p.values[i]) run.seed(resume(), i, resume().cell_value(*p.values[i]));
-    run.record([&]() -> lazy::Recording& { return resume(); }, [&](size_t edge, lazy::CellRef g) { feed(n, edge, std::move(g)); },
-               [&] {
-                 pause();
-                 if (!task_.keep_graph_) n.release_variables();
-               });
+    if (!p.run) {
+      p.run = std::make_unique<Region::Run>(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
+      for (uint32_t i = 0; i < p.values.size(); ++i)
+        if (p.values[i]) p.run->seed(resume(), i, resume().cell_value(*p.values[i]));
+    }
+    auto end_scope = [&] {
+      pause();
+      if (!task_.keep_graph_) n.release_variables();
+    };
+    try {
+      p.run->advance(
+          ready_.empty() ? 0 : ready_.top().sequence, [&]() -> lazy::Recording& { return resume(); },
+          [&](size_t edge, lazy::CellRef g) { feed(n, edge, std::move(g)); });
+    } catch (...) {
+      end_scope();
+      // In torch's engine each leaf has its turn before the next node that may fail.
+      while (!ready_.empty() && is_accumulator(*ready_.top().node)) run_next();
+      throw;
+    }
+    end_scope();
+    if (p.run->done()) return;
+    ready_.push({p.run->sequence(), arrivals_++, &n});
+    pending_.emplace(&n, std::move(p));
   }
 
   // A leaf's first gradient becomes its `.grad` as it is; further ones are added by torch's own node.
@@ -301,6 +314,7 @@ class Backward final : public Node {
   uint64_t arrivals_ = 0;
   std::vector<std::shared_ptr<Node>> done_;
   std::optional<lazy::Recording> recording_;
+  std::shared_ptr<Node> running_;  // null: none that has foreign code
 };
 
 variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
@@ -337,6 +351,14 @@ variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bo
 }
 
 }  // namespace
+
+std::optional<Tensor> running_node() {
+  const auto node = std::dynamic_pointer_cast<Backward>(autograd::get_current_node());
+  if (!node) return std::nullopt;
+  Tensor t = at::empty({0});
+  if (node->running()) autograd::impl::set_gradient_edge(t, {node->running(), 0});
+  return t;
+}
 
 void install_engine_hook() {
   if (lazy::config().light_autograd) autograd::Engine::set_compiled_autograd(&hook);

@@ -1,6 +1,7 @@
 #include "backend/autograd/region.h"
 
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
@@ -14,7 +15,7 @@ namespace autograd = torch::autograd;
 using at::Tensor;
 using autograd::variable_list;
 
-// As many steps record in one scope; between two, a trace that is due may end.
+// At most so many steps record in one scope; between two, a trace that is due may end.
 constexpr size_t kStepsInAScope = 64;
 
 // Calls `visit` with each step without a node that this one takes anything from.
@@ -104,7 +105,16 @@ bool has_no_node(const c10::TensorImpl& t) {
   return own && !own.step()->node && own.is_current(t);
 }
 
+// Whether nothing but our code runs there.
+bool is_quiet(autograd::Node& n) { return is_accumulator(n) && !is_hooked(n); }
+
 }  // namespace
+
+bool is_accumulator(const autograd::Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
+bool is_hooked(autograd::Node& n) {
+  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
+         n.tensor_post_acc_grad_hooks();
+}
 
 std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
   std::vector<Step*> steps = find_steps(roots);
@@ -116,6 +126,7 @@ std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
   }
   auto lead_to = [&](autograd::Edge edge, Source source) -> uint32_t {
     if (!edge.is_valid()) return kNowhere;
+    region->items_[source.item].last |= !is_quiet(*edge.function);
     region->add_next_edge(std::move(edge));
     region->sources_.push_back(source);
     return static_cast<uint32_t>(region->sources_.size() - 1) | kEdge;
@@ -149,6 +160,8 @@ Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
   return items_[sources_[edge].item].step->operation().input_gradient(r, sources_[edge].input, g);
 }
 
+// Torch's engine calls it where nodes on CUDA take part, for which it has threads of their own: when a step fails, no leaf
+// behind the region has a gradient, as may be with those threads.
 variable_list Region::apply(variable_list&& gradients) {
   end_backward();  // nobody asks for roots any more
   std::optional<lazy::Recording> recording;
@@ -157,12 +170,12 @@ variable_list Region::apply(variable_list&& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].defined()) run.seed(resume(), static_cast<uint32_t>(i), resume().value(gradients[i]));
   variable_list out(next_edges_.size());
-  run.record(
-      resume,
-      [&](size_t edge, lazy::CellRef g) {
-        if (g) out[edge] = gradient(resume(), edge, resume().cell_value(*g));
-      },
-      [&] { recording.reset(); });
+  while (!run.done()) {
+    run.advance(0, resume, [&](size_t edge, lazy::CellRef g) {
+      if (g) out[edge] = gradient(resume(), edge, resume().cell_value(*g));
+    });
+    recording.reset();
+  }
   return out;
 }
 
@@ -220,14 +233,16 @@ void Region::Run::step(lazy::Recording& r, size_t i) {
   }
 }
 
-void Region::Run::advance(lazy::Recording& r) {
+void Region::Run::record(lazy::Recording& r, uint64_t until) {
   std::lock_guard lock(graph_mutex());
   for (auto& [slot, cell] : held_) slots_[slot] = r.cell_value(*cell);
   held_.clear();
   const size_t end = std::min(region_.next_ + kStepsInAScope, region_.items_.size());
-  for (; region_.next_ < end; ++region_.next_) step(r, region_.next_);
-  if (end == region_.items_.size()) return;
-  std::erase_if(open_, [&](uint32_t slot) { return slot < region_.items_[end].slot; });
+  do
+    step(r, region_.next_);
+  while (!region_.items_[region_.next_++].last && region_.next_ < end && sequence() > until);
+  if (done()) return;
+  std::erase_if(open_, [&](uint32_t slot) { return slot < region_.items_[region_.next_].slot; });
   for (uint32_t slot : open_) held_.emplace_back(slot, lazy::CellRef::share(&r.cell(slots_[slot])));
 }
 

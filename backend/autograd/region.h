@@ -20,23 +20,26 @@ class Region final : public torch::autograd::Node {
   // A tensor for the gradient that goes along an edge.
   at::Tensor gradient(lazy::Recording& r, size_t edge, ir::Value g) const;
 
-  // One backward through the region.
+  // One backward through the region. It stops where other nodes may have their turn, so that hooks and failures find
+  // everything as if each step were a node.
   class Run {
    public:
     // `wanted(edge)`: whether anything is to be computed behind it; all: of every edge.
     template <class Wanted>
     Run(Region& region, bool all, Wanted&& wanted);
     void seed(lazy::Recording& r, uint32_t input, ir::Value g) { add(r, region_.roots_[input], g); }
-    // Records all. `resume` gives the scope of recording, which does not last longer than some steps, `deliver(edge, cell)` is
-    // called once for each edge (null: nothing flows there) and may end it, as `pause` does. When a step fails, what the
-    // steps before it gave has been delivered.
-    template <class Resume, class Deliver, class Pause>
-    void record(Resume&& resume, Deliver&& deliver, Pause&& pause);
+    bool done() const { return region_.next_ == region_.items_.size(); }
+    uint64_t sequence() const { return region_.items_[region_.next_].step->sequence; }  // of the next step
+    // Records the next step, and others in the same scope, which `resume` gives: while they come after the number `until`,
+    // until one leads to what may run foreign code. Then calls `deliver(edge, cell)`, which may end the scope, for each edge
+    // that they lead along (null: nothing flows there), also when a step fails.
+    template <class Resume, class Deliver>
+    void advance(uint64_t until, Resume&& resume, Deliver&& deliver);
 
    private:
     void add(lazy::Recording& r, uint32_t slot, ir::Value g);
     void find_needs(const std::vector<bool>& wanted);
-    void advance(lazy::Recording& r);
+    void record(lazy::Recording& r, uint64_t until);
     void step(lazy::Recording& r, size_t item);
     Region& region_;
     const bool profiled_ = BackwardRange::wanted();
@@ -54,6 +57,7 @@ class Region final : public torch::autograd::Node {
     uint32_t slot;    // of its first result
     uint32_t target;  // of its first input
     bool ran = false;
+    bool last = false;  // of a scope
   };
   struct Source {
     uint32_t item, input;
@@ -69,6 +73,9 @@ class Region final : public torch::autograd::Node {
   uint32_t slot_count_ = 0;
   size_t next_ = 0, released_ = 0;  // items
 };
+
+bool is_accumulator(const torch::autograd::Node& n);
+bool is_hooked(torch::autograd::Node& n);
 
 // Until the next backward of this thread's begins, or these roots' histories have been asked for as often as they stand here,
 // the node of those that have none yet is a region's; `others`, whose gradients are wanted too, get their own before that.
@@ -87,22 +94,19 @@ Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), s
   find_needs(edges);
 }
 
-template <class Resume, class Deliver, class Pause>
-void Region::Run::record(Resume&& resume, Deliver&& deliver, Pause&& pause) {
+template <class Resume, class Deliver>
+void Region::Run::advance(uint64_t until, Resume&& resume, Deliver&& deliver) {
   auto deliver_all = [&] {
     for (auto& [edge, gradient] : outgoing_) deliver(edge, std::move(gradient));
     outgoing_.clear();
   };
-  while (region_.next_ < region_.items_.size()) {
-    try {
-      advance(resume());
-    } catch (...) {
-      deliver_all();
-      throw;
-    }
+  try {
+    record(resume(), until);
+  } catch (...) {
     deliver_all();
-    pause();
+    throw;
   }
+  deliver_all();
 }
 
 }  // namespace lazuli::backend

@@ -1,11 +1,24 @@
 """A backward that fails: what it leaves behind is what it leaves behind on the CPU."""
 
+import contextlib
+import random
 import threading
 import warnings
 
 import pytest
 import torch
 from differential import assert_same, assert_same_error, normal
+
+
+@pytest.fixture(params=["ours", "torch's", "torch's, in anomaly mode"])
+def engine(request, device):
+    """Who runs backward."""
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        stack.enter_context(torch.lazuli.config.patch(inline_backward=request.param == "ours"))
+        if "anomaly" in request.param:
+            stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
+        yield
 
 
 def outcome(backward, *leaves):
@@ -35,6 +48,107 @@ def test_leaves_before_the_failure_have_their_gradients(ask):
     text, grads = assert_same(differentiate)
     assert "modified by an inplace operation" in text
     assert [g is None for g in grads] == [True, False, False]
+
+
+def fail(*args):
+    raise ValueError("not today")
+
+
+class Foreign(torch.autograd.Function):
+    """Notes that it ran, or fails."""
+
+    @staticmethod
+    def forward(ctx, x, note):
+        ctx.note = note
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.note("foreign")
+        return g, None
+
+
+@pytest.mark.parametrize("hook", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_leaves_after_one_that_fails_have_none(engine, hook):
+    def differentiate(device):
+        leaves = [normal(3, device=device, grad=True) for _ in range(100)]
+        getattr(leaves[60], hook)(fail)
+        y = leaves[0]
+        for leaf in leaves[1:]:
+            y = (y * leaf).sin()
+        text, grads = outcome(y.sum().backward, *leaves)
+        return text, [g is None for g in grads], grads[61:]
+
+    assert_same(differentiate)
+
+
+def test_what_did_not_run_runs_later(engine):
+    def differentiate(device):
+        a, b, c = (normal(3, device=device, grad=True) for _ in range(3))
+        hook = c.register_hook(fail)
+        middle = (a * b).sin()
+        loss = (middle * c).sum()
+        first = outcome(loss.backward, a, b, c)
+        hook.remove()
+        return first, outcome((middle * 2).sum().backward, a, b, c), outcome(loss.backward, c)
+
+    assert_same(differentiate)
+
+
+@pytest.mark.parametrize("place", ["foreign", "step", "nowhere"])
+def test_branches_take_turns(engine, place):
+    """The latest first, whichever branch it is in: torch's order for one device, when all is ready.
+
+    With several devices in one graph torch has a thread for each, and no order.
+    """
+
+    def differentiate(device):
+        leaves = [normal(3, device=device, grad=True) for _ in range(4)]
+        seen = []
+        for i, leaf in enumerate(leaves):
+            leaf.register_hook(lambda g, i=i: seen.append(i))
+        a, b, c, d = leaves
+        saved = a * 2
+        x = saved.exp() * saved
+        y = Foreign.apply(b * 3, fail if place == "foreign" else seen.append)
+        z = (c * 4).sin()
+        w = Foreign.apply(d * 3, seen.append)
+        loss = ((x + z) * y * w).sum()
+        if place == "step":
+            with torch.no_grad():
+                saved.add_(1)
+        return outcome(loss.backward, *leaves), seen
+
+    assert_same(differentiate)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_graphs_at_random(engine, seed):
+    """Leaves that become ready at the same time have no order among them: at most two do here."""
+
+    def differentiate(device):
+        choose, seen = random.Random(seed), []
+
+        def hook(name):
+            number = choose.randrange(40)
+            return lambda *args: fail() if number == 0 else seen.append(name)
+
+        values = leaves = [normal(3, device=device, grad=True) for _ in range(8)]
+        for i in range(120):
+            a, b = choose.choice(values[-12:]), choose.choice(choose.choice([leaves, values[-12:]]))
+            what = choose.randrange(10)
+            made = Foreign.apply(a, hook(i)) if what == 0 else a.sin() if what < 3 else a * b
+            if what == 9:
+                made.register_hook(hook(i))
+            values = [*values, made]
+        for i, leaf in enumerate(leaves):
+            choose.choice([leaf.register_hook, leaf.register_post_accumulate_grad_hook])(hook(i))
+        losses = [v.sum() for v in values[-2:]]
+        first = outcome(lambda: torch.autograd.backward(losses), *leaves)[0]
+        second = outcome(values[-20].sum().backward, *leaves)[0]
+        return first, second, [leaf.grad is None for leaf in leaves], seen
+
+    assert_same(differentiate)
 
 
 def test_many_steps_before_the_failure():

@@ -305,6 +305,54 @@ def test_what_nodes_carry():
     assert_same(look)
 
 
+def test_node_that_runs():
+    """A function's context is its node, so that what forward left there is found in backward."""
+    current = torch._C._current_autograd_node
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, seen):
+            ctx.seen, ctx.name_of_mine = seen, "mine"
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            ctx.seen.append((current() is ctx, current().name_of_mine))
+            with torch.enable_grad():
+                x = torch.ones(3, device=g.device, requires_grad=True)
+                y = x * 2
+                y.register_hook(note(ctx.seen))
+                y.sum().backward()
+            ctx.seen.append(current() is ctx)
+            torch.autograd.Variable._execution_engine.queue_callback(note(ctx.seen))
+            return g, None
+
+    def note(seen, node=None):
+        def hook(*args):
+            now = current()
+            seen.append((None if now is None else now.name(), node is None or now is node))
+
+        return hook
+
+    def differentiate(device):
+        seen = []
+        x = normal(3, device=device, grad=True)
+        middle = x * 2
+        y = Function.apply(middle.sin(), seen).exp()
+        middle.grad_fn.metadata["key"] = "value"
+        x.register_hook(note(seen))
+        x.register_post_accumulate_grad_hook(note(seen))
+        middle.register_hook(lambda g: seen.append(current().metadata["key"]))
+        y.register_hook(note(seen, y.grad_fn))
+        y.grad_fn.register_prehook(note(seen, y.grad_fn))
+        y.grad_fn.register_hook(note(seen, y.grad_fn))
+        y.sum().backward()
+        assert current() is None
+        return seen
+
+    assert_same(differentiate)
+
+
 def test_logging_of_nodes(caplog):
     """What TORCH_LOGS="+autograd" shows."""
 

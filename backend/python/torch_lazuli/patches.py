@@ -14,7 +14,6 @@ import torch._tensor_str
 from torch.optim import adam
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from torch_lazuli.config import config
 from torch_lazuli.devices import TYPE
 
 _applied = False
@@ -38,6 +37,7 @@ def apply(library: Path) -> None:
     _leave_compilation_to_the_device()
     _take_the_engine_back_after_compiled_autograd()
     _show_backward_its_roots(library)
+    _say_which_node_runs()
     _step_adam_in_one_call()
     register_optimizer_step_post_hook(_end_step)
 
@@ -85,11 +85,7 @@ def _show_backward_its_roots(path: Path) -> None:
 
     @functools.wraps(original)
     def run_backward(roots, gradients, keep_graph, create_graph, others=(), *args, **kwargs):
-        if log.isEnabledFor(logging.DEBUG):
-            # Torch logs each node as it runs, and asks its own engine which one does.
-            with config.patch(inline_backward=False):
-                return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
-        if create_graph or not _engine.ours or is_mode():
+        if create_graph or not _engine.ours or is_mode() or log.isEnabledFor(logging.DEBUG):
             return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
         try:
             if not others and len(roots) == 1 and type(roots[0]) is type(gradients[0]) is tensor:
@@ -103,6 +99,18 @@ def _show_backward_its_roots(path: Path) -> None:
             raise
 
     graph._engine_run_backward = torch.autograd._engine_run_backward = run_backward
+
+
+def _say_which_node_runs() -> None:
+    """To torch's engine a backward that it handed over is one node."""
+    original = torch._C._current_autograd_node
+
+    @functools.wraps(original)
+    def _current_autograd_node():
+        shown = torch.ops.lazuli._running_node()
+        return original() if shown is None else shown.grad_fn
+
+    torch._C._current_autograd_node = _current_autograd_node
 
 
 def _step_adam_in_one_call() -> None:
