@@ -31,7 +31,8 @@ class Interpreter {
 
   void unit(int64_t u) {
     if (!nest_.accumulates()) return unit_of_one(u);
-    const int64_t points = std::accumulate(args_ + layout_.sizes, args_ + layout_.sizes + nest_.rank - nest_.reduced, int64_t{1}, std::multiplies<>());
+    const int64_t *sizes = args_ + layout_.sizes, *end = sizes + nest_.rank - nest_.reduced;
+    const int64_t points = std::accumulate(sizes, end, int64_t{1}, std::multiplies<>());
     for (first_point_ = true; u < points; ++u, first_point_ = false) unit_of_one(u);
   }
 

@@ -61,7 +61,7 @@ enum class Code : uint8_t {
   Position,   // I64: the iteration index along dimension `slot`
   Reduce,     // accumulates args[0] over the stage's loop with `reduce`; dtype is the accumulator's; for Arg* the
               // result is the I64 position along the flattened reduced dimensions
-  Accumulate, // adds args[0] to access `slot`, a store of its own dtype; at the first kept point, it is stored
+  Accumulate,  // adds args[0] to access `slot`, a store of its own dtype; at the first kept point, it is stored
   Check,      // where args[0] (Bool) holds, check number `slot` has failed: see LoopNest::checks
 };
 

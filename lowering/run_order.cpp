@@ -9,7 +9,13 @@ namespace {
 class Scheduler {
  public:
   Scheduler(std::span<const Task> tasks, const std::vector<int64_t>& bytes, const std::vector<bool>& kept)
-      : tasks_(tasks), bytes_(bytes), kept_(kept), waiting_(tasks.size()), done_(tasks.size()), next_(tasks.size()), readers_(bytes.size()) {
+      : tasks_(tasks),
+        bytes_(bytes),
+        kept_(kept),
+        waiting_(tasks.size()),
+        done_(tasks.size()),
+        next_(tasks.size()),
+        readers_(bytes.size()) {
     for (uint32_t t = 0; t < tasks.size(); ++t) {
       waiting_[t] = tasks[t].sources.size();
       for (uint32_t s : tasks[t].sources) next_[s].push_back(t);
@@ -67,14 +73,15 @@ class Scheduler {
   std::vector<size_t> waiting_;  // sources that have not run, by task
   std::vector<bool> done_;
   std::vector<std::vector<uint32_t>> next_, readers_;  // by task; by value
-  std::vector<size_t> left_;  // readers that have not run, by value
+  std::vector<size_t> left_;                           // readers that have not run, by value
   Queue ready_, freeing_;
   std::vector<uint32_t> order_;
 };
 
 }  // namespace
 
-std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes, const std::vector<bool>& kept) {
+std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes,
+                                const std::vector<bool>& kept) {
   return Scheduler(tasks, bytes, kept).run();
 }
 

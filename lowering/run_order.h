@@ -9,13 +9,14 @@
 namespace lazuli::lowering {
 
 struct Task {
-  uint32_t place = 0;  // in the program
-  std::vector<uint32_t> sources;  // the tasks that it waits for, once each
+  uint32_t place = 0;                   // in the program
+  std::vector<uint32_t> sources;        // the tasks that it waits for, once each
   std::vector<uint32_t> reads, writes;  // values, once each
 };
 
 // `bytes`: of every value, as memory that is allocated when its first writer runs. `kept`: whether it stays when its last
 // reader has run, as inputs and outputs do. Returns the tasks' numbers; throws InternalError where they wait for each other.
-std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes, const std::vector<bool>& kept);
+std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes,
+                                const std::vector<bool>& kept);
 
 }  // namespace lazuli::lowering

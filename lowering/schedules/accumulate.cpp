@@ -14,12 +14,14 @@ ir::Dims turned(const ir::Dims& strides) { return {strides[1], strides[0]}; }
 
 bool is_plain(const LoopNest& nest) {
   return nest.rank == 2 && nest.reduced == 1 && !nest.tiled() && !nest.checks &&
-         std::none_of(nest.insts.begin(), nest.insts.end(), [](const Inst& x) { return x.code == Code::Position || x.code == Code::Accumulate; }) &&
+         std::none_of(nest.insts.begin(), nest.insts.end(),
+                      [](const Inst& x) { return x.code == Code::Position || x.code == Code::Accumulate; }) &&
          std::none_of(nest.accesses.begin(), nest.accesses.end(), [](const Access& a) { return a.indexed; });
 }
 
 bool stores_elements_first(const LoopNest& nest) {
-  return std::any_of(nest.insts.begin(), nest.insts.end(), [](const Inst& x) { return x.code == Code::Store && x.stage == 0 && !x.row; });
+  return std::any_of(nest.insts.begin(), nest.insts.end(),
+                     [](const Inst& x) { return x.code == Code::Store && x.stage == 0 && !x.row; });
 }
 
 bool sums_only(const LoopNest& nest) {
@@ -37,7 +39,8 @@ BoundAccess turned(const Loops& columns, size_t a) {
   return b;
 }
 
-bool is_same(const BoundAccess& a, const Access& of_a, const BoundAccess& b, const Access& of_b, const ir::Dims& sizes) {
+bool is_same(const BoundAccess& a, const Access& of_a, const BoundAccess& b, const Access& of_b,
+             const ir::Dims& sizes) {
   if (a.partial || b.partial || a.value != b.value || a.offset != b.offset || of_a.dtype != of_b.dtype) return false;
   for (size_t d = 0; d < sizes.size(); ++d) {
     const bool still_a = of_a.row && d == 1, still_b = of_b.row && d == 1;
@@ -48,7 +51,9 @@ bool is_same(const BoundAccess& a, const Access& of_a, const BoundAccess& b, con
 
 class Merger {
  public:
-  Merger(const Loops& rows, const Loops& partial) : rows_(rows), partial_(partial), out_(rows) { out_.nest.insts.clear(); }
+  Merger(const Loops& rows, const Loops& partial) : rows_(rows), partial_(partial), out_(rows) {
+    out_.nest.insts.clear();
+  }
 
   // Stage 0 of the rows, all of what is summed, and the other stages of the rows.
   Loops run() {
@@ -77,7 +82,10 @@ class Merger {
     if (x.code == Code::Reduce) {
       // It is the sum of this.
       const DType from = out_.nest.insts[x.args[0]].dtype;
-      from_partial_.push_back(from == x.dtype ? x.args[0] : shared({.code = Code::Prim, .prim = ir::Prim::convert, .dtype = x.dtype, .args = {x.args[0]}}));
+      from_partial_.push_back(
+          from == x.dtype
+              ? x.args[0]
+              : shared({.code = Code::Prim, .prim = ir::Prim::convert, .dtype = x.dtype, .args = {x.args[0]}}));
       return;
     }
     if (x.code == Code::Load) x.slot = access(x.slot);
@@ -104,7 +112,8 @@ class Merger {
     Access a = partial_.nest.accesses[slot];
     a.row = false;
     for (uint16_t other = 0; other < out_.accesses.size(); ++other)
-      if (!out_.nest.accesses[other].store && is_same(b, a, out_.accesses[other], out_.nest.accesses[other], out_.sizes)) {
+      if (!out_.nest.accesses[other].store &&
+          is_same(b, a, out_.accesses[other], out_.nest.accesses[other], out_.sizes)) {
         out_.accesses[other].first_stage = 0;
         return other;
       }
@@ -144,12 +153,23 @@ int64_t shared_bytes(const Loops& rows, const Loops& columns) {
     const BoundAccess b = turned(columns, c);
     if (of.store || of.row || b.strides[0] == 0 || b.strides[1] == 0) continue;
     for (size_t r = 0; r < rows.accesses.size(); ++r)
-      if (!rows.nest.accesses[r].store && is_same(b, {.dtype = of.dtype}, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
+      if (!rows.nest.accesses[r].store &&
+          is_same(b, {.dtype = of.dtype}, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
         bytes += ir::product(rows.sizes) * ir::item_size(of.dtype);
         break;
       }
   }
   return bytes;
+}
+
+// Whether a thread's elements fit in registers: those loaded twice, for this row and the next, what all rows load and the
+// sums once.
+bool fits_registers(const LoopNest& nest) {
+  constexpr int64_t kMost = 12;  // numbers for each element of a row that the thread has
+  int64_t numbers = 0;
+  for (const Access& a : nest.accesses)
+    if (!a.row && (!a.store || a.still)) numbers += a.still ? 1 : 2;
+  return numbers <= kMost;
 }
 
 // Elements that a thread loads at once: 16 bytes of the narrowest.
@@ -162,7 +182,8 @@ int lanes(const Loops& rows) {
 
 }  // namespace
 
-std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops& columns, int threads, int64_t least_shared) {
+std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops& columns, int threads,
+                                                 int64_t least_shared) {
   if (rows.nest.schedule != Schedule::Row || columns.nest.schedule != Schedule::Column) return {};
   if (!is_plain(rows.nest) || !is_plain(columns.nest) || rows.sizes != turned(columns.sizes)) return {};
   if (rows.sizes[1] < kFewestColumns || rows.sizes[1] > kMostColumns) return {};
@@ -177,7 +198,7 @@ std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops&
   split.partial = Merger(rows, split.partial).run();
   split.partial.sizes[0] = chunk;
   split.chunk_dim = 0;
-  return split;
+  return fits_registers(split.partial.nest) ? std::optional(std::move(split)) : std::nullopt;
 }
 
 }  // namespace lazuli::lowering

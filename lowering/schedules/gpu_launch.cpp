@@ -94,7 +94,9 @@ class Chooser {
   std::vector<bool> dense() const {
     std::vector<bool> dense(nest_.accesses.size());
     for (const Inst& x : nest_.insts)
-      if ((x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate) && gpu::is_dense(nest_, varies_, x)) dense[x.slot] = true;
+      if ((x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate) &&
+          gpu::is_dense(nest_, varies_, x))
+        dense[x.slot] = true;
     return dense;
   }
 
@@ -182,7 +184,8 @@ class Chooser {
     while (team < 1024 && ceil_div(row, team) > limit(team)) team *= 2;
     // Too few rows to fill the GPU: one pass each, so that nothing waits for itself.
     const int64_t wanted = int64_t{target_.multiprocessors} * target_.threads_per_multiprocessor / 8;
-    if (!accumulates && row > team && rows * chunks_ * team < wanted) team = std::min<int64_t>(power_of_two_above(row), 1024);
+    if (!accumulates && row > team && rows * chunks_ * team < wanted)
+      team = std::min<int64_t>(power_of_two_above(row), 1024);
     int64_t passes = std::max<int64_t>(ceil_div(row, team), 1);
     v().resident = accumulates || (row > 0 && passes <= limit(team));
     if (v().resident)

@@ -1,7 +1,7 @@
 #include "lowering/run_order.h"
-#include <gtest/gtest.h>
 #include <algorithm>
 #include <random>
+#include <gtest/gtest.h>
 #include "ir/error.h"
 
 namespace lazuli::lowering {
@@ -17,9 +17,10 @@ TEST(RunOrder, IsTheProgramsWhereNothingIsFreed) {
 
 TEST(RunOrder, SumsRunAfterTheLastOtherReader) {
   // 0 makes a large value, 1 and 2 read it, 3 sums it, and the program speaks of 3 last.
-  const std::vector<Task> tasks = {
-      {0, {}, {}, {0}}, {1, {0}, {0}, {1}}, {2, {0}, {0}, {2}}, {9, {0}, {0}, {3}}, {4, {1}, {1}, {4}}, {5, {4}, {4}, {5}}};
-  EXPECT_EQ(run_order(tasks, {100, 100, 100, 1, 100, 100}, {false, false, true, true, false, true}), (Order{0, 1, 2, 3, 4, 5}));
+  const std::vector<Task> tasks = {{0, {}, {}, {0}},   {1, {0}, {0}, {1}}, {2, {0}, {0}, {2}},
+                                   {9, {0}, {0}, {3}}, {4, {1}, {1}, {4}}, {5, {4}, {4}, {5}}};
+  EXPECT_EQ(run_order(tasks, {100, 100, 100, 1, 100, 100}, {false, false, true, true, false, true}),
+            (Order{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(RunOrder, WhatStaysIsNotFreed) {

@@ -47,8 +47,8 @@ void NestEmitter::reduced_loops(unsigned stage, uint32_t dim, const Pass& pass) 
 bool NestEmitter::is_used(unsigned stage, size_t access) const {
   for (size_t i = 0; i < nest_.insts.size(); ++i) {
     const Inst& x = nest_.insts[i];
-    if (x.stage == stage && (x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate) && x.slot == access &&
-        plan_.level[i] == Level::Element)
+    const bool moves = x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate;
+    if (x.stage == stage && moves && x.slot == access && plan_.level[i] == Level::Element)
       return true;
   }
   return false;

@@ -52,7 +52,8 @@ Accumulator NestEmitter::join_warp(const Inst& x, Accumulator a, unsigned from, 
 }
 
 uint64_t NestEmitter::reduction_slots() const {
-  return kRowSlots * std::count_if(nest_.insts.begin(), nest_.insts.end(), [](const Inst& x) { return x.code == Code::Reduce; });
+  return kRowSlots * std::count_if(nest_.insts.begin(), nest_.insts.end(),
+                                   [](const Inst& x) { return x.code == Code::Reduce; });
 }
 
 // A row's accumulators: of a thread's lanes, of its warp, then of the block's warps through shared memory, where each
@@ -64,7 +65,8 @@ void NestEmitter::join_rows(llvm::ArrayRef<size_t> reduces) {
     for (size_t k = 0; k < i; ++k) before += nest_.insts[k].code == Code::Reduce;
     Value* at = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), shared_, before * kRowSlots);
     // Rows take turns, so that a thread that is done with one need not wait for those that are not.
-    return odd_row_ ? b_.CreateGEP(b_.getInt8Ty(), at, b_.CreateMul(odd_row_, natural(static_cast<int64_t>(reduction_slots())))) : at;
+    if (!odd_row_) return at;
+    return b_.CreateGEP(b_.getInt8Ty(), at, b_.CreateMul(odd_row_, natural(static_cast<int64_t>(reduction_slots()))));
   };
   for (size_t i : reduces) {
     const Inst& x = nest_.insts[i];
