@@ -14,7 +14,7 @@ void emit_gpu_kernel(llvm::Module& module, const LoopNest& nest, const std::stri
 namespace gpu {
 namespace {
 
-llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, size_t args, unsigned threads, unsigned blocks) {
+llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, size_t args, unsigned threads) {
   llvm::LLVMContext& c = module.getContext();
   llvm::IRBuilder<> b(c);
   auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false);
@@ -31,7 +31,6 @@ llvm::Function* declare_kernel(llvm::Module& module, const std::string& symbol, 
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
-  if (blocks) annotate("minctasm", blocks);
   llvm::BasicBlock::Create(c, "entry", f);
   return f;
 }
@@ -60,7 +59,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
       function_(declare_kernel(
           module, symbol, variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
-          variant.threads, accumulates_ ? std::max(1, accumulating_threads(variant.lanes) / variant.threads) : 0)),
+          variant.threads)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),
       index_(nest.rank),
