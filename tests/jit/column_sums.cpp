@@ -45,8 +45,8 @@ Planned interpreted(const ir::Graph& graph, const std::vector<jit::Buffer>& inpu
 }
 
 struct Graphs : Model {
-  std::vector<jit::Buffer> inputs;
   TestHost host;
+  std::vector<jit::Buffer> inputs;
 
   Value given(ir::Dims shape, uint32_t seed) {
     const Value v = input(shape);
