@@ -1,5 +1,7 @@
 #include "jit/nvptx_compiler.h"
 
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
@@ -68,13 +70,28 @@ Machines& machines() {
   return *m;
 }
 
-std::unique_ptr<llvm::Module> make_module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
+// The next kernel may start as soon as every block of this one has started and what was before is done. (Were it let in
+// before that, a third kernel's blocks would wait beside the first's, on whose multiprocessors they are missed.) A nest
+// that accumulates has all its blocks on the machine for as long as it runs: there is no early start to be had, only
+// room to be taken.
+void overlap(llvm::Function& kernel, const lowering::LoopNest& nest) {
+  llvm::IRBuilder<> b(&*kernel.getEntryBlock().begin());
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), false);
+  auto emit = [&](const char* instruction) {
+    b.CreateCall(type, llvm::InlineAsm::get(type, instruction, "~{memory}", /*hasSideEffects=*/true));
+  };
+  emit("griddepcontrol.wait;");
+  if (!nest.accumulates()) emit("griddepcontrol.launch_dependents;");
+}
+
+std::unique_ptr<llvm::Module> make_module(llvm::LLVMContext& context, const llvm::TargetMachine& m, int capability,
                                           const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
                                           const std::string& symbol) {
   auto module = std::make_unique<llvm::Module>(symbol, context);
   module->setTargetTriple(kTriple);
   module->setDataLayout(m.createDataLayout());
   lowering::emit_gpu_kernel(*module, nest, symbol, variant);
+  if (capability >= kOverlapping) overlap(*module->getFunction(symbol), nest);
 #ifndef NDEBUG
   std::string problem;
   llvm::raw_string_ostream out(problem);
@@ -90,7 +107,7 @@ std::string compile_ptx(const lowering::LoopNest& nest, const lowering::GpuVaria
                         int capability) {
   llvm::LLVMContext context;
   Machines::Machine m = machines().take(capability);
-  auto module = make_module(context, *m, nest, variant, symbol);
+  auto module = make_module(context, *m, capability, nest, variant, symbol);
   llvm::SmallString<0> out;
   {
     llvm::raw_svector_ostream stream(out);
@@ -110,7 +127,7 @@ std::string gpu_ir_text(const lowering::LoopNest& nest, const lowering::GpuVaria
   Machines::Machine m = machines().take(kAny);
   std::string out;
   llvm::raw_string_ostream stream(out);
-  make_module(context, *m, nest, variant, symbol)->print(stream, nullptr);
+  make_module(context, *m, kAny, nest, variant, symbol)->print(stream, nullptr);
   machines().give_back(kAny, std::move(m));
   return out;
 }

@@ -30,7 +30,7 @@ uint64_t GpuVariant::hash() const {
   uint64_t h = 0;
   for (uint64_t x : {uint64_t(mapping), uint64_t(lanes), uint64_t(passes), uint64_t(resident), uint64_t(ragged),
                      uint64_t(wide), uint64_t(chunked), uint64_t(chunk_dim), uint64_t(threads), uint64_t(team),
-                     uint64_t(read_only), uint64_t(tile_dim), uint64_t(tile), tiled, uint64_t(members)})
+                     uint64_t(tile_dim), uint64_t(tile), tiled, uint64_t(members)})
     h = (h ^ x) * 0x9E3779B97F4A7C15ull + (h >> 29);
   return h;
 }
@@ -46,7 +46,6 @@ std::string GpuVariant::print() const {
   if (ragged) out << " ragged";
   if (wide) out << " wide";
   if (chunked) out << " chunks of " << int(chunk_dim);
-  if (read_only) out << " read-only";
   if (members > 1) out << " members " << members;
   return out.str();
 }

@@ -14,12 +14,12 @@ struct GpuTarget {
   int capability = 90;
 };
 
-// Which points of the iteration space a thread takes.
 // Kernels that accumulate: elements of a row that a thread has, and threads of a multiprocessor that they keep busy. A
 // thread has those of this row and of the next one, and sums, in registers, and wide elements take more of them.
 inline constexpr int kAccumulatingElements = 8;
 constexpr int accumulating_threads(int lanes) { return lanes < kAccumulatingElements ? 512 : 640; }
 
+// Which points of the iteration space a thread takes.
 enum class GpuMapping : uint8_t {
   Flat,     // nothing reduced: threads over vectors along the vector dimension
   Tile,     // nothing reduced: square tiles through shared memory, so that accesses along two dimensions coalesce
@@ -39,7 +39,6 @@ struct GpuVariant {
   uint8_t chunk_dim = 0;
   uint16_t threads = 256;  // per block
   uint16_t team = 1;       // Rows: threads to a row; Columns: threads side by side
-  bool read_only = false;  // no memory that is loaded is also stored: set by a caller who knows all addresses
   uint8_t tile_dim = 0;    // Tile: the other dimension of a tile
   uint8_t tile = 0;        // and its side, in elements
   uint64_t tiled = 0;      // the accesses that walk memory along it, as bits

@@ -12,6 +12,7 @@
 
 #include "jit/devices/cuda/cubin_store.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/nvptx_compiler.h"
 #include "tests/gpu/assembled_store.h"
 
 namespace lazuli::testing {
@@ -139,6 +140,8 @@ std::string for_capability(std::string ptx, int capability) {
   const std::string target = ".target sm_";
   if (const size_t at = ptx.find(target); at != ptx.npos)
     ptx.replace(at + target.size(), ptx.find('\n', at) - at - target.size(), std::to_string(capability));
+  static const std::regex kOverlap("\t// begin inline asm\n\tgriddepcontrol[^\n]*\n\t// end inline asm\n");
+  if (capability < jit::kOverlapping) ptx = std::regex_replace(ptx, kOverlap, "");
   return ptx;
 }
 

@@ -19,7 +19,7 @@ Assembled assemble(const std::string& ptx, int capability);
 // Kernels of different names, put together: starting takes longer than a small kernel does.
 std::vector<Assembled> assemble(std::span<const std::string> ptx, int capability);
 
-// The same PTX with another target.
+// The PTX of a kernel for kOverlapping or more, as it is for another capability.
 std::string for_capability(std::string ptx, int capability);
 
 }  // namespace lazuli::testing

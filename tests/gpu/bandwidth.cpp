@@ -34,13 +34,6 @@ double bytes_moved(const lowering::Plan& plan, const lowering::PlanStep& step) {
   return bytes;
 }
 
-bool separate(const lowering::PlanStep& step) {
-  std::set<uint32_t> loaded, stored;
-  for (size_t a = 0; a < step.blocks.size(); ++a)
-    (step.loops.nest.accesses[a].store ? stored : loaded).insert(step.blocks[a]);
-  return std::none_of(stored.begin(), stored.end(), [&](uint32_t b) { return loaded.contains(b); });
-}
-
 }  // namespace
 
 int print_bandwidth() {
@@ -59,17 +52,15 @@ int print_bandwidth() {
       blocks.push_back(gpu->allocate(block.size() + 64));
       gpu->upload(blocks.back(), block.data(), block.size());
     }
-    for (size_t s = 0; s < plan.steps.size(); ++s)
-      for (bool read_only : {false, true}) {
-        const lowering::PlanStep& step = plan.steps[s];
-        if (read_only && !separate(step)) continue;
-        const auto ready = kernels.prepare(step, read_only);
-        const double us = typical_microseconds(*gpu, [&] { kernels.launch(ready, step, blocks, c.scalars); });
-        const double speed = bytes_moved(plan, step) / us / 1e3;
-        std::printf("%-36s %7.1f us %7.0f GB/s %4.0f %%  step %zu, %s, grid %ux%u\n", c.name.c_str(), us, speed,
-                    100 * speed / copy, s, ready.launch.variant.print().c_str(), ready.launch.grid[0],
-                    ready.launch.grid[1]);
-      }
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+      const lowering::PlanStep& step = plan.steps[s];
+      const auto ready = kernels.prepare(step);
+      const double us = typical_microseconds(*gpu, [&] { kernels.launch(ready, step, blocks, c.scalars); });
+      const double speed = bytes_moved(plan, step) / us / 1e3;
+      std::printf("%-36s %7.1f us %7.0f GB/s %4.0f %%  step %zu, %s, grid %ux%u\n", c.name.c_str(), us, speed,
+                  100 * speed / copy, s, ready.launch.variant.print().c_str(), ready.launch.grid[0],
+                  ready.launch.grid[1]);
+    }
     for (uint64_t b : blocks) gpu->free(b);
   }
   gpu->free(from);

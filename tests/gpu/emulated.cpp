@@ -96,7 +96,7 @@ TEST(Emulated, RandomNestsAsIfLarger) {
       RandomStep random(seed, size);
       if (random.scatters()) continue;
       lowering::GpuLaunch launch = choose_launch(random.step);
-      launch.variant.wide = launch.variant.read_only = true;
+      launch.variant.wide = true;
       if (launch.variant.resident && !random.step.loops.nest.accumulates()) {
         launch.variant.resident = false;
         launch.variant.passes = seed % 2 ? 1 : 2;

@@ -3,10 +3,8 @@
 
 namespace lazuli::testing {
 
-GpuKernels::Ready GpuKernels::prepare(const lowering::PlanStep& step, bool read_only) {
-  Ready r{choose_launch(step, target_)};
-  r.launch.variant.read_only = read_only;
-  return load(step, r);
+GpuKernels::Ready GpuKernels::prepare(const lowering::PlanStep& step) {
+  return load(step, {choose_launch(step, target_)});
 }
 
 GpuKernels::Ready GpuKernels::load(const lowering::PlanStep& step, Ready r) {

@@ -17,8 +17,7 @@ class GpuKernels {
     lowering::GpuLaunch launch;
     Gpu::Function function = nullptr;  // null: nothing to do
   };
-  // `read_only`: no memory of the step is both loaded and stored.
-  Ready prepare(const lowering::PlanStep& step, bool read_only = false);
+  Ready prepare(const lowering::PlanStep& step);
   // Steps of one variant in one launch (group_launch).
   Ready prepare(const lowering::PlanStep& step, const lowering::GpuLaunch& group) { return load(step, {group}); }
   void launch(const Ready& ready, const std::vector<int64_t>& args) {

@@ -30,7 +30,7 @@ struct Kernel {
   }
 };
 
-// Each for both architectures: the code generator writes the same for them (CodeText.IsTheSameForBothArchitectures).
+// Each for both architectures: the code generator writes nearly the same for them (CodeText.DiffersOnlyInWhatOverlaps).
 std::vector<Kernel> kernels_in(const std::string& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))

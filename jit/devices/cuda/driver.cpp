@@ -5,13 +5,27 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include "jit/nvptx_compiler.h"
 #include "lowering/libraries/shared_library.h"
 
 namespace lazuli::jit::cuda {
 namespace {
 
-// The driver's C interface, of which these few functions have had the same form since CUDA 4. Handles are pointers.
+// The driver's C interface, of which these few functions keep their form from one version to the next. Handles are
+// pointers.
 using Result = int;
+
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id;
+  alignas(8) int value[16];
+};
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
 struct Driver {
   Result (*init)(unsigned);
   Result (*device_get)(int*, int);
@@ -20,7 +34,7 @@ struct Driver {
   Result (*set_current)(void*);
   Result (*load_module)(void**, const void*);
   Result (*find_function)(void**, void*, const char*);
-  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  Result (*launch)(const LaunchConfig*, void*, void**, void**);
   Result (*copy)(uint64_t, uint64_t, size_t, void*);
   Result (*synchronize)(void*);
   Result (*map_host)(void**, size_t, unsigned);
@@ -39,7 +53,7 @@ const Driver& driver() {
     library.find(d.set_current, "cuCtxSetCurrent");
     library.find(d.load_module, "cuModuleLoadData");
     library.find(d.find_function, "cuModuleGetFunction");
-    library.find(d.launch, "cuLaunchKernel");
+    library.find(d.launch, "cuLaunchKernelEx");
     library.find(d.copy, "cuMemcpyDtoDAsync_v2");
     library.find(d.synchronize, "cuStreamSynchronize");
     library.find(d.map_host, "cuMemHostAlloc");
@@ -100,8 +114,11 @@ Function Context::load(std::span<const char> cubin, const std::string& symbol) c
 void Context::launch(Function function, const uint32_t grid[3], uint32_t threads, const void* arguments,
                      void* stream) const {
   void* parameters[] = {const_cast<void*>(arguments)};
-  check(driver().launch(function.handle, grid[0], grid[1], grid[2], threads, 1, 1, 0, stream, parameters, nullptr),
-        "cuLaunchKernel");
+  constexpr int kProgrammaticStreamSerialization = 6;
+  static constexpr LaunchAttribute kOverlap{kProgrammaticStreamSerialization, {1}};
+  const LaunchConfig config{{grid[0], grid[1], grid[2]}, {threads, 1, 1}, 0, stream, &kOverlap,
+                            attributes_.capability >= kOverlapping ? 1u : 0u};
+  check(driver().launch(&config, function.handle, parameters, nullptr), "cuLaunchKernelEx");
   // As torch's kernels do then: a kernel that breaks off fails its own launch, whose op and line the executor knows.
   static const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking && *blocking == '1') check(driver().synchronize(stream), "the kernel");

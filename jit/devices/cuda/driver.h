@@ -28,7 +28,8 @@ class Context {
   // New threads have no context.
   void make_current() const;
   Function load(std::span<const char> cubin, const std::string& symbol) const;
-  // `arguments`: the kernel's one parameter, by value.
+  // `arguments`: the kernel's one parameter, by value. The kernel may start before those ahead of it in the stream have
+  // ended (kOverlapping).
   void launch(Function function, const uint32_t grid[3], uint32_t threads, const void* arguments, void* stream) const;
   void copy(void* to, const void* from, size_t bytes, void* stream) const;
   // Zeroed memory of the host that kernels write over the bus, at the same address; never freed.

@@ -19,15 +19,6 @@ int64_t alignment(const PlanStep& step, size_t a) {
   return step.chunks > 1 ? std::gcd(bytes, chunk_move(step, a)) : bytes;
 }
 
-// Whether no access of the step loads memory that another one stores.
-bool stores_elsewhere(const PlanStep& step) {
-  for (size_t a = 0; a < step.blocks.size(); ++a)
-    for (size_t b = 0; b < step.blocks.size(); ++b)
-      if (step.loops.nest.accesses[a].store && !step.loops.nest.accesses[b].store && step.blocks[a] == step.blocks[b])
-        return false;
-  return true;
-}
-
 }  // namespace
 
 lowering::PlanOptions plan_options(const CompileOptions& options, const lowering::GpuTarget& target) {
@@ -53,9 +44,7 @@ lowering::GpuLaunch choose_launch(const PlanStep& step, const lowering::GpuTarge
   if (!lowering::fits_gpu(step.loops.nest)) throw std::runtime_error("a fused kernel has too many operands for a GPU");
   std::vector<int64_t> aligned;
   for (size_t a = 0; a < step.loops.accesses.size(); ++a) aligned.push_back(alignment(step, a));
-  lowering::GpuLaunch launch = lowering::choose_gpu_launch(step.loops, aligned, step.chunks, step.chunk_dim, target);
-  launch.variant.read_only = stores_elsewhere(step);
-  return launch;
+  return lowering::choose_gpu_launch(step.loops, aligned, step.chunks, step.chunk_dim, target);
 }
 
 std::vector<GroupLaunch> choose_launches(std::span<const PlanStep> steps, const lowering::GpuTarget& target) {

@@ -29,12 +29,6 @@ Value* word_of(llvm::IRBuilder<>& b, Value* access, unsigned k) {
   return access->getType()->isVectorTy() ? b.CreateExtractElement(access, uint64_t{k}) : access;
 }
 
-Value* load_access(llvm::IRBuilder<>& b, llvm::Type* type, Value* address, unsigned align, bool constant) {
-  llvm::LoadInst* x = b.CreateAlignedLoad(type, address, llvm::Align(align));
-  if (constant) x->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b.getContext(), {}));
-  return x;
-}
-
 Value* moved(llvm::IRBuilder<>& b, Value* address, unsigned bytes) {
   return bytes ? b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), address, bytes) : address;
 }
@@ -84,13 +78,13 @@ Values packed(VectorIR& ir, DType memory, llvm::ArrayRef<Value*> x) {
 
 unsigned per_word(DType memory) { return std::max(1u, 4 / bytes_of(memory)); }
 
-Values load_words(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant, unsigned widest) {
+Values load_words(VectorIR& ir, DType memory, Value* address, unsigned lanes, unsigned widest) {
   llvm::IRBuilder<>& b = ir.b;
   const unsigned item = bytes_of(memory), all = item * lanes, word = word_bytes(memory, all);
   const unsigned bytes = std::min(all, std::max(widest, word));
   Values words;
   for (unsigned at = 0; at < all; at += bytes) {
-    Value* access = load_access(b, access_type(b, bytes, item), moved(b, address, at), bytes, constant);
+    Value* access = b.CreateAlignedLoad(access_type(b, bytes, item), moved(b, address, at), llvm::Align(bytes));
     for (unsigned k = 0; k < bytes / word; ++k) words.push_back(word_of(b, access, k));
   }
   return words;
@@ -111,16 +105,16 @@ void store_words(VectorIR& ir, DType memory, Value* address, const Values& words
   }
 }
 
-Value* load_one(VectorIR& ir, DType memory, Value* address, bool constant) {
-  return load_neighbours(ir, memory, address, 1, constant)[0];
+Value* load_one(VectorIR& ir, DType memory, Value* address) {
+  return load_neighbours(ir, memory, address, 1)[0];
 }
 void store_one(VectorIR& ir, DType memory, Value* address, Value* x) { store_neighbours(ir, memory, address, {x}); }
 
-Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes, bool constant) {
+Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes) {
   llvm::IRBuilder<>& b = ir.b;
   const unsigned item = bytes_of(memory), word = word_bytes(memory, item * lanes);
   Values x;
-  for (Value* w : load_words(ir, memory, address, lanes, constant))
+  for (Value* w : load_words(ir, memory, address, lanes))
     for (unsigned k = 0; k < word; k += item) {
       Value* part = item < word ? b.CreateTrunc(k ? b.CreateLShr(w, k * 8) : w, b.getIntNTy(item * 8)) : w;
       x.push_back(from_raw(ir, memory, part));

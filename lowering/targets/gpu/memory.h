@@ -12,15 +12,15 @@ using Values = llvm::SmallVector<llvm::Value*, 8>;
 
 // `lanes` neighbours, aligned by the bytes that they take or by 16. `constant`: nobody writes there while the kernel
 // runs, so that the load may go through the read-only cache.
-Values load_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, bool constant);
+Values load_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes);
 void store_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::ArrayRef<llvm::Value*> x);
 
-llvm::Value* load_one(VectorIR& ir, ir::DType memory, llvm::Value* address, bool constant);
+llvm::Value* load_one(VectorIR& ir, ir::DType memory, llvm::Value* address);
 void store_one(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* x);
 
 // As they are in memory, for moving without looking at them: in words of 4 bytes (of 8 for elements of 8, of all of them
 // if they take less), by accesses of up to `widest` bytes, by which the address is aligned.
-Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, bool constant,
+Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes,
                   unsigned widest = kAccessBytes);
 void store_words(VectorIR& ir, ir::DType memory, llvm::Value* address, const Values& words, unsigned lanes,
                  unsigned widest = kAccessBytes);

@@ -157,9 +157,6 @@ bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   return dim != vector_dim() || a.stride != VectorStride::Zero;
 }
 
-// Only with the caller's word that nothing loaded is stored may a load pass by the caches that writes keep coherent.
-bool NestEmitter::is_constant(size_t access) const { return variant_.read_only && !nest_.accesses[access].store; }
-
 void NestEmitter::when(Value* condition, const std::function<void()>& body) {
   if (!condition) return body();
   auto* then = llvm::BasicBlock::Create(b_.getContext(), "then", function_);

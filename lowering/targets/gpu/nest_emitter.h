@@ -85,7 +85,6 @@ class NestEmitter {
   Value* both(Value* a, Value* b);                   // of conditions that may be null
 
   bool moves_along(size_t access, uint32_t dim) const;
-  bool is_constant(size_t access) const;
   bool is_tiled(size_t access) const {
     return variant_.mapping == GpuMapping::Tile && access < 64 && variant_.tiled >> access & 1;
   }

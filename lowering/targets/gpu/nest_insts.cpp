@@ -127,7 +127,6 @@ llvm::Value* NestEmitter::address(const Inst& x, uint16_t index_inst, unsigned p
 void NestEmitter::load(size_t i) {
   const Inst& x = nest_.insts[i];
   const ir::DType memory = nest_.accesses[x.slot].dtype;
-  const bool constant = is_constant(x.slot);
   unsynced_loads_ = true;
   if (is_tiled(x.slot)) {
     results_[i] = load_tiled(x);
@@ -135,12 +134,11 @@ void NestEmitter::load(size_t i) {
   }
   if (lanes() == 1 || !varies_[i].lane || !is_dense(nest_, varies_, x)) {
     return for_copies(
-        varies_[i],
-        [&](unsigned u, unsigned c) { return load_one(ir_, memory, address(x, x.args[0], u, c), constant); }, i);
+        varies_[i], [&](unsigned u, unsigned c) { return load_one(ir_, memory, address(x, x.args[0], u, c)); }, i);
   }
   results_[i].clear();
   for (unsigned u = 0; u < (varies_[i].pass ? passes() : 1); ++u)
-    results_[i].append(load_neighbours(ir_, memory, address(x, x.args[0], u, 0), lanes(), constant));
+    results_[i].append(load_neighbours(ir_, memory, address(x, x.args[0], u, 0), lanes()));
 }
 
 // Of what the thread's columns add up to, which is stored when all rows are done.

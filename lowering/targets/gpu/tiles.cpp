@@ -86,7 +86,7 @@ Values NestEmitter::load_tiled(const Inst& x) {
   Values values(size_t{passes()} * lanes());
   for (unsigned u = 0; u < passes(); u += per_word(memory))
     for (unsigned c = 0; c < lanes(); ++c) {
-      const Values word = load_neighbours(ir_, memory, tile_slot(x.slot, u, c), per_word(memory), false);
+      const Values word = load_neighbours(ir_, memory, tile_slot(x.slot, u, c), per_word(memory));
       for (unsigned k = 0; k < word.size(); ++k) values[size_t{u + k} * lanes() + c] = word[k];
     }
   return values;
@@ -110,8 +110,7 @@ void NestEmitter::load_tiles() {
     if (x.code != Code::Load || !is_tiled(x.slot) || seen[x.slot]) continue;
     seen[x.slot] = true;
     for (unsigned u = 0; u < passes(); ++u)
-      loaded.push_back(
-          {&x, load_words(ir_, nest_.accesses[x.slot].dtype, address(x, 0, u, 0), lanes(), is_constant(x.slot))});
+      loaded.push_back({&x, load_words(ir_, nest_.accesses[x.slot].dtype, address(x, 0, u, 0), lanes())});
   }
   if (loaded.empty()) return;
   for (size_t k = 0; k < loaded.size(); ++k) {
@@ -133,7 +132,7 @@ void NestEmitter::store_tiles() {
     const ir::DType memory = nest_.accesses[x->slot].dtype;
     for (unsigned u = 0; u < passes(); ++u)
       when(active_[u], [&] {
-        const Values words = load_words(ir_, memory, tile_slot(x->slot, u, 0), lanes(), false, kWordBytes);
+        const Values words = load_words(ir_, memory, tile_slot(x->slot, u, 0), lanes(), kWordBytes);
         store_words(ir_, memory, address(*x, 0, u, 0), words, lanes());
       });
   }
