@@ -151,10 +151,12 @@ int64_t shared_bytes(const Loops& rows, const Loops& columns) {
   for (size_t c = 0; c < columns.accesses.size(); ++c) {
     const Access& of = columns.nest.accesses[c];
     const BoundAccess b = turned(columns, c);
+    Access plain;
+    plain.dtype = of.dtype;
     if (of.store || of.row || b.strides[0] == 0 || b.strides[1] == 0) continue;
     for (size_t r = 0; r < rows.accesses.size(); ++r)
       if (!rows.nest.accesses[r].store &&
-          is_same(b, {.dtype = of.dtype}, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
+          is_same(b, plain, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
         bytes += ir::product(rows.sizes) * ir::item_size(of.dtype);
         break;
       }

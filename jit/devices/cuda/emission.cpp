@@ -20,7 +20,9 @@ using lowering::PlanStep;
 const std::string& folder() {
   static const std::string given = [] {
     const char* named = std::getenv("LAZULI_EMIT_PTX");
-    return std::string(named ? named : "");
+    if (!named || !*named) return std::string();
+    fs::create_directories(named);
+    return std::string(named);
   }();
   return given;
 }
