@@ -1,0 +1,1 @@
+"""How far training goes from eager's."""
