@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -134,9 +135,16 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
   return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
 }
 
+// What our own say about how a trace is compiled: under others it is a new one.
+uint64_t hash_of_settings() {
+  const Config& c = config();
+  const std::hash<std::string> hash;
+  return mix(mix(hash(c.disable_passes), hash(c.debug)), uint64_t{c.fusion} | uint64_t{c.max_packed_bytes > 0} << 1);
+}
+
 // `live`: the values that somebody can read when the trace ends.
 uint64_t key_of(const Trace& trace, const std::vector<ValueId>& live) {
-  uint64_t key = mix(trace.hash(), bits_of(matmul_settings()));
+  uint64_t key = mix(mix(trace.hash(), bits_of(matmul_settings())), hash_of_settings());
   for (ValueId v : live) key = mix(key, v);
   return key;
 }

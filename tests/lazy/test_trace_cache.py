@@ -104,3 +104,35 @@ def test_traces_are_forgotten_and_learned_again(counters, device):
             assert [work(n).item() for n in range(10)] == pytest.approx(expected)
         assert pending.item() == pytest.approx(expected[3])
     assert counters()["traces_compiled"] > 15
+
+
+@pytest.mark.parametrize(
+    "setting", [{"fusion": False}, {"disable_passes": "simplify"}, {"max_packed_bytes": 0}], ids=str
+)
+def test_settings_that_change_the_code_hold_for_known_traces(setting, device, counters):
+    """And the code that there was serves again when they are set back."""
+    x = torch.randn(7).to(device)
+
+    def compiled():
+        before = counters()["traces_compiled"]
+        (x * 2 + 1).tanh().cpu()
+        return counters()["traces_compiled"] - before
+
+    compiled()
+    assert compiled() == 0
+    with torch.lazuli.config.patch(**setting):
+        assert compiled() == 1
+        assert compiled() == 0
+    assert compiled() == 0
+
+
+def test_a_known_trace_is_dumped_when_that_is_asked_for(device, tmp_path):
+    def trace():
+        (torch.ones(9, device=device) * 3 + 1).cpu()
+
+    trace()
+    with torch.lazuli.config.patch(debug=f"trace,plan:{tmp_path}"):
+        trace()
+        trace()
+    (folder,) = tmp_path.iterdir()
+    assert {file.name for file in folder.iterdir()} == {"01-trace.lzir", "02-plan.txt"}
