@@ -108,6 +108,24 @@ def _images(batch: int, size: int) -> Batch:
     }
 
 
+class NextToken(nn.Module):
+    """Gated recurrent units over characters."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(64, 64)
+        self.units = nn.GRU(64, 256, batch_first=True)
+        self.head = nn.Linear(256, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.units(self.embedding(x))[0]).flatten(0, 1)
+
+
+def gru() -> tuple[nn.Module, Callable[[], Batch]]:
+    """A character model over 64 steps of time."""
+    return NextToken(), lambda: {"x": torch.randint(64, (16, 64))}
+
+
 def encoder_d128() -> tuple[nn.Module, Callable[[], Batch]]:
     """Six layers so small that a step is all overhead."""
     from transformers import BertConfig, BertForSequenceClassification
@@ -204,7 +222,7 @@ def _language(batch: int, length: int) -> Batch:
 
 # By the device that they are meant for.
 DEFAULT = {
-    "cpu": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit"],
+    "cpu": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit", "gru"],
     "cuda": [
         "encoder-d128",
         "bert-base",
@@ -224,6 +242,7 @@ MODELS = {
     "gpt2": gpt2,
     "resnet18": resnet18,
     "vit": vit,
+    "gru": gru,
     "encoder-d128": encoder_d128,
     "bert-base": bert_base,
     "bert-base-tiny-batch": bert_base_tiny_batch,

@@ -101,11 +101,33 @@ Value pad_rule(const Candidate& c) {
   return nothing ? c.in[0] : Value{};
 }
 
+// One slice, where two of the same value lie next to each other along the dimension; else none.
+Value both_slices(const Candidate& c, Value first, Value second, size_t dim) {
+  const Graph& g = c.r.to();
+  if (g[first].op != Op::slice || g[second].op != Op::slice) return {};
+  const Node a = g[first], b = g[second];  // copies: emitting moves nodes
+  if (a.inputs != b.inputs) return {};
+  Dims starts(a.attrs.list(0)), sizes(a.attrs.list(1)), steps(a.attrs.list(2)), next = starts;
+  next[dim] += sizes[dim] * steps[dim];
+  const int64_t more = b.attrs.list(1)[dim];
+  const bool follows = std::ranges::equal(next, b.attrs.list(0)) && std::ranges::equal(steps, b.attrs.list(2));
+  if (!follows) return {};
+  sizes[dim] += more;
+  if (sizes == g.type(a.inputs[0]).shape) return a.inputs[0];
+  return c.b().emit(Op::slice, {a.inputs[0]}, Attrs().add(starts).add(sizes).add(steps));
+}
+
 Value cat_rule(const Candidate& c) {
   std::vector<Value> parts;
   int64_t dim = c.node.attrs.number(0);
-  for (size_t i = 0; i < c.in.size(); ++i)
-    if (c.type(i).shape[dim] != 0) parts.push_back(c.in[i]);
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    if (c.type(i).shape[dim] == 0) continue;
+    Value both = parts.empty() ? Value{} : both_slices(c, parts.back(), c.in[i], static_cast<size_t>(dim));
+    if (both)
+      parts.back() = both;
+    else
+      parts.push_back(c.in[i]);
+  }
   if (parts.size() == c.in.size() && parts.size() != 1) return {};
   if (parts.empty()) return c.in[0];
   return parts.size() == 1 ? parts[0] : c.b().emit(Op::cat, parts, c.node.attrs);

@@ -83,7 +83,25 @@ def vit():
     return Loss(ViTForImageClassification(config)), batch
 
 
-MODELS = {"bert": bert, "gpt2": gpt2, "resnet": resnet, "vit": vit}
+class Recurrent(torch.nn.Module):
+    """Two layers of gated recurrent units that say the next token."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(120, 32)
+        self.units = torch.nn.GRU(32, 48, num_layers=2, batch_first=True)
+        self.head = torch.nn.Linear(48, 120)
+
+    def forward(self, ids):
+        tokens = self.head(self.units(self.embedding(ids[:, :-1]))[0])
+        return torch.nn.functional.cross_entropy(tokens.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def gru():
+    return Recurrent(), {"ids": torch.randint(0, 120, (4, 16))}
+
+
+MODELS = {"bert": bert, "gpt2": gpt2, "resnet": resnet, "vit": vit, "gru": gru}
 
 
 def build(name, device):
