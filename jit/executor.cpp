@@ -15,13 +15,19 @@ std::string line_of(const ir::Graph& graph, uint32_t node) {
   const uint32_t line = graph.nodes[node].line;
   return line < graph.lines.size() ? graph.lines[line] : "";
 }
+
+std::string with_line(std::string text, const std::string& line) { return line.empty() ? text : text + " (" + line + ")"; }
+
+std::string name_of(const ir::Graph& graph, const PlanStep& step) {
+  const bool library = step.kind == PlanStep::Library, kernel = step.kind == PlanStep::Kernel;
+  const std::string op(ir::name(graph.nodes[step.node].op));
+  const std::string text = library ? op + ": " + step.call->describe() : kernel ? label(graph, step) : op;
+  return with_line(text, line_of(graph, step.node));
+}
 }  // namespace
 
 std::string where(const ir::Graph& graph, uint32_t node) {
-  const ir::Node& n = graph.nodes[node];
-  std::string text(ir::name(n.op)), line = line_of(graph, node);
-  if (!line.empty()) text += " (" + line + ")";
-  return text;
+  return with_line(std::string(ir::name(graph.nodes[node].op)), line_of(graph, node));
 }
 
 Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
@@ -29,6 +35,7 @@ Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
     steps_[s].where = where(graph, plan_.steps[s].node);
+    steps_[s].name = name_of(graph, plan_.steps[s]);
     steps_[s].operands.resize(plan_.steps[s].operands.size());
     steps_[s].results.resize(plan_.steps[s].results.size());
   }
@@ -63,6 +70,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   place_inputs(host, inputs, donate);
   for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
+      const auto profiled = host.profile(steps_[s].name);
       run_step(host, s, scalars);
     } catch (const OutOfMemory& e) {
       throw OutOfMemory(steps_[s].where + ": " + e.what());

@@ -24,6 +24,7 @@ class Executor {
     std::vector<void*> results;
     std::vector<uint32_t> born, dead;  // output blocks to allocate before, host's ones to let go after
     std::string where;                 // op and Python line
+    std::string name;                  // of the kernel or library call, and the Python line
   };
 
   // Calls `take`, once more after freeing memory if there is none.

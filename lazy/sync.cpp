@@ -55,6 +55,13 @@ struct TorchHost final : jit::Host {
                                  std::span<const lowering::Layout> results) override {
     return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
   }
+  std::shared_ptr<void> profile(const std::string& step) override {
+    auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+    if (!callbacks) return nullptr;
+    auto range = std::make_shared<at::RecordFunction>(std::move(*callbacks));
+    range->before("lazuli: " + step);
+    return range;
+  }
   void* stream() override { return backing().stream(); }
   jit::PackedOperands* packed_operands() override { return lazy::packed_operands(); }
 };

@@ -103,6 +103,28 @@ def test_profiler_of_a_training_step(ask):
     assert forward.sequence_nr == backward.sequence_nr
 
 
+def test_profiler_of_kernels():
+    """Each kernel, library call and call of torch's within the run, with the Python line."""
+    from torch.profiler import ProfilerActivity, profile
+
+    x, w = torch.randn(8, 8).to("lazuli"), torch.randn(8, 8).to("lazuli")
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as p:
+        y = (x @ w).exp() * 2 + 1
+        y = torch.special.airy_ai(y)
+        y.cpu()
+    assert "aten::special_airy_ai" in {e.name for e in p.events()}
+    run = next(e for e in p.events() if e.name == "lazuli::run")
+    steps = {
+        e.name: e.time_range
+        for e in p.events()
+        if e.name.startswith("lazuli: ") and "test_composability.py:" in e.name
+    }
+    for part in ("matmul: ", "exp_mul_add", "external"):
+        (time,) = (time for name, time in steps.items() if part in name)
+        assert run.time_range.start <= time.start
+        assert time.end <= run.time_range.end
+
+
 def test_profiler_of_autograd():
     with torch.autograd.profiler.profile(use_device="lazuli"):
         assert (torch.ones(4, device="lazuli") + 1).sum().item() == 8
