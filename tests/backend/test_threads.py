@@ -170,3 +170,31 @@ torch.testing.assert_close(w.grad.cpu(), 45 * x.grad, rtol=1e-3, atol=1e-3)
 """,
         **{setting: "0"},
     )
+
+
+def test_threads_that_end_leave_no_memory():
+    run("""
+from pathlib import Path
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def work():
+    x = torch.randn(8, device="lazuli", requires_grad=True)
+    y = x
+    for _ in range(150): y = y * 1.01 + 0.1
+    y.sum().backward()
+    x.grad.sum().item()
+
+def start(count):
+    for _ in range(count):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+start(60)
+before = resident()
+start(300)
+grown = (resident() - before) / 2**20
+assert grown < 20, f"{grown} MiB"
+""")
