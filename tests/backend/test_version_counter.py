@@ -95,3 +95,36 @@ def test_inference_mode_gives_numbers():
         return y.is_inference(), y.clone()
 
     assert_same(compute)
+
+
+def test_new_tensors_begin_anew():
+    """Also where they take over the counters of tensors that died."""
+
+    def count(device):
+        versions = []
+        for _ in range(3):
+            x = normal(3, device=device) + 1
+            view = x[1:]
+            x.mul_(2)
+            view.add_(1)
+            versions += [x._version, view._version]
+            del x
+            view.add_(1)
+            versions.append(view._version)
+            del view
+        return versions
+
+    assert_same(count)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_keys_are_those_of_any_device(inference):
+    def keys(device):
+        with torch.inference_mode(inference):
+            x = normal(3, device=device) + 1
+            return [
+                str(torch._C._dispatch_keys(t)).replace("PrivateUse1", "CPU")
+                for t in (x, x[1:], x.detach(), torch.empty(3, device=device))
+            ]
+
+    assert_same(keys)
