@@ -128,3 +128,35 @@ def test_keys_are_those_of_any_device(inference):
             ]
 
     assert_same(keys)
+
+
+# Which of the operands want gradients decides what is saved, and so what may be written to.
+@pytest.mark.parametrize("written", ["x", "y", "z"])
+@pytest.mark.parametrize("wants", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.add,
+        torch.mul,
+        torch.div,
+        torch.matmul,
+        lambda x, y: x.tanh() if x.requires_grad else y.tanh(),
+        lambda x, y: x * x if x.requires_grad else y * y,
+        lambda x, y: torch.where(x > 0, x, y),
+        lambda x, y: torch.addmm(x, x, y),
+    ],
+)
+def test_what_is_saved_follows_the_gradients_wanted(function, wants, written):
+    def differentiate(device):
+        leaves = [normal(3, 3, device=device, grad=w) for w in wants]
+        x, y = (t + 0.5 for t in leaves)
+        z = function(x, y)
+        with torch.no_grad():
+            {"x": x, "y": y, "z": z}[written].add_(1)
+        try:
+            z.sum().backward()
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+        return [t.grad for t in leaves]
+
+    assert_same(differentiate)
