@@ -105,10 +105,16 @@ ir::Value Recording::window(const at::Tensor& t) {
 }
 
 ir::Value Recording::value(const at::Tensor& t) {
+  if (t.unsafeGetTensorImpl()->is_contiguous()) return row_major_value(t);
+  ir::Value v = window(t);
+  return tape_ ? tape_->read(*this, t, v, kRowMajor) : v;
+}
+
+ir::Value Recording::row_major_value(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   Cell& c = *storage_of(t).cell();
-  bool whole = impl->is_contiguous() && impl->storage_offset() == 0 && c.type.dtype == to_ir(t.scalar_type()) &&
-               ir::equal(c.type.shape, impl->sizes());
+  const bool whole = impl->storage_offset() == 0 && c.type.dtype == to_ir(impl->dtype().toScalarType()) &&
+                     ir::equal(c.type.shape, impl->sizes());
   ir::Value v = whole ? cell_value(c) : window(t);
   return tape_ ? tape_->read(*this, t, v, kRowMajor) : v;
 }
