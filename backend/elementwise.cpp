@@ -148,7 +148,7 @@ bool is_simple(ir::Op op, const at::Tensor& t) {
 }
 
 ir::Value second(lazy::Recording& r, ir::Op op, ir::Value first, const at::Tensor& b, bool number) {
-  if (!number) return r.value(b);
+  if (!number) return r.row_major_value(b);
   const ir::DType dtype = r.dtype(first);
   c10::Scalar s = number_of(b);
   return r.number(ir::info(op).rounds_numbers ? rounded(s, dtype) : s, dtype);
@@ -168,7 +168,7 @@ Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor unary_fast(ir::Op op, const at::Tensor& a) {
   if (!is_simple(op, a)) return {};
   lazy::Recording r;
-  ir::Value v = r.value(a);
+  ir::Value v = r.row_major_value(a);
   return r.tensor(r.emit_typed(op, {v}, r.type(v)), a.scalar_type());
 }
 
@@ -177,7 +177,7 @@ at::Tensor binary_fast(ir::Op op, const at::Tensor& a, const at::Tensor& b) {
   const Second kind = kind_of_second(a, b);
   if (kind == Second::Other) return {};
   lazy::Recording r;
-  ir::Value v = r.value(a), w = second(r, op, v, b, kind == Second::Number);
+  ir::Value v = r.row_major_value(a), w = second(r, op, v, b, kind == Second::Number);
   return r.tensor(r.emit_typed(op, {v, w}, r.type(v)), a.scalar_type());
 }
 
@@ -189,7 +189,7 @@ bool binary_fast_in_place(ir::Op op, const at::Tensor& a, const at::Tensor& b) {
   // Writing a part of a storage, or over what is still to be read, has rules of its own.
   if (static_cast<size_t>(a.numel()) * a.itemsize() != storage.nbytes() || (kind == Second::Like && &lazy::storage_of(b) == &storage)) return false;
   lazy::Recording r;
-  ir::Value v = r.value(a), w = second(r, op, v, b, kind == Second::Number);
+  ir::Value v = r.row_major_value(a), w = second(r, op, v, b, kind == Second::Number);
   r.rebind_storage(storage, r.emit_typed(op, {v, w}, r.type(v)));
   return true;
 }

@@ -10,6 +10,7 @@
 #include "jit/executable.h"
 #include "lazy/failure.h"
 #include "lazy/pool.h"
+#include "lazy/references.h"
 
 namespace lazuli::lazy {
 
@@ -55,7 +56,7 @@ class CellRef {
     return *this;
   }
   ~CellRef() {
-    if (cell_ && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete cell_;
+    if (cell_ && give_up_reference(cell_->references)) delete cell_;
   }
   Cell* get() const { return cell_; }
   Cell* operator->() const { return cell_; }

@@ -50,11 +50,14 @@ ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attr
   }
   c10::SmallVector<ValueId, 8> ids;
   for (ir::Value v : inputs) ids.push_back(id(v));
-  ir::Dims flat(attrs.flat());
+  std::span<const int64_t> flat = attrs.flat();
   // Leaves are typed by the graph, so their type is part of what identifies the trace.
+  ir::Dims typed;
   if (ir::is_leaf(op)) {
-    flat.push_back(static_cast<int64_t>(types[0].dtype));
-    flat.append(types[0].shape);
+    typed = ir::Dims(flat);
+    typed.push_back(static_cast<int64_t>(types[0].dtype));
+    typed.append(types[0].shape);
+    flat = typed;
   }
   ValueId first = trace_.append(op, {ids.data(), ids.size()}, flat, static_cast<uint16_t>(types.size()));
   for (size_t i = 0; i < types.size(); ++i) trace_.define(first + i, types[i]);
@@ -105,10 +108,16 @@ ir::Value Recording::window(const at::Tensor& t) {
 }
 
 ir::Value Recording::value(const at::Tensor& t) {
+  if (t.unsafeGetTensorImpl()->is_contiguous()) return row_major_value(t);
+  ir::Value v = window(t);
+  return tape_ ? tape_->read(*this, t, v, kRowMajor) : v;
+}
+
+ir::Value Recording::row_major_value(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   Cell& c = *storage_of(t).cell();
-  bool whole = impl->is_contiguous() && impl->storage_offset() == 0 && c.type.dtype == to_ir(t.scalar_type()) &&
-               ir::equal(c.type.shape, impl->sizes());
+  const bool whole = impl->storage_offset() == 0 && c.type.dtype == to_ir(impl->dtype().toScalarType()) &&
+                     ir::equal(c.type.shape, impl->sizes());
   ir::Value v = whole ? cell_value(c) : window(t);
   return tape_ ? tape_->read(*this, t, v, kRowMajor) : v;
 }

@@ -46,6 +46,8 @@ class Recording final : public ir::Builder {
   // What the tensor reads now, with its logical shape; with `order`, its dimensions permuted so.
   ir::Value value(const at::Tensor& t);
   ir::Value value(const at::Tensor& t, const Order& order);
+  // The same of a tensor that is row-major: the hot path.
+  ir::Value row_major_value(const at::Tensor& t);
   // The whole storage, as it lies in memory.
   ir::Value storage_value(LazyStorage& storage);
   ir::Value storage_value(const at::Tensor& t) { return storage_value(storage_of(t)); }

@@ -15,6 +15,25 @@ uint64_t place(const Segment& s, ValueId v, ValueId first) {
   return 0xffffe;  // from before
 }
 
+// Of an op that is one entry over the tensors in the order in which they were read, as most are: everything in one word,
+// at less than half the cost of the key of any segment. 0: it is another, or shapes have a say.
+uint64_t short_key_of(const Trace& trace, const Segment& s) {
+  const Entry& e = trace.entries()[s.begin];
+  const size_t n = e.operand_count;
+  if (s.end - s.begin != 1 || s.reads.size() != n || n > 4 || e.results != 1 || s.outputs.size() != 1 ||
+      s.outputs[0].id != e.first_result || !ir::reads_alike_for_all_shapes(e.op))
+    return 0;
+  auto dtype_of = [&](ValueId v) { return static_cast<uint64_t>(trace.cell(v)->type.dtype); };
+  const auto operands = trace.operands(e);
+  uint64_t key = static_cast<uint64_t>(e.op) << 8 | n << 4 | dtype_of(e.first_result);
+  for (size_t i = 0; i < n; ++i) {
+    const Segment::Value& r = s.reads[i];
+    if (r.id != operands[i] || r.tensor >= 8) return 0;
+    key = key << 8 | uint64_t{r.tensor} << 5 | uint64_t{r.active} << 4 | dtype_of(r.id);
+  }
+  return key;
+}
+
 uint64_t key_of(const Trace& trace, const Segment& s) {
   uint64_t key = s.end - s.begin;
   const ValueId first = trace.entries()[s.begin].first_result;
@@ -49,19 +68,20 @@ Saved find(const Trace& trace, const Segment& s) {
 }  // namespace
 
 const Saved& saved_by(const Trace& trace, const Segment& s) {
-  struct Answer {
-    uint64_t key = 0;
-    Saved saved;
+  struct Known {
+    std::unordered_map<uint64_t, Saved> all;
+    std::array<std::pair<uint64_t, const Saved*>, 256> recent;
   };
-  static auto* recent = new std::array<Answer, 256>;
-  static auto* known = new std::unordered_map<uint64_t, Saved>;
-  const uint64_t key = key_of(trace, s);
-  Answer& a = (*recent)[key % recent->size()];
-  if (a.key == key) return a.saved;
-  auto [it, fresh] = known->try_emplace(key);
-  if (fresh) it->second = find(trace, s);
-  a = {key, it->second};
-  return a.saved;
+  static auto* known = new Known{};
+  const uint64_t brief = short_key_of(trace, s);
+  const uint64_t key = brief ? brief : key_of(trace, s);
+  auto& [key_here, saved] = known->recent[mix(0, key) % known->recent.size()];
+  if (saved && key_here == key) return *saved;
+  auto it = known->all.find(key);
+  if (it == known->all.end()) it = known->all.emplace(key, find(trace, s)).first;
+  key_here = key;
+  saved = &it->second;
+  return *saved;
 }
 
 }  // namespace lazuli::lazy

@@ -8,6 +8,7 @@
 #include <utility>
 #include "ir/builder.h"
 #include "lazy/pool.h"
+#include "lazy/references.h"
 
 namespace lazuli::lazy {
 
@@ -60,7 +61,7 @@ class SegmentRef {
     return *this;
   }
   ~SegmentRef() {
-    if (p_ && p_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete p_;
+    if (p_ && give_up_reference(p_->references)) delete p_;
   }
   // A second reference, when this is the only one.
   SegmentRef share_first() const {

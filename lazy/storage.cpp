@@ -4,6 +4,7 @@
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/memory.h"
+#include "lazy/version_counters.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -36,6 +37,18 @@ void throw_foreign_storage(const at::Tensor& t) {
   TORCH_CHECK(false, "lazuli: this tensor's storage was not made by the lazuli device (",
               t.device(), ", ", t.sizes(), "); wrapping foreign memory as a lazuli tensor is not supported");
 }
+
+// As torch's own constructor for a tensor over a storage does. The one used here makes no version counter for a tensor
+// whose keys are those of inference mode, as ours are while it runs.
+LazyTensor::LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning)
+    : TensorImpl(VIEW, std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | meaning, type) {
+  using K = c10::DispatchKey;
+  key_set_ = key_set_ | c10::DispatchKeySet(K::AutocastPrivateUse1);
+  if (c10::InferenceMode::is_enabled()) return;
+  key_set_ = key_set_ | c10::DispatchKeySet(K::AutogradPrivateUse1) | c10::DispatchKeySet(K::ADInplaceOrView);
+  version_counter_ = VersionCounters::take();
+}
+LazyTensor::~LazyTensor() { VersionCounters::give(std::move(version_counter_)); }
 
 template <class V>
 c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy(V&& version, bool allow_metadata_change) const {

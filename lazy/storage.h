@@ -48,8 +48,8 @@ class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> 
  public:
   using Pooled<LazyTensor, 256>::operator new;
   using Pooled<LazyTensor, 256>::operator delete;
-  LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning = {})
-      : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | meaning, type) {}
+  LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning = {});
+  ~LazyTensor() override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
                                                          bool allow_metadata_change) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,

@@ -33,60 +33,53 @@ ir::Value OpTape::read(Recording& r, const at::Tensor& t, ir::Value v, const Ord
   if (!places) return v;  // an intermediate tensor of the op's
   const auto i = static_cast<uint16_t>(std::countr_zero(places));
   Segment& s = *segment_;
-  for (const auto& known : s.reads) {
-    if (known.id != v.node) continue;
-    if (known.tensor == i && (known.order ? s.order(known) == order : order.empty())) return v;
-    v = rename(r, v);
-  }
+  for (const auto& known : s.reads)
+    if (known.id == v.node) [[unlikely]] {
+      if (known.tensor == i && (known.order ? s.order(known) == order : order.empty())) return v;
+      v = rename(r, v);
+      break;
+    }
   read_ |= places;
   const bool active = requires_grad_ >> i & 1 && ir::is_floating(r.dtype(v));
-  Segment::Value& read = s.reads.emplace_back();
-  read.id = v.node;
-  read.order = s.add_order(order);
-  read.tensor = i;
-  read.active = active;
+  s.reads.push_back({v.node, s.add_order(order), i, active});
   return v;
 }
 
 void OpTape::made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) {
-  Made& m = made_.emplace_back();
-  m.tensor = t.unsafeGetTensorImpl();
-  m.cell = &r.cell(v);
-  m.value.id = v.node + v.result;
-  m.value.order = segment_->add_order(order);
+  const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+  const bool output = is_output(made_.size(), impl->dtype().toScalarType());
+  segment_->outputs.push_back({output ? v.node + v.result : kAbsent, segment_->add_order(order)});
+  made_.push_back({impl, &r.cell(v)});
 }
 
 void OpTape::recorded(Trace& trace, size_t begin, size_t end) {
   if (begin == end) return;
   Segment& s = *segment_;
-  const bool first = !s.epoch;
-  if (first) {
-    s.epoch = trace.epoch();
-    s.begin = static_cast<uint32_t>(begin);
-  }
-  broken_ |= s.epoch != trace.epoch();  // ended in between, and its values with it
   s.end = static_cast<uint32_t>(end);
+  saved_ = nullptr;
+  if (s.epoch) {
+    broken_ |= s.epoch != trace.epoch();  // ended in between, and its values with it
+    return;
+  }
+  s.epoch = trace.epoch();
+  s.begin = static_cast<uint32_t>(begin);
   // Most ops record in one scope and return what they make there: then all is known now, and nothing is to be looked up.
-  settled_ = false;
-  if (!first || made_.empty()) return;
-  for (size_t i = 0; i < made_.size(); ++i)
-    s.outputs.push_back(is_output(i, made_[i].tensor->dtype().toScalarType()) ? made_[i].value : Segment::Value{kAbsent});
+  if (made_.empty()) return;
   try {
     settle(trace);
   } catch (...) {  // asked again where it can be said
-    settled_ = false;
   }
 }
 
 void OpTape::settle(Trace& trace) {
   Segment& s = *segment_;
-  saved_ = saved_by(trace, s);
-  for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved_.flowing >> i & 1;
-  if (saved_.differentiable && !listed_) {
+  const Saved& saved = saved_by(trace, s);
+  for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved.flowing >> i & 1;
+  if (saved.differentiable && !listed_) {
     trace.segments.push_back(segment_.share_first());
     listed_ = true;
   }
-  settled_ = true;
+  saved_ = &saved;
 }
 
 bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
@@ -107,21 +100,22 @@ bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
   return true;
 }
 
-bool OpTape::foresaw(Tensors results) const {
-  if (!settled_ || results.size() != made_.size()) return false;
+inline bool OpTape::foresaw(Tensors results) const {
+  if (!saved_ || results.size() != made_.size()) return false;
   for (size_t i = 0; i < results.size(); ++i)
     if (results[i]->unsafeGetTensorImpl() != made_[i].tensor || storage_of(*results[i]).cell() != made_[i].cell) return false;
   return true;
 }
 
-Saved OpTape::finish(Tensors results) {
-  if (broken_ || requires_grad_ & ~read_) return {};
-  if (foresaw(results)) return saved_;
-  std::lock_guard lock(recorder().mutex);
-  Trace& trace = recorder().trace;
-  if (segment_->epoch != trace.epoch() || !find_outputs(results, trace.epoch())) return {};
-  settle(trace);
-  return saved_;
+const Saved* OpTape::finish(Tensors results) {
+  if (broken_ || requires_grad_ & ~read_) return nullptr;
+  if (!foresaw(results)) {
+    std::lock_guard lock(recorder().mutex);
+    Trace& trace = recorder().trace;
+    if (segment_->epoch != trace.epoch() || !find_outputs(results, trace.epoch())) return nullptr;
+    settle(trace);
+  }
+  return saved_->differentiable ? saved_ : nullptr;
 }
 
 DerivativeTape::DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor, uint16_t first_result)

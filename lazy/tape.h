@@ -41,16 +41,16 @@ class OpTape final : public Tape {
   ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
   void made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
   void recorded(Trace& trace, size_t begin, size_t end) override;
-  // Ends the note-taking of an op that returned `results`.
-  Saved finish(Tensors results);
+  // Ends the note-taking of an op that returned `results`. Null: its derivative cannot be taken from what was recorded;
+  // else what that saves, for good.
+  const Saved* finish(Tensors results);
   SegmentRef segment() { return std::move(segment_); }
 
  private:
-  // A tensor that the op made, as far as it is known to hold a value of the trace.
+  // A tensor that the op made, with what it held then.
   struct Made {
     const c10::TensorImpl* tensor;
     const Cell* cell;
-    Segment::Value value;
   };
   bool is_output(size_t i, c10::ScalarType type) const { return differentiable_ >> i & 1 && c10::isFloatingType(type); }
   bool find_outputs(Tensors results, uint64_t epoch);
@@ -65,8 +65,8 @@ class OpTape final : public Tape {
   uint64_t read_ = 0;  // which tensors were
   SegmentRef segment_;
   c10::SmallVector<Made, 1> made_;
-  Saved saved_;
-  bool settled_ = false, listed_ = false, broken_ = false;
+  const Saved* saved_ = nullptr;  // once it is known
+  bool listed_ = false, broken_ = false;
 };
 
 // Of the derivative of an op, which is an op too: over the gradients, then the tensors of the earlier op, then that op's

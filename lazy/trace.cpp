@@ -28,7 +28,7 @@ void Trace::settle_segments() {
 
 ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
   ValueId first = append_entry(op, operands, attrs, results);
-  cells_.resize(cells_.size() + results);
+  for (uint16_t i = 0; i < results; ++i) cells_.emplace_back();
   return first;
 }
 

@@ -140,6 +140,10 @@ class Backward final : public Node {
   // `g` goes along an edge of a region.
   void feed(const Region& from, size_t edge, lazy::CellRef g) {
     const Edge& e = from.next_edge(edge);
+    if (is_next(*e.function) && accumulate(*e.function, g)) {
+      task_.dependencies_.erase(e.function.get());
+      return;
+    }
     Pending* p = arrive(e);
     if (!p || !g) return;
     if (p->takes_values && p->tensors.empty())
@@ -181,7 +185,7 @@ class Backward final : public Node {
     if (!captured && p.tensors.empty() && p.takes_values && !is_hooked(n)) {
       if (p.light) return run_light(p);
       if (p.region) return run_region(p);
-      if (accumulate(p)) return;
+      if (accumulate(n, p.values.empty() ? lazy::CellRef() : p.values[0])) return;
     }
     to_tensors(p);
     pause();
@@ -246,17 +250,26 @@ class Backward final : public Node {
     pending_.emplace(&n, std::move(p));
   }
 
-  // A leaf's first gradient becomes its `.grad` as it is; further ones are added by torch's own node.
-  bool accumulate(Pending& p) {
-    auto& n = static_cast<autograd::AccumulateGrad&>(*p.node);
+  // Whether the node is a leaf's, to which nothing else flows and which would have the next turn: then it can have it at
+  // once.
+  bool is_next(Node& n) const {
+    if (filtered_ || c10::GradMode::is_enabled() || !is_accumulator(n) || is_hooked(n)) return false;
+    if (!ready_.empty() && ready_.top().sequence >= n.sequence_nr()) return false;
+    auto left = task_.dependencies_.find(&n);
+    return left != task_.dependencies_.end() && left->second == 1 && !pending_.contains(&n);
+  }
+
+  // A leaf's first gradient (null: none came) becomes its `.grad` as it is; further ones are added by torch's own node.
+  bool accumulate(Node& node, const lazy::CellRef& gradient) {
+    auto& n = static_cast<autograd::AccumulateGrad&>(node);
     const Tensor& leaf = n.variable;
-    if (p.values.empty() || !p.values[0]) return true;
+    if (!gradient) return true;
     if (!leaf.is_privateuseone() || !is_plain(leaf) || !leaf.requires_grad()) return false;
     std::unique_lock lock(NodeMutex::of(n), std::try_to_lock);
     lazy::Order order;
     if (!lock || leaf.grad().defined() || !lazy::memory_order(leaf.sizes(), leaf.strides(), order)) return false;
     lazy::Recording& r = resume();
-    ir::Value g = r.cell_value(*p.values[0]);
+    ir::Value g = r.cell_value(*gradient);
     if (r.dtype(g) != lazy::to_ir(leaf.scalar_type()) || !std::ranges::equal(r.shape(g), leaf.sizes())) return false;
     leaf.mutable_grad() = order.empty() ? r.tensor(g, leaf.scalar_type()) : r.tensor(r.permute(g, order), leaf.scalar_type(), order);
     return true;

@@ -42,10 +42,9 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
-  lazy::Saved saved = tape.finish(results);
-  if (!saved.differentiable) return false;
-  Step::record(kind, tape.segment(), saved, inputs, results);
-  return true;
+  const lazy::Saved* saved = tape.finish(results);
+  if (saved) Step::record(kind, tape.segment(), *saved, inputs, results);
+  return saved;
 }
 
 std::vector<NodeType>& node_types() {

@@ -150,6 +150,7 @@ std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
 
 void Region::release_variables() {
   std::vector<Operation> dropped;  // before the lock: destroyed after it
+  dropped.reserve(next_ - released_);
   std::lock_guard lock(graph_mutex());
   for (; released_ < next_; ++released_)
     if (items_[released_].ran && items_[released_].step->operation().keeps()) dropped.push_back(items_[released_].step->operation().release());

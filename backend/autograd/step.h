@@ -8,6 +8,7 @@
 #include "backend/autograd/operation.h"
 #include "lazy/mutex.h"
 #include "lazy/pool.h"
+#include "lazy/references.h"
 
 namespace lazuli::backend {
 
@@ -193,7 +194,7 @@ inline StepRef StepRef::share(Step* p) {
   return StepRef(p);
 }
 inline StepRef::~StepRef() {
-  if (p_ && p_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) Step::free(p_);
+  if (p_ && lazy::give_up_reference(p_->references_)) Step::free(p_);
 }
 
 inline History::History(const at::Tensor& t) {

@@ -382,3 +382,32 @@ def test_hooks_in_double_backward(function):
         return seen, x.grad
 
     assert_same(differentiate)
+
+
+@pytest.mark.parametrize("hooked", [0, 1, 2])
+def test_what_a_hook_of_a_leaf_sees_of_the_others(hooked):
+    """Leaves that become ready together have their turns one after the other."""
+
+    def differentiate(device):
+        leaves = [normal(3, device=device, grad=True) for _ in range(3)]
+        seen = []
+        leaves[hooked].register_hook(lambda g: seen.extend(t.grad is None for t in leaves))
+        leaves[hooked].register_post_accumulate_grad_hook(
+            lambda p: seen.extend(t.grad is None for t in leaves)
+        )
+        torch.addcmul(leaves[0] * leaves[1], leaves[1], leaves[2]).sum().backward()
+        return seen, [t.grad for t in leaves]
+
+    assert_same(differentiate)
+
+
+def test_what_a_hook_inside_sees_of_leaves():
+    def differentiate(device):
+        leaves = [normal(3, device=device, grad=True) for _ in range(3)]
+        seen = []
+        inner = leaves[0] * leaves[1]
+        inner.register_hook(lambda g: seen.extend(t.grad is None for t in leaves))
+        (inner * leaves[2]).sum().backward()
+        return seen, [t.grad for t in leaves]
+
+    assert_same(differentiate)

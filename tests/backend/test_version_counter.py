@@ -95,3 +95,68 @@ def test_inference_mode_gives_numbers():
         return y.is_inference(), y.clone()
 
     assert_same(compute)
+
+
+def test_new_tensors_begin_anew():
+    """Also where they take over the counters of tensors that died."""
+
+    def count(device):
+        versions = []
+        for _ in range(3):
+            x = normal(3, device=device) + 1
+            view = x[1:]
+            x.mul_(2)
+            view.add_(1)
+            versions += [x._version, view._version]
+            del x
+            view.add_(1)
+            versions.append(view._version)
+            del view
+        return versions
+
+    assert_same(count)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_keys_are_those_of_any_device(inference):
+    def keys(device):
+        with torch.inference_mode(inference):
+            x = normal(3, device=device) + 1
+            return [
+                str(torch._C._dispatch_keys(t)).replace("PrivateUse1", "CPU")
+                for t in (x, x[1:], x.detach(), torch.empty(3, device=device))
+            ]
+
+    assert_same(keys)
+
+
+# Which of the operands want gradients decides what is saved, and so what may be written to.
+@pytest.mark.parametrize("written", ["x", "y", "z"])
+@pytest.mark.parametrize("wants", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.add,
+        torch.mul,
+        torch.div,
+        torch.matmul,
+        lambda x, y: x.tanh() if x.requires_grad else y.tanh(),
+        lambda x, y: x * x if x.requires_grad else y * y,
+        lambda x, y: torch.where(x > 0, x, y),
+        lambda x, y: torch.addmm(x, x, y),
+    ],
+)
+def test_what_is_saved_follows_the_gradients_wanted(function, wants, written):
+    def differentiate(device):
+        leaves = [normal(3, 3, device=device, grad=w) for w in wants]
+        x, y = (t + 0.5 for t in leaves)
+        z = function(x, y)
+        with torch.no_grad():
+            {"x": x, "y": y, "z": z}[written].add_(1)
+        try:
+            z.sum().backward()
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+        return [t.grad for t in leaves]
+
+    assert_same(differentiate)
