@@ -2,6 +2,7 @@
 // ones: each recorded op makes a tensor, and most die within a step.
 #pragma once
 #include <c10/core/TensorImpl.h>
+#include "lazy/thread_exit.h"
 
 namespace lazuli::lazy {
 
@@ -19,7 +20,7 @@ class VersionCounters {
   static void give(c10::VariableVersion&& v) {
     if (!v.enabled() || !v.unique()) return;
     if (!mine_) [[unlikely]]
-      mine_ = new List;
+      begin();
     if (mine_->count < kMost) mine_->counters[mine_->count++] = std::move(v);
   }
 
@@ -29,7 +30,10 @@ class VersionCounters {
     size_t count = 0;
     c10::VariableVersion counters[kMost];
   };
-  // Without a destructor, which would cost each access more than a dead thread's counters are worth.
+  [[gnu::noinline]] static void begin() {
+    mine_ = new List;
+    at_thread_exit([] { delete std::exchange(mine_, nullptr); });
+  }
   static inline thread_local List* mine_ [[gnu::tls_model("initial-exec")]] = nullptr;
 };
 
