@@ -5,7 +5,7 @@ import math
 import numpy
 import pytest
 import torch
-from differential import assert_same
+from differential import assert_same, normal
 
 EDGES = [
     math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0,
@@ -249,3 +249,37 @@ def test_division_of_integers_by_zero():
 
     assert_same_error(lambda d: (torch.ones(2, dtype=torch.int64, device=d) // 0).cpu())
     assert_same_error(lambda d: (torch.ones(2, dtype=torch.int64, device=d) % 0).cpu())
+
+
+def with_edges(*shape, dtype, seed):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    x.view(-1)[::5] = math.inf
+    x.view(-1)[3::7] = -math.inf
+    x.view(-1)[4::9] = 0
+    return x
+
+
+@DTYPES
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last, None])
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)])
+def test_normalizations(given, layout, dtype):
+    """Infinite weights, biases and statistics; without a layout the operand is not dense."""
+
+    def compute(device):
+        x = torch.randn(2, 12, 3, 3).to(dtype)
+        w, b = (with_edges(12, dtype=dtype, seed=seed) for seed in (1, 2))
+        mean, variance = (with_edges(12, dtype=dtype, seed=seed).to(device) for seed in (3, 4))
+        x = x.to(device, memory_format=layout) if layout else x.to(device)[:, :, ::2, ::2]
+        w, b = (
+            p.to(device) if is_given else None for p, is_given in zip((w, b), given, strict=True)
+        )
+        norm = torch.nn.functional
+        results = [
+            norm.batch_norm(x, mean, variance.abs(), w, b, eps=0.1),
+            norm.batch_norm(x, None, None, w, b, True, eps=0.1),
+        ]
+        if layout:
+            results.append(norm.group_norm(x, 4, w, b))
+        return results
+
+    assert_same(compute, rtol=2e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-2)
