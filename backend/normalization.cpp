@@ -46,6 +46,15 @@ struct Softmax {
   }
 };
 
+// Statistics are returned in the compute type, as on CUDA; torch's kernels for the CPU give them in x's type, unless some
+// parameter is wider.
+Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters = {}) {
+  at::ScalarType type = lazy::to_torch(r.dtype(v));
+  auto wider = [&](const optional<Tensor>* p) { return has(*p) && (*p)->scalar_type() != x.scalar_type(); };
+  if (!lazy::backing().is_gpu() && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
+  return r.tensor(r.convert(v, lazy::to_ir(type)), type);
+}
+
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const optional<Tensor>& w, const optional<Tensor>& b, double eps) {
   bool fits = floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
               x.sizes().slice(x.dim() - shape.size()) == shape && x.numel() > 0;
@@ -55,7 +64,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value y = r.emit(ir::Op::layer_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(t))},
                        {{static_cast<int64_t>(shape.size())}});
-  return {r.tensor(y, x.scalar_type()), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))), r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  return {r.tensor(y, x.scalar_type()), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape, const Tensor& mean,
@@ -111,7 +120,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
   ir::Value y = r.emit(ir::Op::batch_norm, {r.value(x), read_as(r, w, t), read_as(r, b, t), e}, {{folds(x)}});
   if (has(running_mean)) update_running(r, *running_mean, next(y, 1), momentum);
   if (has(running_var)) update_running(r, *running_var, next(y, 3), momentum);
-  return {tensor_in(r, y, type, order), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))), r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  const std::initializer_list<const optional<Tensor>*> parameters = {&w, &b, &running_mean, &running_var};
+  return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters), statistic(r, next(y, 2), x, parameters)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const Tensor& x, const optional<Tensor>& w,
@@ -145,7 +155,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Te
   lazy::Order order = format_order(x);
   lazy::Recording r;
   ir::Value y = r.emit(ir::Op::group_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))}, {{groups}, {folds(x)}});
-  return {tensor_in(r, y, x.scalar_type(), order), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))), r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean, const Tensor& rstd,

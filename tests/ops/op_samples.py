@@ -55,8 +55,6 @@ DEFAULTS = {
 
 # Long sums: an element near zero has the error of the large terms that it is made of.
 SUMS = set(CONTRACTION.split())
-# Results whose dtype on the host is another than on accelerators (statistics of narrow inputs).
-HOST_ONLY = {("native_batch_norm", torch.bfloat16), ("native_layer_norm", torch.bfloat16)}
 
 
 def is_random(sample) -> bool:
