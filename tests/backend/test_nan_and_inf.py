@@ -283,3 +283,12 @@ def test_normalizations(given, layout, dtype):
         return results
 
     assert_same(compute, rtol=2e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-2)
+
+
+def test_bessel_function():
+    x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 8.0, 8.1, -30.0, 88.0, 1e3])
+    for dtype in (torch.float32, torch.float64):
+        expected = torch.i0(x.to(dtype))
+        expected[:2] = math.inf  # eager divides infinities
+        actual = torch.i0(x.to(dtype).to("lazuli")).cpu()
+        torch.testing.assert_close(actual, expected, equal_nan=True)

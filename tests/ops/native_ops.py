@@ -7,7 +7,7 @@ is registered for the device belongs into this list under OpInfo's name.
 UNARY = """abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad erf erfc exp
 exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not logit
 neg positive rad2deg reciprocal round rsqrt sgn sigmoid sign signbit sin sinh sqrt square tan tanh
-trunc nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3"""
+trunc i0 nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3"""
 
 ACTIVATION = """nn.functional.celu nn.functional.elu nn.functional.gelu nn.functional.glu
 nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
