@@ -292,3 +292,12 @@ def test_bessel_function():
         expected[:2] = math.inf  # eager divides infinities
         actual = torch.i0(x.to(dtype).to("lazuli")).cpu()
         torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+@DTYPES
+def test_gradient_of_logit(dtype):
+    x = torch.tensor([-0.0, 0.0, 1.0, -1.0, 1.5, math.nan, math.inf, 0.25], dtype=dtype)
+    g = torch.tensor([1.0, -2.0, 0.0, math.inf], dtype=dtype)[:, None]
+    expected = torch.where((x < 0) | (x > 1), math.nan, g / (x * (1 - x)))
+    actual = torch.ops.aten.logit_backward(g.to("lazuli"), x.to("lazuli"))
+    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
