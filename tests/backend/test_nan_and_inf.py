@@ -285,6 +285,49 @@ def test_normalizations(given, layout, dtype):
     assert_same(compute, rtol=2e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
+def test_complex_sums_are_those_of_the_parts(dtype):
+    """Eager multiplies by 1 + 0i first, which makes nan of infinities."""
+    x = [complex(a, b) for a in (1, math.inf, -math.inf, math.nan) for b in (2, math.inf, -1)]
+    x = torch.tensor(x, dtype=dtype)
+    y = torch.tensor([complex(3, 4), complex(math.inf, 0), complex(0, -math.inf)], dtype=dtype)
+    a, b = x[:, None], y[None, :]
+    c = torch.tensor([1.0, math.inf, -2.0], dtype=torch.float32)
+    for one, other in ((a, b), (a, c), (c, a), (x, 2.5), (2.5, x), (x, 1 - 2j)):
+        of = [t.to("lazuli") if isinstance(t, torch.Tensor) else t for t in (one, other)]
+        result = torch.result_type(one, other)
+        parts = [torch.as_tensor(t).to(result) for t in (one, other)]
+        parts = [torch.view_as_real(t.to(torch.complex128)) for t in parts]
+        for operator in (torch.add, torch.sub):
+            if not isinstance(of[0], torch.Tensor):
+                actual = of[0] + of[1] if operator is torch.add else of[0] - of[1]
+            else:
+                actual = operator(*of)
+            expected = torch.view_as_complex(operator(*parts)).to(result)
+            assert actual.dtype == result
+            same = torch.view_as_real(actual.cpu()), torch.view_as_real(expected)
+            torch.testing.assert_close(*same, equal_nan=True, rtol=1e-3, atol=0)
+
+
+def test_complex_sums_of_finite_numbers():
+    def compute(device):
+        x = normal(3, 4, device=device, dtype=torch.complex64, grad=True)
+        y = normal(4, 3, device=device, dtype=torch.complex64).t()
+        scalar = torch.tensor(1 + 2j)
+        out, both = torch.empty(0, dtype=torch.complex64, device=device), y.clone()
+        both += x.detach()
+        both -= 1j
+        both[1:].sub_(both[:1].conj())
+        torch.sub(y, x.detach().real, out=out)
+        z = (x + y.conj()) - scalar + x.real
+        z = 3 - z - x
+        z.abs().sum().backward()
+        sums = x.detach().t() + y.t(), x[0].detach() + y, x.detach()[:0] + y[:0]
+        return z.detach(), x.grad, out, both, sums, y + y, torch.add(y, y, out=y.clone())
+
+    assert_same(compute)
+
+
 def test_bessel_function():
     x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 8.0, 8.1, -30.0, 88.0, 1e3])
     for dtype in (torch.float32, torch.float64):
