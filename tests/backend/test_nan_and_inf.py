@@ -344,3 +344,27 @@ def test_gradient_of_logit(dtype):
     expected = torch.where((x < 0) | (x > 1), math.nan, g / (x * (1 - x)))
     actual = torch.ops.aten.logit_backward(g.to("lazuli"), x.to("lazuli"))
     torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv_transpose2d", "conv_transpose3d"])
+def test_complex_convolutions(name):
+    """Infinities reach what they are multiplied with; eager's sums of parts spread them."""
+    rank = int(name[-2])
+    function = getattr(torch.nn.functional, name)
+
+    def compute(device):
+        x = normal(2, 3, *[5] * rank, device=device, dtype=torch.complex128, grad=True)
+        w = normal(3, 3, *[2] * rank, device=device, dtype=torch.complex128, grad=True)
+        b = normal(3, device=device, dtype=torch.complex128, grad=True)
+        y = function(x, w, b, stride=2)
+        y.abs().sum().backward()
+        with torch.inference_mode():
+            alone = function(x.detach().clone()[0], w.detach().conj(), padding=1)
+        return y, x.grad, w.grad, b.grad, alone
+
+    assert_same(compute)
+    x = torch.zeros(1, 1, *[4] * rank, dtype=torch.complex64)
+    x.view(-1)[0] = complex(math.inf, 1)
+    w = torch.full((1, 1, *[2] * rank), 2 + 1j, dtype=torch.complex64)
+    y = function(x.to("lazuli"), w.to("lazuli")).cpu().view(-1)[0]
+    assert torch.view_as_real(y).tolist() == [math.inf, math.inf]
