@@ -64,7 +64,7 @@ broadcast_to chunk contiguous diag diag_embed diagonal dsplit expand expand_as f
 movedim narrow permute ravel reshape reshape_as resolve_conj select slice split split.list_args
 split_with_sizes squeeze squeeze.multiple t transpose unbind unflatten unfold unsqueeze
 view view_as vsplit T mT diagonal_scatter select_scatter slice_scatter as_strided_scatter
-tensor_split unsafe_chunk unsafe_split view_copy unfold_copy squeeze_copy"""
+tensor_split unsafe_chunk unsafe_split view_copy unfold_copy squeeze_copy narrow_copy"""
 
 CREATION = """arange clone fill full full_like linspace new_full new_ones
 new_zeros ones ones_like zeros zeros_like eye scalar_tensor zero_ logspace bfloat16 bool byte char
