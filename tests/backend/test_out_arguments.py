@@ -119,3 +119,15 @@ def test_columns_in_place_of_their_image():
 )
 def test_narrow_copy_of_what_is_not_there(where):
     assert_same_error(lambda device: torch.narrow_copy(normal(2, 3, 4, device=device), *where))
+
+
+def test_the_gradient_of_log_sigmoid():
+    """Of whatever the forward gave for a buffer, which is nothing on accelerators."""
+
+    def differentiate(device):
+        x, g = normal(2, 4, device=device), normal(2, 4, device=device)
+        out = torch.empty(0, device=device)
+        _, buffer = torch.ops.aten.log_sigmoid_forward(x)
+        return torch.ops.aten.log_sigmoid_backward.grad_input(g, x, buffer, grad_input=out), out
+
+    assert_same(differentiate)
