@@ -1,7 +1,9 @@
 // Addition and subtraction, whose operators have a factor for the second operand.
+#include <ATen/ExpandUtils.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
+#include "lazy/tape.h"
 
 namespace lazuli::backend {
 namespace {
@@ -29,6 +31,34 @@ bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() && !alpha.isComplex();
 }
 
+// A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one, and
+// make nan of infinities by it.
+bool sums_parts(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  auto strided = [](const Tensor& t) { return (t.is_privateuseone() && t.layout() == c10::kStrided) || is_number(t); };
+  return is_one(alpha) && strided(a) && strided(b) && (a.is_privateuseone() || b.is_privateuseone()) &&
+         c10::isComplexType(at::result_type(a, b));
+}
+// The real and imaginary parts along a last dimension, in the type that both operands agree on.
+Tensor parts(const Tensor& t, at::ScalarType type) { return at::view_as_real(t.to(at::device(at::kPrivateUse1).dtype(type))); }
+
+template <ir::Op op>
+Tensor sum_parts(const Tensor& a, const Tensor& b) {
+  if (lazy::Tape::current()) throw NotTaped{};
+  const at::ScalarType type = at::result_type(a, b);
+  const Tensor x = parts(a, type), y = parts(b, type);
+  return at::view_as_complex(op == ir::Op::add ? at::add(x, y) : at::sub(x, y));
+}
+// Into a tensor of the result's type and shape; false when it is of another.
+template <ir::Op op>
+bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
+  const at::ScalarType type = at::result_type(a, b);
+  if (!out.is_privateuseone() || out.scalar_type() != type || out.sizes() != at::IntArrayRef(at::infer_size_dimvector(a.sizes(), b.sizes())))
+    return false;
+  Tensor to = at::view_as_real(out);
+  op == ir::Op::add ? at::add_out(to, parts(a, type), parts(b, type)) : at::sub_out(to, parts(a, type), parts(b, type));
+  return true;
+}
+
 template <ir::Op op>
 Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
@@ -38,6 +68,7 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
     if (Tensor r = elementwise(sum_row<op>(alpha), sum_operands<op>(a, b, alpha)); r.defined()) return r;
   }
+  if (sums_parts(a, b, alpha)) return sum_parts<op>(a, b);
   return fall_back<Tensor>(name, "Tensor", a, b, alpha);
 }
 template <ir::Op op>
@@ -47,6 +78,7 @@ Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
     if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }
+  if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, a)) return a;
   fall_back<Tensor>(name, "Tensor", a, b, alpha);
   return a;
 }
@@ -56,9 +88,13 @@ Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tens
   if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
     if (elementwise_into(out, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), true)) return out;
   }
+  if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, out)) return out;
   fall_back<Tensor>(name, "out", a, b, alpha, out);
   return out;
 }
+
+// Torch has a kernel of its own for each of its devices, which does this.
+Tensor rsub(const Tensor& a, const Tensor& b, const Scalar& alpha) { return at::sub(b, a, alpha); }
 
 }  // namespace
 
@@ -66,6 +102,7 @@ void register_arithmetic(torch::Library& m) {
   m.impl("add.Tensor", sum_like<ir::Op::add>);
   m.impl("add_.Tensor", sum_like_<ir::Op::add>);
   m.impl("add.out", sum_like_out<ir::Op::add>);
+  m.impl("rsub.Tensor", rsub);
   m.impl("sub.Tensor", sum_like<ir::Op::sub>);
   m.impl("sub_.Tensor", sum_like_<ir::Op::sub>);
   m.impl("sub.out", sum_like_out<ir::Op::sub>);

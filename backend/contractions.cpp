@@ -1,6 +1,7 @@
 // Matrix products and convolutions.
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/addr_native.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
@@ -90,6 +91,14 @@ struct Matmul {
   }
 };
 
+// Of real numbers it is recorded as the product and the sum that it is; which parts of a complex product of infinities are
+// nan depends on the order of its factors, which is eager's.
+Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+  for (const Tensor* t : {&self, &a, &b})
+    if (t->is_complex()) return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
+  return at::native::math_addr(self, a, b, beta, alpha);
+}
+
 // ---- Convolution
 
 struct Convolution {
@@ -173,6 +182,7 @@ void register_contractions(torch::Library& m) {
   m.impl("addmm", Matmul<2>::add);
   m.impl("addmm_", Matmul<2>::add_);
   m.impl("addmm.out", Matmul<2>::add_out);
+  m.impl("addr", addr);
   m.impl("baddbmm", Matmul<3>::add);
   m.impl("baddbmm_", Matmul<3>::add_);
   m.impl("baddbmm.out", Matmul<3>::add_out);

@@ -1,6 +1,7 @@
 // Copies between devices, types and layouts; filling; reading numbers.
 #include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -111,8 +112,7 @@ Tensor meant_for(const Tensor& self, const Tensor& src) {
   return plain;
 }
 
-Tensor& copy_(Tensor& self, const Tensor& src, bool) {
-  TORCH_CHECK(src.defined(), "copy_(): the source is undefined");
+Tensor& copy_elements(Tensor& self, const Tensor& src) {
   if (self.is_same(src)) return self;
   if (src._is_zerotensor()) return self.zero_();
   if (!src.sizes().equals(self.sizes())) at::infer_size(self.sizes(), src.sizes());
@@ -122,6 +122,19 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool) {
                 " doesn't match the broadcast shape ", at::IntArrayRef(expanded));
   }
   copy_from(meant_for(self, src.is_sparse() ? src.to_dense() : src), in_memory(self), false);
+  return self;
+}
+
+// Dimensions' names go along with the elements.
+Tensor& copy_(Tensor& self, const Tensor& src, bool) {
+  TORCH_CHECK(src.defined(), "copy_(): the source is undefined");
+  if (!self.has_names() && !src.has_names()) return copy_elements(self, src);
+  const auto names = at::namedinference::compute_broadcast_outnames(self, src);
+  {
+    at::NoNamesGuard guard;
+    copy_elements(self, src);
+  }
+  at::namedinference::propagate_names_if_nonempty(self, names);
   return self;
 }
 

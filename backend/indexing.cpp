@@ -1,11 +1,13 @@
 // Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/narrow_copy_native.h>
 #include <cmath>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -155,6 +157,18 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   return out;
 }
 
+// Torch's kernel for the CPU checks its arguments itself, and refuses in these words.
+Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  const IntArrayRef self_sizes = self.sizes();
+  if (!lazy::backing().is_gpu() && !self_sizes.empty()) {
+    if (dim >= 0) TORCH_CHECK(dim < static_cast<int64_t>(self_sizes.size()));
+    const int64_t size = self_sizes[at::maybe_wrap_dim(dim, self.dim())];
+    const int64_t from = start < 0 && start >= -size ? start + size : start;
+    TORCH_CHECK(length >= 0 || from > size, "start (", from, ") + length (", length, ") exceeds dimension size (", size, ").");
+  }
+  return at::native::narrow_copy_dense_symint(self, dim, start, length);
+}
+
 // Without dims the elements roll as one row.
 Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
   if (!is_ours(self) || self.numel() == 0 || shifts.empty() || (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
@@ -172,6 +186,7 @@ Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) 
 
 void register_indexing(torch::Library& m) {
   m.impl("roll", rolled);
+  m.impl("narrow_copy", narrow_copy);
   m.impl("cat", cat);
   m.impl("constant_pad_nd", pad);
   m.impl("embedding", embedding);

@@ -40,6 +40,11 @@ Tensor log_sigmoid_backward(const Tensor& gy, const Tensor& x, const Tensor& buf
   if (!is_floating(x) || !is_floating(gy)) return fall_back<Tensor>("aten::log_sigmoid_backward", "", gy, x, buffer);
   return elementwise(ir::Op::log_sigmoid_backward, {{&gy, {}}, {&x, {}}});
 }
+Tensor& log_sigmoid_backward_out(const Tensor& gy, const Tensor& x, const Tensor& buffer, Tensor& out) {
+  if (!elementwise_into(out, ir::Op::log_sigmoid_backward, {{&gy, {}}, {&x, {}}}, true))
+    fall_back<Tensor>("aten::log_sigmoid_backward", "grad_input", gy, x, buffer, out);
+  return out;
+}
 
 Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
   Tensor r;
@@ -188,6 +193,7 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("elu_backward", elu_backward);
   m.impl("log_sigmoid_forward", log_sigmoid);
   m.impl("log_sigmoid_backward", log_sigmoid_backward);
+  m.impl("log_sigmoid_backward.grad_input", log_sigmoid_backward_out);
   m.impl("clamp", clamp);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);

@@ -1,5 +1,6 @@
 // Losses and pooling: what torch decomposes into one forward and one backward operator each.
 #include <ATen/core/Reduction.h>
+#include <ATen/ops/binary_cross_entropy_with_logits_native.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
@@ -53,6 +54,21 @@ Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
 }
+// Torch's formula, (1 - t) x - w log_sigmoid(x), is a difference of infinities where x is one. So positive and negative x take
+// what is left of it: a multiple of x, which counts for nothing where its factor is zero, and a part that vanishes.
+Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, const optional<Tensor>& pos_weight,
+                       int64_t reduction) {
+  if (!c10::isFloatingType(x.scalar_type()) || target.scalar_type() != x.scalar_type())
+    return at::native::binary_cross_entropy_with_logits(x, target, weight, pos_weight, reduction);
+  const Tensor above = 1 - target, below = has(pos_weight) ? *pos_weight * target : target;
+  const Tensor slope = at::where(x > 0, above, -below);
+  const Tensor line = at::where(slope == 0, 0, slope * x);
+  const Tensor tail = at::log_sigmoid(x.abs());
+  Tensor loss = line - (has(pos_weight) ? (above + below) * tail : tail);
+  if (has(weight)) loss = loss * *weight;
+  return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
+}
+
 // Where the curve has no width it is l1_loss, which is eager's to say.
 bool curved(const Tensor& x, const Tensor& target, double beta) { return same_floating(x, target) && x.numel() > 0 && beta > 0; }
 ir::Value widened(lazy::Recording& r, const Tensor& t) { return r.convert(r.value(t), ir::compute_type(lazy::to_ir(t.scalar_type()))); }
@@ -137,6 +153,7 @@ Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, 
 void register_losses(torch::Library& m) {
   m.impl("nll_loss_forward", nll_loss);
   m.impl("nll_loss_backward", nll_loss_backward);
+  m.impl("binary_cross_entropy_with_logits", bce_with_logits);
   m.impl("mse_loss", mse_loss);
   m.impl("mse_loss_backward", mse_loss_backward);
   m.impl("smooth_l1_loss", smooth_l1_loss);

@@ -4,6 +4,7 @@
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -45,6 +46,15 @@ struct Softmax {
   }
 };
 
+// Statistics are returned in the compute type, as on CUDA; torch's kernels for the CPU give them in x's type, unless some
+// parameter is wider.
+Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters = {}) {
+  at::ScalarType type = lazy::to_torch(r.dtype(v));
+  auto wider = [&](const optional<Tensor>* p) { return has(*p) && (*p)->scalar_type() != x.scalar_type(); };
+  if (!lazy::backing().is_gpu() && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
+  return r.tensor(r.convert(v, lazy::to_ir(type)), type);
+}
+
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const optional<Tensor>& w, const optional<Tensor>& b, double eps) {
   bool fits = floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
               x.sizes().slice(x.dim() - shape.size()) == shape && x.numel() > 0;
@@ -54,8 +64,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value y = r.emit(ir::Op::layer_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(t))},
                        {{static_cast<int64_t>(shape.size())}});
-  return {r.tensor(y, x.scalar_type()), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))),
-          r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  return {r.tensor(y, x.scalar_type()), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape, const Tensor& mean,
@@ -80,6 +89,11 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
   return true;
 }
 
+// Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no others.
+bool folds(const Tensor& x) {
+  return !lazy::backing().is_gpu() && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) || x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
+}
+
 // running = (1 - momentum) * running + momentum * batch
 void update_running(lazy::Recording& r, const Tensor& running, ir::Value batch, double momentum) {
   ir::DType t = lazy::to_ir(running.scalar_type());
@@ -99,15 +113,15 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
   lazy::Recording r;
   ir::Value e = r.number(eps, c);
   if (!training) {
-    ir::Value y = r.emit(ir::Op::batch_norm_inference, {r.value(x), read_as(r, w, t), read_as(r, b, t), read_as(r, running_mean, c), read_as(r, running_var, c), e});
+    ir::Value y = r.emit(ir::Op::batch_norm_inference, {r.value(x), read_as(r, w, t), read_as(r, b, t), read_as(r, running_mean, c), read_as(r, running_var, c), e}, {{folds(x)}});
     Tensor none = r.tensor(r.full(ir::Dims{0}, 0, t), type);
     return {tensor_in(r, y, type, order), none, r.tensor(r.full(ir::Dims{0}, 0, t), type)};
   }
-  ir::Value y = r.emit(ir::Op::batch_norm, {r.value(x), read_as(r, w, t), read_as(r, b, t), e});
+  ir::Value y = r.emit(ir::Op::batch_norm, {r.value(x), read_as(r, w, t), read_as(r, b, t), e}, {{folds(x)}});
   if (has(running_mean)) update_running(r, *running_mean, next(y, 1), momentum);
   if (has(running_var)) update_running(r, *running_var, next(y, 3), momentum);
-  return {tensor_in(r, y, type, order), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))),
-          r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  const std::initializer_list<const optional<Tensor>*> parameters = {&w, &b, &running_mean, &running_var};
+  return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters), statistic(r, next(y, 2), x, parameters)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const Tensor& x, const optional<Tensor>& w,
@@ -122,9 +136,9 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
   at::ScalarType type = x.scalar_type();
   ir::DType t = lazy::to_ir(type), c = ir::compute_type(t);
   lazy::Recording r;
-  ir::Value g = training ? r.emit(ir::Op::batch_norm_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, mean, c), read_as(r, invstd, c)})
+  ir::Value g = training ? r.emit(ir::Op::batch_norm_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, mean, c), read_as(r, invstd, c)}, {{0}})
                          : r.emit(ir::Op::batch_norm_inference_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, running_mean, c),
-                                                                          read_as(r, running_var, c), r.number(eps, c)});
+                                                                          read_as(r, running_var, c), r.number(eps, c)}, {{0}});
   at::ScalarType parameter = has(w) ? w->scalar_type() : type;
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, type, order);
@@ -140,9 +154,8 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Te
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm", "", x, w, b, n, c, hw, groups, eps);
   lazy::Order order = format_order(x);
   lazy::Recording r;
-  ir::Value y = r.emit(ir::Op::group_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))}, {{groups}});
-  return {tensor_in(r, y, x.scalar_type(), order), r.tensor(next(y, 1), lazy::to_torch(r.dtype(next(y, 1)))),
-          r.tensor(next(y, 2), lazy::to_torch(r.dtype(next(y, 2))))};
+  ir::Value y = r.emit(ir::Op::group_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))}, {{groups}, {folds(x)}});
+  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
@@ -152,7 +165,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
   const ir::DType type = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
-  ir::Value g = r.emit(ir::Op::group_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}});
+  ir::Value g = r.emit(ir::Op::group_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}, {0}});
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), format_order(x));
   for (uint32_t i = 1; i < 3; ++i)

@@ -17,6 +17,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_losses(m);
   register_nested(m);
   register_normalization(m);
+  register_overlapping_outputs(m);
   register_random(m);
   register_recurrent(m);
   register_reductions(m);

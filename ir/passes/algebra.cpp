@@ -107,7 +107,7 @@ Value known_position(const Candidate& c) {
 }
 
 // Derivatives have been taken by now.
-Value attached(const Candidate& c) { return c.in[0]; }
+Value attached(const Candidate& c) { return operand(c, 0); }
 
 constexpr RuleEntry kRules[] = {
     {Op::add, add_zero},
@@ -122,6 +122,7 @@ constexpr RuleEntry kRules[] = {
     {Op::where, known_condition},
     {Op::index_position, known_position},
     {Op::detach, attached},
+    {Op::stands_for, attached},
 };
 
 }  // namespace

@@ -1,5 +1,8 @@
 // Decompositions of normalizations. The mean inside the variance is detached: the variance does not depend on it to
 // first order, and the derived backward then needs two independent sums instead of two in a chain.
+//
+// A row that is `folded` multiplies weights and statistics out first: x * alpha + beta, as eager's kernels for the CPU do.
+// The derivative stays that of the difference from the mean, whose sums cancel less.
 #include "ir/rules/decompose.h"
 #include "ir/rules/rules.h"
 
@@ -29,6 +32,17 @@ Value affine(Builder& b, Value y, Value weight, Value bias, const Dims& shape) {
   if (bias) y = b.add(y, b.reshape(widen(b, bias), shape));
   return y;
 }
+
+// (x - mean) * scale * weight + bias as x * alpha + beta. Statistics and parameters have, or broadcast to, x's shape.
+Value folded(Builder& b, Value x, Value mean, Value scale, Value weight, Value bias) {
+  Value alpha = weight ? b.mul(scale, weight) : scale;
+  Value shift = b.mul(mean, alpha);
+  Value beta = bias ? b.sub(bias, shift) : b.neg(shift);
+  return b.emit(Op::multiply_add, {x, alpha, beta});
+}
+
+// The affine parameters in `shape`, where there are some.
+Value parameter(Builder& b, Value p, const Dims& shape) { return p ? b.reshape(widen(b, p), shape) : p; }
 
 Dims all_but(const Dims& shape, size_t kept) {
   Dims dims;
@@ -62,7 +76,12 @@ void decompose_batch_norm(Builder& b, const Application& a, std::span<Value> res
   Value x = widen(b, a.inputs[0]);
   const Dims shape = b.shape(x);
   Normalized n = normalize(b, x, all_but(shape, 1), Dims{shape[1]}, a.inputs[3]);
-  Value y = affine(b, n.y, a.inputs[1], a.inputs[2], channel_shape(shape));
+  const Dims along = channel_shape(shape);
+  Value y = affine(b, n.y, a.inputs[1], a.inputs[2], along);
+  if (a.attrs.number(0)) {
+    Value w = parameter(b, a.inputs[1], along), bias = parameter(b, a.inputs[2], along);
+    y = b.emit(Op::stands_for, {folded(b, x, b.reshape(n.mean, along), b.reshape(n.scale, along), w, bias), y});
+  }
   int64_t count = product(shape) / std::max<int64_t>(shape[1], 1);
   double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
@@ -77,8 +96,13 @@ void decompose_batch_norm_inference(Builder& b, const Application& a, std::span<
   Value mean = b.reshape(b.convert(a.inputs[3], b.dtype(x)), along);
   Value variance = b.convert(a.inputs[4], b.dtype(x));
   Value scale = b.emit(Op::rsqrt, {b.add(variance, b.convert(a.inputs[5], b.dtype(x)))});
-  Value y = b.mul(b.sub(x, mean), b.reshape(scale, along));
-  results[0] = b.convert(affine(b, y, a.inputs[1], a.inputs[2], along), b.dtype(a.inputs[0]));
+  scale = b.reshape(scale, along);
+  Value y = affine(b, b.mul(b.sub(x, mean), scale), a.inputs[1], a.inputs[2], along);
+  if (a.attrs.number(0)) {
+    Value w = parameter(b, a.inputs[1], along), bias = parameter(b, a.inputs[2], along);
+    y = b.emit(Op::stands_for, {folded(b, x, mean, scale, w, bias), y});
+  }
+  results[0] = b.convert(y, b.dtype(a.inputs[0]));
 }
 
 void decompose_group_norm(Builder& b, const Application& a, std::span<Value> results) {
@@ -88,6 +112,14 @@ void decompose_group_norm(Builder& b, const Application& a, std::span<Value> res
   Dims grouped{shape[0], groups, groups ? product(shape) / std::max<int64_t>(shape[0] * groups, 1) : 0};
   Normalized n = normalize(b, b.reshape(x, grouped), Dims{2}, Dims{shape[0], groups}, a.inputs[3]);
   Value y = affine(b, b.reshape(n.y, shape), a.inputs[1], a.inputs[2], channel_shape(shape));
+  if (a.attrs.number(1) && (a.inputs[1] || a.inputs[2])) {
+    const int64_t within = shape[1] / std::max<int64_t>(groups, 1);
+    const Dims parts{shape[0], groups, within, product(shape) / std::max<int64_t>(shape[0] * shape[1], 1)};
+    const Dims statistics{shape[0], groups, 1, 1}, channels{1, groups, within, 1};
+    Value w = parameter(b, a.inputs[1], channels), bias = parameter(b, a.inputs[2], channels);
+    Value value = folded(b, b.reshape(x, parts), b.reshape(n.mean, statistics), b.reshape(n.scale, statistics), w, bias);
+    y = b.emit(Op::stands_for, {b.reshape(value, shape), y});
+  }
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
   results[1] = n.mean;
   results[2] = n.scale;

@@ -64,6 +64,7 @@ LAZULI_INFER(infer_adagrad_step)
 #define LAZULI_VJP(name) \
   void name(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs, std::span<Value> out);
 LAZULI_VJP(vjp_zero)
+LAZULI_VJP(vjp_stands_for)
 LAZULI_VJP(vjp_convert)
 LAZULI_VJP(vjp_abs)
 LAZULI_VJP(vjp_hypot)

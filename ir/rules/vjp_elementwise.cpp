@@ -20,6 +20,10 @@ Value where(Builder& b, Value condition, Value x) { return b.emit(Op::where, {co
 
 void vjp_zero(Builder&, const Application&, std::span<const Value>, uint32_t, std::span<Value>) {}
 
+void vjp_stands_for(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
+  out[1] = fit(b, cotangents[0], a.inputs[1]);
+}
+
 void vjp_convert(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
   if (is_floating(b.dtype(cotangents[0]))) out[0] = b.convert(cotangents[0], b.dtype(a.inputs[0]));
 }

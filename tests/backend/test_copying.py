@@ -2,8 +2,9 @@
 
 import copy
 
+import pytest
 import torch
-from differential import assert_same, normal
+from differential import assert_same, assert_same_error, normal
 
 
 def test_a_tensor():
@@ -92,3 +93,29 @@ def test_an_optimizer():
         return list(net.parameters()), list(twin.parameters())
 
     assert_same(train)
+
+
+@pytest.mark.filterwarnings("ignore:Named tensors")
+def test_names_of_dimensions_go_along():
+    def copy(device):
+        x = normal(2, 3, device=device).refine_names("a", "b")
+        y = normal(3, device=device).refine_names("b")
+        out = torch.empty(4, 3, device=device)
+        torch.cat([x, x], 0, out=out)
+        copies = (
+            x.cpu(),
+            x.clone(),
+            x.to(torch.float64),
+            torch.empty(2, 3, device=device).copy_(x),
+            torch.empty(2, 3, device=device).copy_(y),
+            out,
+        )
+        return [t.names for t in copies], [t.rename(None) for t in copies[1:]]
+
+    assert_same(copy)
+    assert_same_error(copy_between_names)
+
+
+def copy_between_names(device):
+    x = normal(2, 3, device=device).refine_names("a", "b")
+    x.copy_(normal(2, 3, device=device).refine_names("b", "a"))

@@ -5,7 +5,7 @@ import math
 import numpy
 import pytest
 import torch
-from differential import assert_same
+from differential import assert_same, normal
 
 EDGES = [
     math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0,
@@ -249,3 +249,140 @@ def test_division_of_integers_by_zero():
 
     assert_same_error(lambda d: (torch.ones(2, dtype=torch.int64, device=d) // 0).cpu())
     assert_same_error(lambda d: (torch.ones(2, dtype=torch.int64, device=d) % 0).cpu())
+
+
+def with_edges(*shape, dtype, seed):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    x.view(-1)[::5] = math.inf
+    x.view(-1)[3::7] = -math.inf
+    x.view(-1)[4::9] = 0
+    return x
+
+
+@DTYPES
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last, None])
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)])
+def test_normalizations(given, layout, dtype):
+    """Infinite weights, biases and statistics; without a layout the operand is not dense."""
+
+    def compute(device):
+        x = torch.randn(2, 12, 3, 3).to(dtype)
+        w, b = (with_edges(12, dtype=dtype, seed=seed) for seed in (1, 2))
+        mean, variance = (with_edges(12, dtype=dtype, seed=seed).to(device) for seed in (3, 4))
+        x = x.to(device, memory_format=layout) if layout else x.to(device)[:, :, ::2, ::2]
+        w, b = (
+            p.to(device) if is_given else None for p, is_given in zip((w, b), given, strict=True)
+        )
+        norm = torch.nn.functional
+        results = [
+            norm.batch_norm(x, mean, variance.abs(), w, b, eps=0.1),
+            norm.batch_norm(x, None, None, w, b, True, eps=0.1),
+        ]
+        if layout:
+            results.append(norm.group_norm(x, 4, w, b))
+        return results
+
+    assert_same(compute, rtol=2e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
+def test_complex_sums_are_those_of_the_parts(dtype):
+    """Eager multiplies by 1 + 0i first, which makes nan of infinities."""
+    x = [complex(a, b) for a in (1, math.inf, -math.inf, math.nan) for b in (2, math.inf, -1)]
+    x = torch.tensor(x, dtype=dtype)
+    y = torch.tensor([complex(3, 4), complex(math.inf, 0), complex(0, -math.inf)], dtype=dtype)
+    a, b = x[:, None], y[None, :]
+    c = torch.tensor([1.0, math.inf, -2.0], dtype=torch.float32)
+    for one, other in ((a, b), (a, c), (c, a), (x, 2.5), (2.5, x), (x, 1 - 2j)):
+        of = [t.to("lazuli") if isinstance(t, torch.Tensor) else t for t in (one, other)]
+        result = torch.result_type(one, other)
+        parts = [torch.as_tensor(t).to(result) for t in (one, other)]
+        parts = [torch.view_as_real(t.to(torch.complex128)) for t in parts]
+        for operator in (torch.add, torch.sub):
+            if not isinstance(of[0], torch.Tensor):
+                actual = of[0] + of[1] if operator is torch.add else of[0] - of[1]
+            else:
+                actual = operator(*of)
+            expected = torch.view_as_complex(operator(*parts)).to(result)
+            assert actual.dtype == result
+            same = torch.view_as_real(actual.cpu()), torch.view_as_real(expected)
+            torch.testing.assert_close(*same, equal_nan=True, rtol=1e-3, atol=0)
+
+
+def test_complex_sums_of_finite_numbers():
+    def compute(device):
+        x = normal(3, 4, device=device, dtype=torch.complex64, grad=True)
+        y = normal(4, 3, device=device, dtype=torch.complex64).t()
+        scalar = torch.tensor(1 + 2j)
+        out, both = torch.empty(0, dtype=torch.complex64, device=device), y.clone()
+        both += x.detach()
+        both -= 1j
+        both[1:].sub_(both[:1].conj())
+        torch.sub(y, x.detach().real, out=out)
+        z = (x + y.conj()) - scalar + x.real
+        z = 3 - z - x
+        z.abs().sum().backward()
+        sums = x.detach().t() + y.t(), x[0].detach() + y, x.detach()[:0] + y[:0]
+        return z.detach(), x.grad, out, both, sums, y + y, torch.add(y, y, out=y.clone())
+
+    assert_same(compute)
+
+
+def test_bessel_function():
+    x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 8.0, 8.1, -30.0, 88.0, 1e3])
+    for dtype in (torch.float32, torch.float64):
+        expected = torch.i0(x.to(dtype))
+        expected[:2] = math.inf  # eager divides infinities
+        actual = torch.i0(x.to(dtype).to("lazuli")).cpu()
+        torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+@DTYPES
+def test_gradient_of_logit(dtype):
+    x = torch.tensor([-0.0, 0.0, 1.0, -1.0, 1.5, math.nan, math.inf, 0.25], dtype=dtype)
+    g = torch.tensor([1.0, -2.0, 0.0, math.inf], dtype=dtype)[:, None]
+    expected = torch.where((x < 0) | (x > 1), math.nan, g / (x * (1 - x)))
+    actual = torch.ops.aten.logit_backward(g.to("lazuli"), x.to("lazuli"))
+    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_logits_of_infinity(reduction):
+    """The loss is what it tends to, where eager's difference of infinities is nan."""
+    x = torch.tensor([math.inf, -math.inf, math.inf, -math.inf, math.inf, -math.inf, 2.0, -3.0])
+    t = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.25, 0.75])
+    soft = torch.nn.functional.softplus
+    expected = torch.where(t < 1, (1 - t) * soft(x), 0) + torch.where(t > 0, 3 * t * soft(-x), 0)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits
+    weight = torch.tensor(3.0)
+    actual = loss(
+        *(v.to("lazuli") for v in (x, t)), pos_weight=weight.to("lazuli"), reduction="none"
+    )
+    torch.testing.assert_close(actual.cpu(), expected)
+    finite = x.isfinite()
+    of = loss(x[finite].to("lazuli"), t[finite].to("lazuli"), reduction=reduction)
+    torch.testing.assert_close(of.cpu(), loss(x[finite], t[finite], reduction=reduction))
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv_transpose2d", "conv_transpose3d"])
+def test_complex_convolutions(name):
+    """Infinities reach what they are multiplied with; eager's sums of parts spread them."""
+    rank = int(name[-2])
+    function = getattr(torch.nn.functional, name)
+
+    def compute(device):
+        x = normal(2, 3, *[5] * rank, device=device, dtype=torch.complex128, grad=True)
+        w = normal(3, 3, *[2] * rank, device=device, dtype=torch.complex128, grad=True)
+        b = normal(3, device=device, dtype=torch.complex128, grad=True)
+        y = function(x, w, b, stride=2)
+        y.abs().sum().backward()
+        with torch.inference_mode():
+            alone = function(x.detach().clone()[0], w.detach().conj(), padding=1)
+        return y, x.grad, w.grad, b.grad, alone
+
+    assert_same(compute)
+    x = torch.zeros(1, 1, *[4] * rank, dtype=torch.complex64)
+    x.view(-1)[0] = complex(math.inf, 1)
+    w = torch.full((1, 1, *[2] * rank), 2 + 1j, dtype=torch.complex64)
+    y = function(x.to("lazuli"), w.to("lazuli")).cpu().view(-1)[0]
+    assert torch.view_as_real(y).tolist() == [math.inf, math.inf]

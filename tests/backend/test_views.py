@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import assert_same, normal
+from differential import assert_same, assert_same_error, normal
 
 CHAINS = {
     "slice of slice": lambda x: x[1:5][1:3],
@@ -81,3 +81,25 @@ def test_gradients_through_views():
         return x.grad
 
     assert_same(differentiate)
+
+
+@pytest.mark.parametrize("places", [[1, 4], [0, 9, 2], [-2], 4])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_tensor_split_at_places_of_the_device(places, dim):
+    def split(device):
+        x = normal(6, 8, device=device, grad=True)
+        parts = torch.tensor_split(x, torch.tensor(places).to(device), dim)
+        (gradient,) = torch.autograd.grad(sum(n * p.sum() for n, p in enumerate(parts, 1)), x)
+        with torch.inference_mode():
+            plain = x.detach().clone().tensor_split(torch.tensor(places).to(device), dim)
+        assert all(p._base is x for p in parts)
+        return list(parts), gradient, list(plain)
+
+    assert_same(split)
+
+
+@pytest.mark.parametrize("places", [torch.tensor([1.0]), torch.ones(2, 2, dtype=torch.long)])
+def test_tensor_split_at_what_are_no_places(places):
+    assert_same_error(
+        lambda device: torch.tensor_split(normal(4, device=device), places.to(device))
+    )

@@ -159,7 +159,25 @@ def main(arguments) -> int:
     reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
     outcomes = {device: found.outcomes for device, found in known.items()}
     about = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
+    about = "; ".join([about, *(gaps(device, known[device]) for device in DEVICES)])
     return int(bool(write(about, outcomes, reasons, options.results)))
+
+
+def gaps(device: str, known: Known) -> str:
+    """What has not run on a device: suites of which no file has, and of others how many nodes."""
+    found = []
+    for suite in DEFAULT_TEST_SUITES:
+        nodes = [n for n in known.outcomes if n.split("/")[1] == suite]
+        paths = files([suite])
+        collected = [path for path in paths if path in known.nodes]
+        rest = sum(n not in known.outcomes for path in collected for n in known.nodes[path])
+        if not nodes and paths:
+            found.append(suite)
+        elif rest or len(collected) < len(paths):
+            missing = ", ".join(Path(path).stem for path in paths if path not in collected)
+            parts = [f"{rest} nodes"] * bool(rest) + [f"all of {missing}"] * bool(missing)
+            found.append(f"of {suite} {' and '.join(parts)}")
+    return f"not run on {device}: {'; '.join(found)}" if found else f"all suites ran on {device}"
 
 
 def compare(known: dict[str, Known], seconds: float):

@@ -10,17 +10,11 @@ import torch.autograd.forward_ad as forward_ad
 from agreement import Raised, attempt
 from torch.utils._pytree import tree_map
 
-# torch itself wants these operators' tensor arguments on the host, whatever the device.
-HOST_ARGUMENTS = {"tensor_split"}
-
 
 def call(op, function, sample, side, tensor=None):
     torch.manual_seed(0)
     first = side.convert(sample.input, tensor)
-    if op.name in HOST_ARGUMENTS:
-        args, kwargs = sample.args, sample.kwargs
-    else:
-        args, kwargs = side.convert(sample.args, tensor), side.convert(sample.kwargs, tensor)
+    args, kwargs = side.convert(sample.args, tensor), side.convert(sample.kwargs, tensor)
     makes = not tensors_in((sample.input, sample.args, sample.kwargs)) and "device" not in kwargs
     with torch.device(side.device) if makes else contextlib.nullcontext():
         return function(first, *args, **kwargs)

@@ -189,7 +189,7 @@ void rows(Cases& c) {
       "batch norm",
       [](Model& m) {
         auto x = m.input({6, 8, 5, 5}), w = m.input({8}), b = m.input({8});
-        m.apply(Op::batch_norm, {x, w, b, m.constant(1e-5, DType::F64)});
+        m.apply(Op::batch_norm, {x, w, b, m.constant(1e-5, DType::F64)}, ir::Attrs{{0}});
         m.graph.outputs = {m.all()[0], m.all()[1], m.all()[2], m.all()[3]};
       },
       {}, 1e-4);

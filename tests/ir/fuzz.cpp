@@ -264,7 +264,7 @@ class Fuzzer {
     Value eps = b_.constant(0.125, DType::F32);
     if (op == Op::layer_norm) return b_.emit(op, {x, Value{}, Value{}, eps}, Attrs{{1}});
     if (op == Op::batch_norm && t.rank() >= 2 && t.numel() > t.shape[1])
-      return b_.emit(op, {x, Value{}, Value{}, eps}, {});
+      return b_.emit(op, {x, Value{}, Value{}, eps}, Attrs{{below(2)}});
     return {};
   }
 

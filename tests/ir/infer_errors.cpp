@@ -108,7 +108,7 @@ TEST(InferErrors, SayWhatTorchSays) {
        "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]"},
       {Op::group_norm,
        {{F, {2, 4, 3}}, {F, {4}}, {F, {4}}, {F, {}}},
-       {{3}},
+       {{3}, {0}},
        "Expected number of channels in input to be divisible by num_groups, but got input of shape [2, 4, 3] and "
        "num_groups=3"},
   };

@@ -8,7 +8,7 @@ namespace {
 
 // Away from kinks, and inside every domain, is 0.3 to 0.9, but for these.
 const std::map<Op, std::pair<double, double>> kRanges = {
-    {Op::acosh, {1.5, 3}}, {Op::relu6, {1, 5}}, {Op::logit, {0.2, 0.8}}};
+    {Op::acosh, {1.5, 3}}, {Op::relu6, {1, 5}}, {Op::logit, {0.2, 0.8}}, {Op::i0, {6, 10}}};
 
 struct Text {
   const char* name;
@@ -137,35 +137,49 @@ const Text kTexts[] = {
     {"batch_norm",
      "%0 : f64[3,2,2] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
      "%2 : f64[2] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
-     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, %1, %2, %3\nreturn %4"},
+     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, %1, %2, %3 [folded=0]\nreturn %4"},
     {"batch_norm_all",
      "%0 : f64[3,2,2] = input [position=0]\n%3 : f64[] = constant [value=0.01]\n"
-     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, _, _, %3\n"
+     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, _, _, %3 [folded=0]\n"
      "return %4, %5, %6, %7"},
     {"batch_norm_backward",
      "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,2,3] = input [position=1]\n"
      "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
      "%4 : f64[2] = input [position=4]\n%5 : f64[2,2,3], %6 : f64[2], %7 : f64[2] = "
-     "batch_norm_backward %0, %1, %2, %3, %4\nreturn %5, %6, %7"},
+     "batch_norm_backward %0, %1, %2, %3, %4 [folded=0]\nreturn %5, %6, %7"},
     {"batch_norm_inference",
      "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
      "%2 : f64[2] = input [position=2]\n%3 : f64[2] = input [position=3]\n"
      "%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
-     "%6 : f64[2,2,3] = batch_norm_inference %0, %1, %2, %3, %4, %5\nreturn %6"},
+     "%6 : f64[2,2,3] = batch_norm_inference %0, %1, %2, %3, %4, %5 [folded=0]\nreturn %6"},
     {"batch_norm_inference_backward",
      "%0 : f64[2,2] = input [position=0]\n%1 : f64[2,2] = input [position=1]\n%2 : f64[2] = input [position=2]\n"
      "%3 : f64[2] = input [position=3]\n%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
-     "%6 : f64[2,2], %7 : f64[2], %8 : f64[2] = batch_norm_inference_backward %0, %1, %2, %3, %4, %5\n"
+     "%6 : f64[2,2], %7 : f64[2], %8 : f64[2] = batch_norm_inference_backward %0, %1, %2, %3, %4, %5 [folded=0]\n"
      "return %6, %7, %8"},
     {"group_norm",
      "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
      "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
-     "%4 : f64[2,4,2], %5 : f64[2,2], %6 : f64[2,2] = group_norm %0, %1, %2, %3 [groups=2]\nreturn %4"},
+     "%4 : f64[2,4,2], %5 : f64[2,2], %6 : f64[2,2] = group_norm %0, %1, %2, %3 [groups=2 folded=0]\nreturn %4"},
     {"group_norm_backward",
      "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[2,4,2] = input [position=1]\n"
      "%2 : f64[2,2] = input [position=2]\n%3 : f64[2,2] = input [position=3]\n"
      "%4 : f64[4] = input [position=4]\n%5 : f64[2,4,2], %6 : f64[4], %7 : f64[4] = "
-     "group_norm_backward %0, %1, %2, %3, %4 [groups=2]\nreturn %5, %6, %7"},
+     "group_norm_backward %0, %1, %2, %3, %4 [groups=2 folded=0]\nreturn %5, %6, %7"},
+    {"batch_norm_folded",
+     "%0 : f64[3,2,2] = input [position=0]\n%1 : f64[2] = input [position=1]\n"
+     "%2 : f64[2] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[3,2,2], %5 : f64[2], %6 : f64[2], %7 : f64[2] = batch_norm %0, %1, %2, %3 [folded=1]\n"
+     "return %4, %5, %6, %7"},
+    {"batch_norm_inference_folded",
+     "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2] = input [position=1]\n%2 : f64[2] = input [position=2]\n"
+     "%3 : f64[2] = input [position=3]\n%4 : f64[2] = input [position=4]\n%5 : f64[] = constant [value=0.01]\n"
+     "%6 : f64[2,2,3] = batch_norm_inference %0, _, %2, %3, %4, %5 [folded=1]\n"
+     "%7 : f64[2,2,3] = batch_norm_inference %0, %1, _, %3, %4, %5 [folded=1]\nreturn %6, %7"},
+    {"group_norm_folded",
+     "%0 : f64[2,4,2] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
+     "%2 : f64[4] = input [position=2]\n%3 : f64[] = constant [value=0.01]\n"
+     "%4 : f64[2,4,2], %5 : f64[2,2], %6 : f64[2,2] = group_norm %0, %1, %2, %3 [groups=2 folded=1]\nreturn %4"},
     {"nll_loss",
      "%0 : f64[3,4] = input [position=0]\n%1 : i64[3] = input [position=1]\n"
      "%2 : f64[4] = input [position=2]\n"

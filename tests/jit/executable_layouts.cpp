@@ -129,7 +129,7 @@ class RandomImages : public Layouts, public ::testing::WithParamInterface<uint32
         return h < 2 || w < 2 ? Value{}
                               : m.apply(Op::avg_pool2d, {x}, ir::Attrs{{2, 2}, {2, 2}, {0, 0}, {0}, {1}, {0}});
       case 7:  // normalization
-        m.apply(Op::batch_norm, {x, input({c}), input({c}), m.constant(1e-2, DType::F64)});
+        m.apply(Op::batch_norm, {x, input({c}), input({c}), m.constant(1e-2, DType::F64)}, ir::Attrs{{0}});
         return m.all()[0];
       case 8:
         return m.mul(x, m.apply(Op::sigmoid, {m.mean(x, ir::Dims{2, 3}, true)}));

@@ -48,14 +48,14 @@ TEST_F(Patterns, LayerNormBackwardIsOneKernelAndColumnSums) {
 
 TEST_F(Patterns, BatchNormForwardIsOneKernel) {
   auto x = input({6, 8, 5, 5}), w = input({8}), b = input({8});
-  m.apply(Op::batch_norm, {x, w, b, m.constant(1e-5, ir::DType::F64)});
+  m.apply(Op::batch_norm, {x, w, b, m.constant(1e-5, ir::DType::F64)}, ir::Attrs{{1}});
   m.graph.outputs = {m.all()[0], m.all()[1], m.all()[2], m.all()[3]};
   check(1);
 }
 
 TEST_F(Patterns, BatchNormBackwardIsOneKernel) {
   auto gy = input({6, 8, 5, 5}), x = input({6, 8, 5, 5}), w = input({8}), mean = input({8}), inv = input({8}, 0.5, 1);
-  m.apply(Op::batch_norm_backward, {gy, x, w, mean, inv});
+  m.apply(Op::batch_norm_backward, {gy, x, w, mean, inv}, ir::Attrs{{1}});
   m.graph.outputs = {m.all()[0], m.all()[1], m.all()[2]};
   check(1);
 }

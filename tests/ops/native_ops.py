@@ -7,7 +7,7 @@ is registered for the device belongs into this list under OpInfo's name.
 UNARY = """abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad erf erfc exp
 exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not logit
 neg positive rad2deg reciprocal round rsqrt sgn sigmoid sign signbit sin sinh sqrt square tan tanh
-trunc nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3"""
+trunc i0 nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3"""
 
 ACTIVATION = """nn.functional.celu nn.functional.elu nn.functional.gelu nn.functional.glu
 nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
@@ -64,7 +64,7 @@ broadcast_to chunk contiguous diag diag_embed diagonal dsplit expand expand_as f
 movedim narrow permute ravel reshape reshape_as resolve_conj select slice split split.list_args
 split_with_sizes squeeze squeeze.multiple t transpose unbind unflatten unfold unsqueeze
 view view_as vsplit T mT diagonal_scatter select_scatter slice_scatter as_strided_scatter
-tensor_split unsafe_chunk unsafe_split view_copy unfold_copy squeeze_copy"""
+tensor_split unsafe_chunk unsafe_split view_copy unfold_copy squeeze_copy narrow_copy"""
 
 CREATION = """arange clone fill full full_like linspace new_full new_ones
 new_zeros ones ones_like zeros zeros_like eye scalar_tensor zero_ logspace bfloat16 bool byte char

@@ -55,10 +55,6 @@ DEFAULTS = {
 
 # Long sums: an element near zero has the error of the large terms that it is made of.
 SUMS = set(CONTRACTION.split())
-# torch wants these arguments on the host, whatever the device.
-HOST_ARGUMENTS = {"tensor_split"}
-# Results whose dtype on the host is another than on accelerators (statistics of narrow inputs).
-HOST_ONLY = {("native_batch_norm", torch.bfloat16), ("native_layer_norm", torch.bfloat16)}
 
 
 def is_random(sample) -> bool:
@@ -90,11 +86,10 @@ def call(op, function, sample, convert):
         return tree_map(lambda x: convert(x) if isinstance(x, torch.Tensor) else x, tree)
 
     torch.manual_seed(0)
-    arguments = host_copy if op.name in HOST_ARGUMENTS else convert
     result = function(
         convert_all(sample.input, convert),
-        *convert_all(sample.args, arguments),
-        **convert_all(sample.kwargs, arguments),
+        *convert_all(sample.args, convert),
+        **convert_all(sample.kwargs, convert),
     )
     return sample.output_process_fn_grad(result)
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from native_ops import ELSEWHERE, NAMES
 from op_samples import (
-    HOST_ONLY,
     SAMPLES,
     allowed,
     assert_close,
@@ -34,9 +33,7 @@ def cases(dtypes, wanted=lambda op, dtype: True):
         pytest.param(name, dtype, id=f"{name}-{str(dtype).split('.')[1]}")
         for name in NAMES
         for dtype in dtypes
-        if dtype in find(name).supported_dtypes("cpu")
-        and (name, dtype) not in HOST_ONLY
-        and wanted(find(name), dtype)
+        if dtype in find(name).supported_dtypes("cpu") and wanted(find(name), dtype)
     ]
 
 

@@ -1,0 +1,72 @@
+// Operators whose eager kernels for the CPU care that an output shares memory with an input. External calls give kernels
+// outputs of their own (lazy/external.h), which share none: what follows from it is said here.
+#include <ATen/MemoryOverlap.h>
+#include <ATen/NamedTensorUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/col2im.h>
+#include <ATen/ops/im2col.h>
+#include "backend/dispatch.h"
+#include "backend/registration.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+
+// Data pointers are stand-ins: storages are told apart by identity.
+void check_apart(const Tensor& out, const Tensor& input) {
+  if (input.is_privateuseone() && input.has_storage() && input.storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl())
+    at::assert_no_overlap(out, input);
+}
+
+Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
+  std::vector<Tensor> all;
+  for (const Tensor& t : tensors.materialize()) all.push_back(t);
+  if (out.is_privateuseone()) {
+    at::assert_no_internal_overlap(out);
+    for (const Tensor& t : all) check_apart(out, t);
+  }
+  const auto names = at::namedinference::compute_cat_outnames(tensors.materialize());
+  {
+    at::NoNamesGuard guard;
+    fall_back<Tensor>("aten::cat", "out", all, dim, out);
+  }
+  at::namedinference::propagate_names_if_nonempty(out, names);
+  return out;
+}
+
+Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
+  if (out.is_privateuseone()) {
+    at::assert_no_internal_overlap(out);
+    check_apart(out, index);
+    check_apart(out, self);
+  }
+  return fall_back<Tensor>("aten::take", "out", self, index, out), out;
+}
+
+// These may write over their input, which is read before.
+Tensor& store(Tensor& out, const Tensor& result) {
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+Tensor& im2col_out(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride, Tensor& out) {
+  if (!out.is_same(x)) return fall_back<Tensor>("aten::im2col", "out", x, kernel, dilation, padding, stride, out), out;
+  return store(out, at::im2col(x, kernel, dilation, padding, stride));
+}
+Tensor& col2im_out(const Tensor& x, IntArrayRef size, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride,
+                   Tensor& out) {
+  if (!out.is_same(x)) return fall_back<Tensor>("aten::col2im", "out", x, size, kernel, dilation, padding, stride, out), out;
+  return store(out, at::col2im(x, size, kernel, dilation, padding, stride));
+}
+
+}  // namespace
+
+void register_overlapping_outputs(torch::Library& m) {
+  m.impl("cat.out", cat_out);
+  m.impl("take.out", take_out);
+  m.impl("im2col.out", im2col_out);
+  m.impl("col2im.out", col2im_out);
+}
+
+}  // namespace lazuli::backend
