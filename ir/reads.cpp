@@ -77,9 +77,11 @@ Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::spa
     }
   if (by_shape)
     for (int64_t a : attrs.flat()) key = mix(key, static_cast<uint64_t>(a));
+  constexpr size_t kMost = 1 << 12;  // shapes may change for ever
   static std::mutex mutex;
   static auto* known = new std::unordered_map<uint64_t, Reads>;
   std::lock_guard lock(mutex);
+  if (known->size() >= kMost) known->clear();
   auto [it, fresh] = known->try_emplace(key);
   if (fresh) it->second = find(op, operands, results, attrs, needs);
   return it->second;

@@ -16,6 +16,8 @@ namespace lazuli::lazy {
 namespace {
 
 constexpr size_t kMaxCached = size_t{4} << 30;  // bytes kept for reuse at most
+// Allocations after which a size that nobody asked for meanwhile is given up: many steps' worth.
+constexpr uint64_t kPatience = 1 << 14;
 
 // Four classes per power of two, so that at most a quarter of a block is unused.
 size_t size_class(size_t bytes) {
@@ -31,10 +33,12 @@ class Allocator {
     {
       std::lock_guard lock(mutex_);
       count(size);
-      auto& list = free_[size];
-      if (!list.empty()) {
-        void* p = list.back();
-        list.pop_back();
+      if (++taken_ % (kPatience / 4) == 0) give_up_unused();
+      auto& [blocks, used] = free_[size];
+      used = taken_;
+      if (!blocks.empty()) {
+        void* p = blocks.back();
+        blocks.pop_back();
         cached_ -= size;
         return p;
       }
@@ -63,16 +67,11 @@ class Allocator {
       return;
     }
     cached_ += size;
-    free_[size].push_back(p);
+    free_[size].blocks.push_back(p);
   }
   void release() {
     std::lock_guard lock(mutex_);
-    for (auto& [size, list] : free_) {
-      for (void* p : list) std::free(p);
-      list.clear();
-    }
-    stats_.bytes_reserved -= static_cast<int64_t>(cached_);
-    cached_ = 0;
+    for (auto& [size, list] : free_) give_up(size, list);
   }
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
@@ -84,13 +83,30 @@ class Allocator {
   }
 
  private:
+  struct List {
+    std::vector<void*> blocks;
+    uint64_t used = 0;  // how many had been taken when one of these was
+  };
+  void give_up(size_t size, List& list) {
+    for (void* p : list.blocks) std::free(p);
+    const size_t bytes = size * list.blocks.size();
+    stats_.bytes_reserved -= static_cast<int64_t>(bytes);
+    cached_ -= bytes;
+    list.blocks.clear();
+  }
+  // Else programs whose sizes change would keep some of each.
+  void give_up_unused() {
+    for (auto& [size, list] : free_)
+      if (taken_ - list.used > kPatience) give_up(size, list);
+  }
   void count(size_t size) {
     ++stats_.allocations;
     stats_.bytes_live += static_cast<int64_t>(size);
     if (stats_.bytes_live > stats_.bytes_peak) stats_.bytes_peak = stats_.bytes_live;
   }
   Mutex mutex_{Rank::Leaf};
-  std::map<size_t, std::vector<void*>> free_;
+  std::map<size_t, List> free_;  // by size class
+  uint64_t taken_ = 0;
   size_t cached_ = 0;
   MemoryStats stats_;
 };

@@ -67,21 +67,31 @@ Saved find(const Trace& trace, const Segment& s) {
 
 }  // namespace
 
-const Saved& saved_by(const Trace& trace, const Segment& s) {
+const Saved& saved_by(const Trace& trace, const Segment& s, Saved& own) {
+  struct Answer {
+    uint64_t key = 0;
+    Saved saved;
+  };
+  // There are as many short keys as ops and element types; of the others, which shapes may be part of, the latest.
   struct Known {
-    std::unordered_map<uint64_t, Saved> all;
+    std::unordered_map<uint64_t, Saved> brief;
     std::array<std::pair<uint64_t, const Saved*>, 256> recent;
+    std::array<Answer, 4096> others;
   };
   static auto* known = new Known{};
-  const uint64_t brief = short_key_of(trace, s);
-  const uint64_t key = brief ? brief : key_of(trace, s);
-  auto& [key_here, saved] = known->recent[mix(0, key) % known->recent.size()];
-  if (saved && key_here == key) return *saved;
-  auto it = known->all.find(key);
-  if (it == known->all.end()) it = known->all.emplace(key, find(trace, s)).first;
-  key_here = key;
-  saved = &it->second;
-  return *saved;
+  if (const uint64_t key = short_key_of(trace, s)) {
+    auto& [key_here, saved] = known->recent[mix(0, key) % known->recent.size()];
+    if (saved && key_here == key) return *saved;
+    auto it = known->brief.find(key);
+    if (it == known->brief.end()) it = known->brief.emplace(key, find(trace, s)).first;
+    key_here = key;
+    saved = &it->second;
+    return *saved;
+  }
+  const uint64_t key = key_of(trace, s);
+  Answer& a = known->others[key % known->others.size()];
+  if (a.key != key) a = {key, find(trace, s)};
+  return own = a.saved;
 }
 
 }  // namespace lazuli::lazy

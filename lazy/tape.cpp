@@ -73,7 +73,7 @@ void OpTape::recorded(Trace& trace, size_t begin, size_t end) {
 
 void OpTape::settle(Trace& trace) {
   Segment& s = *segment_;
-  const Saved& saved = saved_by(trace, s);
+  const Saved& saved = saved_by(trace, s, own_);
   for (size_t i = 0; i < s.outputs.size(); ++i) s.outputs[i].active = saved.flowing >> i & 1;
   if (saved.differentiable && !listed_) {
     trace.segments.push_back(segment_.share_first());

@@ -42,7 +42,7 @@ class OpTape final : public Tape {
   void made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
   void recorded(Trace& trace, size_t begin, size_t end) override;
   // Ends the note-taking of an op that returned `results`. Null: its derivative cannot be taken from what was recorded;
-  // else what that saves, for good.
+  // else what that saves, as long as the tape lives.
   const Saved* finish(Tensors results);
   SegmentRef segment() { return std::move(segment_); }
 
@@ -65,7 +65,8 @@ class OpTape final : public Tape {
   uint64_t read_ = 0;  // which tensors were
   SegmentRef segment_;
   c10::SmallVector<Made, 1> made_;
-  const Saved* saved_ = nullptr;  // once it is known
+  Saved own_;
+  const Saved* saved_ = nullptr;  // once it is known: what many tapes share, or own_
   bool listed_ = false, broken_ = false;
 };
 

@@ -58,3 +58,23 @@ def test_memory_stats(device):
     assert max(stats.values()) >= x.nbytes
     free, total = torch.lazuli.mem_get_info()
     assert 0 < free < total
+
+
+def test_sizes_that_nobody_asks_for_any_more_are_given_up(device):
+    """A program whose sizes change does not keep memory of each that it ever had."""
+    torch.lazuli.empty_cache()
+    reserved = torch.lazuli.memory_reserved
+
+    def use(size):
+        (torch.zeros(size, device=device) + 1).cpu()
+
+    before = reserved()
+    for size in (1 << 20, 3 << 19, 1 << 21):
+        use(size)
+    held = reserved() - before
+    assert held >= 4 * (1 << 20)
+    for _ in range(25_000):
+        use(8)
+        if reserved() - before < held / 8:
+            return
+    raise AssertionError(f"{reserved() - before} bytes are kept")

@@ -25,6 +25,7 @@ from torch_lazuli.memory import (
     max_memory_allocated,
     mem_get_info,
     memory_allocated,
+    memory_reserved,
     memory_stats,
     reset_peak_memory_stats,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "max_memory_allocated",
     "mem_get_info",
     "memory_allocated",
+    "memory_reserved",
     "memory_stats",
     "metrics",
     "reset_metrics",

@@ -26,6 +26,11 @@ def max_memory_allocated(device: torch.device | str | int | None = None) -> int:
     return memory_stats(device)["allocated_bytes.peak"]
 
 
+def memory_reserved(device: torch.device | str | int | None = None) -> int:
+    """Bytes that live buffers hold or that are kept for reuse."""
+    return memory_stats(device)["reserved_bytes.current"]
+
+
 def reset_peak_memory_stats(device: torch.device | str | int | None = None) -> None:
     """Starts counting the peak anew from what is held now."""
     _ops._reset_peak_memory_stats(device_index(device))
