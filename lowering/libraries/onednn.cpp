@@ -217,10 +217,16 @@ void append_text(std::string& text, const Descriptor& d) {
   append(d.get_inner_idxs());
 }
 
+// A few columns are padded to a block: of a large operand that is more to write, and to keep, than packing saves.
+bool is_mostly_padding(const Descriptor& given, const Descriptor& wanted) {
+  constexpr size_t kSmall = 64 << 10;  // bytes
+  return wanted.get_size() > std::max(kSmall, 2 * given.get_size());
+}
+
 // The packing of operand kPackedOperand from `given` to `wanted`; nothing where there is nothing to do, or where the
 // order has no name.
 PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
-  if (given == wanted || wanted.get_format_kind() != memory::format_kind::blocked) return {};
+  if (given == wanted || wanted.get_format_kind() != memory::format_kind::blocked || is_mostly_padding(given, wanted)) return {};
   auto pack = std::make_unique<Program>();
   pack->reorder({Value::Operand, 0, given}, {Value::Result, 0, wanted});
   PackedCall p{std::move(pack), nullptr, wanted.get_size(), {}};

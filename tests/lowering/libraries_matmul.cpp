@@ -217,6 +217,15 @@ TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
     }
 }
 
+// A tall matrix of three columns, which the library pads to a block of them.
+TEST(LibrariesMatmul, AnOperandIsNotPackedIntoMostlyPadding) {
+  for (int64_t rows : {1000, 10000, 100000}) {
+    const PackedCall packed =
+        make_packed_matmul(layout(DType::F32, {1, rows}), layout(DType::F32, {rows, 3}), layout(DType::F32, {1, 3}), {});
+    EXPECT_LE(packed.bytes, std::max<size_t>(64 << 10, 2 * 12 * static_cast<size_t>(rows)));
+  }
+}
+
 TEST(LibrariesMatmul, RefusesOperandsThatDoNotFit) {
   EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F32, {4, 5}), layout(DType::F32, {2, 5})), TypeError);
   EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F64, {3, 5}), layout(DType::F32, {2, 5})), TypeError);
