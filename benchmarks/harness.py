@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -93,6 +93,12 @@ def time_interleaved(
 
 def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
     return {arm: statistics.median(values) for arm, values in seconds.items()}
+
+
+def relative_distance(losses: Sequence[float], expected: Sequence[float]) -> float:
+    """The largest relative difference of two runs' losses."""
+    pairs = zip(losses, expected, strict=True)
+    return max(abs(got - want) / abs(want) for got, want in pairs)
 
 
 @contextlib.contextmanager

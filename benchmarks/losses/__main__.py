@@ -9,6 +9,7 @@ distances to eager's losses in float32.
 import torch
 
 from benchmarks import harness
+from benchmarks.harness import relative_distance
 from benchmarks.models import steps, zoo
 
 STEPS = 10
@@ -47,11 +48,6 @@ def train(
     return losses
 
 
-def distance(losses: list[float], expected: list[float]) -> float:
-    pairs = zip(losses, expected, strict=True)
-    return max(abs(got - want) / abs(want) for got, want in pairs)
-
-
 def compare(name: str, device: str, rate: float) -> dict[str, object]:
     """One row of the table."""
     eager = train(name, device, torch.float32, rate)
@@ -61,12 +57,14 @@ def compare(name: str, device: str, rate: float) -> dict[str, object]:
         "model": name,
         "first loss": eager[0],
         "last loss": eager[-1],
-        "lazuli to eager": distance(lazuli, eager),
-        "eager, weights off": distance(train(name, device, torch.float32, rate, ROUNDING), eager),
-        "eager to float64": distance(eager, double),
-        "lazuli to float64": distance(lazuli, double),
-        "eager bfloat16": distance(train(name, device, torch.bfloat16, rate), eager),
-        "lazuli bfloat16": distance(train(name, "lazuli", torch.bfloat16, rate), eager),
+        "lazuli to eager": relative_distance(lazuli, eager),
+        "eager, weights off": relative_distance(
+            train(name, device, torch.float32, rate, ROUNDING), eager
+        ),
+        "eager to float64": relative_distance(eager, double),
+        "lazuli to float64": relative_distance(lazuli, double),
+        "eager bfloat16": relative_distance(train(name, device, torch.bfloat16, rate), eager),
+        "lazuli bfloat16": relative_distance(train(name, "lazuli", torch.bfloat16, rate), eager),
     }
 
 

@@ -46,8 +46,7 @@ def compare(name: str, mode: str, arguments) -> dict[str, object]:
 def largest_difference(losses: dict[str, list[float]]) -> float:
     """The largest relative difference of a loss from the first arm's, over the warm-up steps."""
     expected, *others = losses.values()
-    pairs = [pair for run in others for pair in zip(run, expected, strict=True)]
-    return max((abs(got - want) / abs(want) for got, want in pairs), default=0.0)
+    return max((harness.relative_distance(run, expected) for run in others), default=0.0)
 
 
 def main() -> None:
