@@ -19,8 +19,8 @@ class VersionCounters {
   // For who needs it no longer; a view's is still its base's.
   static void give(c10::VariableVersion&& v) {
     if (!v.enabled() || !v.unique()) return;
-    if (!mine_) [[unlikely]]
-      begin();
+    if (!mine_ && !begin()) [[unlikely]]
+      return;
     if (mine_->count < kMost) mine_->counters[mine_->count++] = std::move(v);
   }
 
@@ -30,11 +30,18 @@ class VersionCounters {
     size_t count = 0;
     c10::VariableVersion counters[kMost];
   };
-  [[gnu::noinline]] static void begin() {
+  // False for a thread that is ending, whose other variables may still hold tensors.
+  [[gnu::noinline]] static bool begin() {
+    if (ending_) return false;
     mine_ = new List;
-    at_thread_exit([] { delete std::exchange(mine_, nullptr); });
+    at_thread_exit([] {
+      ending_ = true;
+      delete std::exchange(mine_, nullptr);
+    });
+    return true;
   }
   static inline thread_local List* mine_ [[gnu::tls_model("initial-exec")]] = nullptr;
+  static inline thread_local bool ending_ = false;
 };
 
 }  // namespace lazuli::lazy

@@ -10,8 +10,7 @@ inline constexpr unsigned kAccessBytes = 16;
 
 using Values = llvm::SmallVector<llvm::Value*, 8>;
 
-// `lanes` neighbours, aligned by the bytes that they take or by 16. `constant`: nobody writes there while the kernel
-// runs, so that the load may go through the read-only cache.
+// `lanes` neighbours, aligned by the bytes that they take or by 16.
 Values load_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes);
 void store_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::ArrayRef<llvm::Value*> x);
 
@@ -20,8 +19,7 @@ void store_one(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value
 
 // As they are in memory, for moving without looking at them: in words of 4 bytes (of 8 for elements of 8, of all of them
 // if they take less), by accesses of up to `widest` bytes, by which the address is aligned.
-Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes,
-                  unsigned widest = kAccessBytes);
+Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, unsigned widest = kAccessBytes);
 void store_words(VectorIR& ir, ir::DType memory, llvm::Value* address, const Values& words, unsigned lanes,
                  unsigned widest = kAccessBytes);
 
