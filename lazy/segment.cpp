@@ -17,6 +17,7 @@ class InPlace {
       for (const Segment::Value& read : s.reads)
         if (by.input && read.tensor == by.index) replace(read, by.value);
     }
+    if (!replaced_.empty()) replace_views();
     first_ = trace.entries()[s.begin].first_result;
     const Entry& last = trace.entries()[s.end - 1];
     wanted_.resize(last.first_result + last.results - first_);
@@ -47,9 +48,26 @@ class InPlace {
   void replace(const Segment::Value& v, ir::Value by) {
     if (v.id != kAbsent) replaced_.push_back({v.id, v.order ? r_.permute(by, s_.order(v)) : by});
   }
-  ir::Value value(ValueId v) const {
+  // Views of what was replaced are those of the new values, as in a fragment, which computes them again.
+  void replace_views() {
+    for (uint32_t i = s_.begin; i < s_.end; ++i) {
+      const Entry e = trace_.entries()[i];
+      if (!is_recomputed(e.op) || e.operand_count != 1) continue;
+      const ir::Value in = replacement(trace_.operands(e)[0]);
+      if (!in || replacement(e.first_result)) continue;
+      const ir::Type type = trace_.cell(e.first_result)->type;
+      std::span<const ir::Type> types;
+      if (ir::takes_types(e.op)) types = {&type, 1};
+      replaced_.push_back({e.first_result, r_.emit(e.op, {&in, 1}, unpack(trace_.attrs(e), e.op), types)});
+    }
+  }
+  ir::Value replacement(ValueId v) const {
     for (auto [id, by] : replaced_)
       if (id == v) return by;
+    return {};
+  }
+  ir::Value value(ValueId v) const {
+    if (const ir::Value by = replacement(v)) return by;
     return v == kAbsent ? ir::Value{} : ir::Value{v, 0};
   }
   bool is_wanted(const Segment::Value& read) const { return read.active && needs_ >> read.tensor & 1; }

@@ -1,5 +1,6 @@
 """Changing what a tensor is: `.data =`, `set_`, `swap_tensors`."""
 
+import pytest
 import torch
 from differential import assert_same, assert_same_error, normal
 
@@ -51,6 +52,22 @@ def test_gradient_after_data_changed():
         return x.grad
 
     assert_same(differentiate)
+
+
+@pytest.mark.parametrize("trace", ["goes on", "has ended"])
+def test_gradient_after_data_changed_of_what_was_read_in_another_order(trace):
+    """The product is computed in the order of its first operand in memory."""
+
+    def differentiate(device):
+        x, y = normal(3, 4, device=device, grad=True), normal(4, 3, device=device, grad=True)
+        product = y.t() * x
+        if trace == "has ended" and device == "lazuli":
+            torch.lazuli.synchronize()
+        x.data = normal(3, 4, device=device)
+        product.sum().backward()
+        return x.grad, y.grad
+
+    assert_same(differentiate, ignore=["stride"])
 
 
 def test_data_of_another_shape_keeps_the_old_gradient_out():
