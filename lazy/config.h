@@ -18,6 +18,8 @@ struct Config {
   bool time_host = false;         // metrics()["host_seconds"]: where the host's time goes (host_time.h)
   bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
+  std::string repeat_backward = "on";  // record backward again as it was recorded in the same trace before, without taking
+                                       // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
   int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory

@@ -90,7 +90,8 @@ std::string Metrics::json() {
   jit::KernelStats kernels = jit::kernel_stats();
   std::ostringstream o;
   o.precision(12);
-  o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes << ", \"traces_compiled\": " << traces_compiled
+  o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes
+    << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
@@ -117,7 +118,7 @@ std::string Metrics::explain() {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  peeks = ops_recorded = traces_compiled = traces_reused = 0;
+  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_reused = 0;
   autograd_nodes = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

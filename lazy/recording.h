@@ -71,6 +71,8 @@ class Recording final : public ir::Builder {
   void rebind_storage(const at::Tensor& t, ir::Value v) { rebind_storage(storage_of(t), v); }
 
   const Trace& trace() const { return trace_; }
+  // Records again what was recorded at an equal place.
+  void repeat(const Trace::Excerpt& e) { trace_.append(e); }
 
  private:
   ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }

@@ -20,6 +20,27 @@ void Trace::restart(uint64_t epoch) {
   peeks = 0;
 }
 
+std::optional<Trace::Excerpt> Trace::since(const Place& begin) const {
+  for (size_t i = begin.entries; i < entries_.size(); ++i)
+    if (const ir::Op op = entries_[i].op; op == ir::Op::input || op == ir::Op::uninitialized || op == ir::Op::scalar) return {};
+  auto from = [](const auto& list, size_t first) { return std::vector(list.begin() + static_cast<ptrdiff_t>(first), list.end()); };
+  Excerpt e{begin, from(entries_, begin.entries), from(operands_, begin.operands), from(attrs_, begin.attrs), from(prefix_hashes, begin.entries), {}};
+  for (size_t v = begin.values; v < cells_.size(); ++v) {
+    if (!cells_[v]) return {};
+    e.types.push_back(cells_[v]->type);
+  }
+  return e;
+}
+
+void Trace::append(const Excerpt& e) {
+  entries_.insert(entries_.end(), e.entries.begin(), e.entries.end());
+  operands_.insert(operands_.end(), e.operands.begin(), e.operands.end());
+  attrs_.insert(attrs_.end(), e.attrs.begin(), e.attrs.end());
+  prefix_hashes.insert(prefix_hashes.end(), e.hashes.begin(), e.hashes.end());
+  for (const ir::Type& type : e.types) cells_.push_back(new_cell(static_cast<ValueId>(cells_.size()), type));
+  if (!e.hashes.empty()) hash_ = e.hashes.back();
+}
+
 void Trace::settle_segments() {
   for (const SegmentRef& s : segments)
     if (s.shared()) s->settle(*this);

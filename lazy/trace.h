@@ -25,6 +25,7 @@ struct Entry {
   uint32_t operand_begin, operand_count;
   uint32_t attr_begin, attr_count;
   ValueId first_result;
+  friend bool operator==(const Entry&, const Entry&) = default;
 };
 
 class Trace {
@@ -49,6 +50,27 @@ class Trace {
   ValueId scalar(int64_t bits, ir::DType dtype);
   // A 0-dim (or, with shape, filled) constant that is part of the code.
   ValueId constant(double value, ir::DType dtype);
+
+  // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell.
+  struct Place {
+    uint64_t hash;
+    size_t entries, operands, attrs, values;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  Place place() const { return {hash_, entries_.size(), operands_.size(), attrs_.size(), cells_.size()}; }
+  // What was recorded from a place on, to be recorded again at an equal one.
+  struct Excerpt {
+    Place begin;
+    std::vector<Entry> entries;
+    std::vector<ValueId> operands;
+    std::vector<int64_t> attrs;
+    std::vector<uint64_t> hashes;  // the running one after each entry
+    std::vector<ir::Type> types;   // of the results
+    friend bool operator==(const Excerpt&, const Excerpt&) = default;
+  };
+  // None if there is something in it that does not follow from the code: inputs and run-time numbers.
+  std::optional<Excerpt> since(const Place& begin) const;
+  void append(const Excerpt& e);
 
   // Forgets everything but the capacity of its lists, and begins as `epoch`.
   void restart(uint64_t epoch);

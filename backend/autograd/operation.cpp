@@ -82,6 +82,13 @@ Operation Operation::release() {
   return dropped;
 }
 
+bool Operation::is_unchanged() const {
+  if (released_) return false;
+  for (const Kept& k : kept_)
+    if (k.tensor.unsafeGetTensorImpl()->version_counter().current_version() != k.version || lazy::storage_of(k.tensor).cell() != k.cell) return false;
+  return true;
+}
+
 void Operation::check() const {
   TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
   for (const Kept& k : kept_) {

@@ -30,6 +30,8 @@ class Operation {
   lazy::Fragment lift() const;
   // Throws torch's errors for a second backward without its graph, and for a saved value that was written since.
   void check() const;
+  // Whether check() passes and backward reads just what was recorded.
+  bool is_unchanged() const;
   // Whether it holds anything for backward alone; another backward without such things is as good as the first.
   bool keeps() const { return keeps_ && !released_; }
   // Lets go of it; what it is goes to the caller, who destroys it where Python may run.

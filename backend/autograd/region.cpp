@@ -5,8 +5,10 @@
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
+#include "ir/error.h"
 #include "backend/operands.h"
 #include "lazy/config.h"
+#include "lazy/metrics.h"
 
 namespace lazuli::backend {
 namespace {
@@ -238,13 +240,100 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
   std::lock_guard lock(graph_mutex());
   for (auto& [slot, cell] : held_) slots_[slot] = r.cell_value(*cell);
   held_.clear();
-  const size_t end = std::min(region_.next_ + kStepsInAScope, region_.items_.size());
-  do
-    step(r, region_.next_);
-  while (!region_.items_[region_.next_++].last && region_.next_ < end && sequence() > until);
-  if (done()) return;
-  std::erase_if(open_, [&](uint32_t slot) { return slot < region_.items_[region_.next_].slot; });
+  const size_t first = region_.next_, end = end_of_scope(until);
+  auto take_derivatives = [&] {
+    for (; region_.next_ < end; ++region_.next_) step(r, region_.next_);
+    const uint32_t left = done() ? region_.slot_count_ : region_.items_[end].slot;
+    std::erase_if(open_, [&](uint32_t slot) { return slot < left; });
+  };
+  static auto& structure = *new std::vector<uint64_t>;  // the lock is held
+  const std::string& setting = lazy::config().repeat_backward;
+  const lazy::Trace::Place begin = r.trace().place();
+  if (setting == "off" || profiled_ || !describe(r, end, structure)) {
+    take_derivatives();
+  } else if (const BackwardRecord* known = backward_records().find(begin, structure); known && setting == "on") {
+    repeat(r, *known);
+  } else {
+    const bool wanted = known || backward_records().is_wanted(begin, structure);
+    take_derivatives();
+    std::optional<BackwardRecord> own;
+    if (wanted) own = note(r, begin, first, structure);
+    LAZULI_CHECK(!known || (own && *known == *own), "backward recorded something else where everything before was the same");
+    if (own && !known) backward_records().keep(std::move(*own));
+  }
   for (uint32_t slot : open_) held_.emplace_back(slot, lazy::CellRef::share(&r.cell(slots_[slot])));
+}
+
+size_t Region::Run::end_of_scope(uint64_t until) const {
+  const auto& items = region_.items_;
+  const size_t most = std::min(region_.next_ + kStepsInAScope, items.size());
+  size_t end = region_.next_ + 1;
+  while (end < most && !items[end - 1].last && items[end].step->sequence > until) ++end;
+  return end;
+}
+
+bool Region::Run::describe(const lazy::Recording& r, size_t end, std::vector<uint64_t>& out) const {
+  out.clear();
+  auto pair = [&](uint64_t a, uint64_t b) { out.push_back(a | b << 32); };
+  auto list = [&](const ir::Dims& dims) {
+    out.push_back(dims.size());
+    for (int64_t d : dims) out.push_back(static_cast<uint64_t>(d));
+  };
+  pair(end - region_.next_, open_.size());
+  for (uint32_t slot : open_) pair(slot, slots_[slot].node + slots_[slot].result);
+  for (size_t i = region_.next_; i < end; ++i) {
+    const Item& item = region_.items_[i];
+    const Operation& op = item.step->operation();
+    if (!op.is_unchanged()) return false;
+    const size_t last = region_.end_of(i);
+    pair(item.slot, item.step->outputs.size());
+    out.push_back(needs_.empty() ? ~uint64_t{0} : needs_[i]);
+    pair(last - item.target, op.view() != nullptr);
+    for (size_t t = item.target; t < last; ++t) out.push_back(region_.targets_[t]);
+    if (const ViewDerivative* view = op.view()) {
+      out.push_back(static_cast<uint64_t>(view->form));
+      list(view->sizes);
+      list(view->numbers);
+      continue;
+    }
+    const lazy::Segment& s = op.segment();
+    if (s.fragment || s.epoch != r.trace().epoch()) return false;  // of an earlier trace
+    auto value = [&](const lazy::Segment::Value& v) {
+      out.push_back(v.id | uint64_t{v.order} << 32 | uint64_t{v.tensor} << 48);
+      out.push_back(v.active);
+      if (v.order) list(s.order(v));
+    };
+    pair(s.begin, s.end);
+    pair(s.reads.size(), s.outputs.size());
+    for (const auto& read : s.reads) value(read);
+    for (const auto& output : s.outputs) value(output);
+  }
+  return true;
+}
+
+// Of the steps from `first` on, which have just been recorded.
+std::optional<BackwardRecord> Region::Run::note(const lazy::Recording& r, const lazy::Trace::Place& begin, size_t first,
+                                                std::span<const uint64_t> structure) const {
+  std::optional<lazy::Trace::Excerpt> excerpt = r.trace().since(begin);
+  if (!excerpt) return {};
+  BackwardRecord record{{structure.begin(), structure.end()}, std::move(*excerpt), {}, {}, {}};
+  for (uint32_t slot : open_) record.open.emplace_back(slot, slots_[slot].node + slots_[slot].result);
+  for (const auto& [edge, cell] : outgoing_) record.outgoing.emplace_back(edge, cell ? cell->id : lazy::kAbsent);
+  for (size_t i = first; i < region_.next_; ++i) record.ran.push_back(region_.items_[i].ran);
+  return record;
+}
+
+void Region::Run::repeat(lazy::Recording& r, const BackwardRecord& record) {
+  r.repeat(record.excerpt);
+  open_.clear();
+  for (auto [slot, id] : record.open) {
+    slots_[slot] = {id, 0};
+    open_.push_back(slot);
+  }
+  for (auto [edge, id] : record.outgoing)
+    outgoing_.emplace_back(edge, id == lazy::kAbsent ? lazy::CellRef() : lazy::CellRef::share(&r.cell({id, 0})));
+  for (bool ran : record.ran) region_.items_[region_.next_++].ran = ran;
+  lazy::metrics().derivatives_repeated += std::ranges::count(record.ran, true);
 }
 
 void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::TensorImpl* const> gradients,

@@ -4,6 +4,7 @@
 // after the other, the latest step first, and gradients that meet inside are added as values of the trace.
 #pragma once
 #include "backend/autograd/backward_range.h"
+#include "backend/autograd/repeat.h"
 #include "backend/autograd/step.h"
 
 namespace lazuli::backend {
@@ -41,6 +42,13 @@ class Region final : public torch::autograd::Node {
     void find_needs(const std::vector<bool>& wanted);
     void record(lazy::Recording& r, uint64_t until);
     void step(lazy::Recording& r, size_t item);
+    // Where a scope of recording ends that begins with the next step.
+    size_t end_of_scope(uint64_t until) const;
+    // Everything besides the trace that decides what the steps before `end` record. False: it cannot be said.
+    bool describe(const lazy::Recording& r, size_t end, std::vector<uint64_t>& out) const;
+    std::optional<BackwardRecord> note(const lazy::Recording& r, const lazy::Trace::Place& begin, size_t first,
+                                       std::span<const uint64_t> structure) const;
+    void repeat(lazy::Recording& r, const BackwardRecord& record);
     Region& region_;
     const bool profiled_ = BackwardRange::wanted();
     std::vector<uint64_t> needs_;     // by item: masks its inputs; empty: all that lead anywhere

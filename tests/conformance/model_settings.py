@@ -24,6 +24,7 @@ SETTINGS = {
     "avx2": {"LAZULI_CPU": "avx2"},
     "light autograd off": {"LAZULI_LIGHT_AUTOGRAD": "0"},
     "inline backward off": {"LAZULI_INLINE_BACKWARD": "0"},
+    "backward not repeated": {"LAZULI_REPEAT_BACKWARD": "off"},
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
 }
 

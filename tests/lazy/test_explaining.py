@@ -91,8 +91,8 @@ def test_compilations_are_explained(device):
 
 
 def test_metrics_have_the_promised_names(counters):
-    names = """ops_recorded autograd_nodes traces_compiled traces_reused kernels_compiled
-    kernels_reused external_calls syncs bytes_live bytes_peak"""
+    names = """ops_recorded autograd_nodes derivatives_repeated traces_compiled traces_reused
+    kernels_compiled kernels_reused external_calls syncs bytes_live bytes_peak"""
     assert set(names.split()) <= set(counters())
 
 

@@ -1,0 +1,41 @@
+// What backward recorded, kept to be recorded again without taking derivatives: a training step records the same trace in
+// every iteration, and then so does its backward. What the steps of a region (region.h) record follows from the trace before
+// them and from how they hang together; where both are as before, it is copied.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+#include "lazy/trace.h"
+
+namespace lazuli::backend {
+
+// Of one scope of recording.
+struct BackwardRecord {
+  std::vector<uint64_t> structure;  // of the steps, as their region describes it
+  lazy::Trace::Excerpt excerpt;
+  std::vector<std::pair<uint32_t, lazy::ValueId>> open;      // by slot: gradients that later steps take
+  std::vector<std::pair<uint32_t, lazy::ValueId>> outgoing;  // by edge; kAbsent: nothing flows there
+  std::vector<bool> ran;                                     // by step
+  friend bool operator==(const BackwardRecord&, const BackwardRecord&) = default;
+};
+
+// For who holds the recorder's lock.
+class BackwardRecords {
+ public:
+  // What was recorded at this place by steps of this structure. Null: nothing is known.
+  const BackwardRecord* find(const lazy::Trace::Place& place, std::span<const uint64_t> structure) const;
+  // Whether it was asked for before without being known: what comes once only is not worth keeping.
+  bool is_wanted(const lazy::Trace::Place& place, std::span<const uint64_t> structure);
+  void keep(BackwardRecord record);
+
+ private:
+  static constexpr size_t kMostEntries = 1 << 15;  // of traces, some 200 bytes each; then all are forgotten
+  std::unordered_map<uint64_t, BackwardRecord> known_;
+  size_t entries_ = 0;
+  std::vector<uint64_t> asked_ = std::vector<uint64_t>(512);  // keys of the latest
+};
+BackwardRecords& backward_records();
+
+}  // namespace lazuli::backend
