@@ -7,6 +7,9 @@ counted from when the model was made.
 """
 
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import torch
 
@@ -18,12 +21,24 @@ WARM_UP = 5
 
 def compare(name: str, mode: str, arguments) -> dict[str, object]:
     """One row of the table."""
-    torch._dynamo.reset()
-    row: dict[str, object] = {"model": name, "mode": mode}
     cold = {}
-    if not arguments.no_cold:
-        for arm in arguments.arms:
-            cold[arm] = steps.measure_cold_elsewhere(name, mode, arm, arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        if not arguments.no_cold:
+            for arm in arguments.arms:
+                caches = Path(folder, arm)
+                caches.mkdir()
+                cold[arm] = steps.measure_cold_elsewhere(name, mode, arm, arguments, str(caches))
+            # What torch.compile has compiled there need not be compiled once more.
+            os.environ[steps.INDUCTOR_CACHE] = str(Path(folder, "compile"))
+        row = {"model": name, "mode": mode} | compare_steady(name, mode, arguments)
+    row |= {f"{arm} first s": facts["first_step_s"] for arm, facts in cold.items()}
+    row |= {f"{arm} MB": facts["peak_memory_mb"] for arm, facts in cold.items()}
+    return row
+
+
+def compare_steady(name: str, mode: str, arguments) -> dict[str, object]:
+    """Medians of the steps that follow some to warm up, and how much the arms' losses differ."""
+    torch._dynamo.reset()
     runs = {arm: steps.make_step(name, mode, arm, arguments.float32) for arm in arguments.arms}
     losses = {arm: [run().item() for _ in range(WARM_UP)] for arm, run in runs.items()}
     if harness.on_gpu():
@@ -33,12 +48,10 @@ def compare(name: str, mode: str, arguments) -> dict[str, object]:
         seconds = harness.time_interleaved(read, arguments.rounds, arguments.steps)
     median = harness.medians(seconds)
 
-    row |= {f"{arm} ms": value * 1e3 for arm, value in median.items()}
+    row: dict[str, object] = {f"{arm} ms": value * 1e3 for arm, value in median.items()}
     others = [arm for arm in arguments.arms if arm != "lazuli"]
     if "lazuli" in median:
         row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in others}
-    row |= {f"{arm} first s": facts["first_step_s"] for arm, facts in cold.items()}
-    row |= {f"{arm} MB": facts["peak_memory_mb"] for arm, facts in cold.items()}
     row["difference"] = largest_difference(losses)
     return row
 
@@ -80,9 +93,9 @@ def main() -> None:
         for mode in arguments.modes:
             print(f"[models] {name} {mode} ...", flush=True)
             rows.append(compare(name, mode, arguments))
+            harness.save(arguments.json, rows)  # who stops it keeps what there is
     print()
     harness.print_table(rows)
-    harness.save(arguments.json, rows)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -15,6 +14,7 @@ from benchmarks.models import zoo
 
 MODES = ("infer", "train")
 MEASURED_STEPS = 5
+INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 Step = Callable[[], torch.Tensor]
 
 
@@ -94,24 +94,24 @@ def measure_cold(name: str, mode: str, arm: str, float32: bool) -> dict[str, flo
     return {"first_step_s": first, "peak_memory_mb": memory["peak"] / 2**20}
 
 
-def measure_cold_elsewhere(name: str, mode: str, arm: str, arguments) -> dict[str, float]:
-    """`measure_cold` in a new process, with every cache on disk empty.
+def measure_cold_elsewhere(
+    name: str, mode: str, arm: str, arguments, caches: str
+) -> dict[str, float]:
+    """`measure_cold` in a new process, whose caches on disk are in the empty folder `caches`.
 
     Raises RuntimeError with the process's output if it fails.
     """
     command = [sys.executable, "-m", "benchmarks.models", "--cold", name, mode, arm]
     options = ["--threads", str(arguments.threads), "--device", arguments.device]
     options += ["--float32"] if arguments.float32 else []
-    with tempfile.TemporaryDirectory() as folder:
-        caches = {"LAZULI_CACHE_DIR": f"{folder}/l", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/i"}
-        done = subprocess.run(
-            [*command, *options],
-            cwd=harness.ROOT,
-            env=os.environ | caches,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = subprocess.run(
+        [*command, *options],
+        cwd=harness.ROOT,
+        env=os.environ | {"LAZULI_CACHE_DIR": caches, INDUCTOR_CACHE: caches},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
