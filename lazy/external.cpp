@@ -252,6 +252,9 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, co
   }
 }
 
+// Only those: the caller's stack may hold more (a loop over a batch keeps its own arguments there).
+void drop_arguments(const Call& call, Stack* stack) { torch::jit::drop(*stack, call.signature.op.schema().arguments().size()); }
+
 void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack) {
   Recording r;
   remember(id, learned);
@@ -275,7 +278,7 @@ void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack
       ++v.result;
     }
   }
-  stack->clear();
+  drop_arguments(call, stack);
   push_results(call, bound.tensors, fresh, stack);
 }
 
@@ -385,7 +388,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
   }
-  stack->clear();
+  drop_arguments(call, stack);
   for (c10::IValue& v : results) {
     if (v.isTensor()) {
       stack->emplace_back(wrap(v.toTensor(), host, bound.tensors));

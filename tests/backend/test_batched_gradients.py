@@ -30,6 +30,27 @@ def test_is_grads_batched():
     assert_same(differentiate, ignore=("stride",), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.logit(x, 0.2),
+        lambda x: torch.special.entr(x).cumprod(0),
+        lambda x: torch.nn.functional.multi_margin_loss(x, torch.tensor(1).to(x.device)),
+        lambda x: torch.renorm(x.reshape(2, 2), 1, 0, 0.5),
+    ],
+    ids=["logit", "cumprod", "multi_margin_loss", "renorm"],
+)
+def test_external_calls_in_torchs_loop_over_the_batch(function):
+    """The loop keeps its own arguments on the stack that it calls the operator with."""
+
+    def differentiate(device):
+        x = torch.linspace(0.1, 0.9, 4).to(device).requires_grad_()
+        y = function(x)
+        return torch.autograd.grad(y, x, normal(3, *y.shape, device=device), is_grads_batched=True)
+
+    assert_same(differentiate, ignore=("stride",), rtol=1e-4, atol=1e-5)
+
+
 def test_one_of_several_gradients_is_batched():
     def differentiate(device):
         x = normal(4, device=device, grad=True)
