@@ -152,7 +152,7 @@ class Analysis {
   bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
     Result r{Result::Absent, in_list, index};
     if (t.defined()) {
-      if (t.layout() != c10::kStrided || t.is_nested()) return false;
+      if (t.layout() != c10::kStrided || t.is_nested() || t.is_quantized()) return false;
       if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
       r.geometry = geometry_of(t);
       auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
@@ -320,8 +320,7 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
   if (!cpu.defined()) return {};
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i].is_same(cpu)) return arguments[i];
-  if (cpu.layout() != c10::kStrided || cpu.is_nested()) return cpu.to(device());
-  if (cpu.is_quantized()) return cpu;
+  if (cpu.layout() != c10::kStrided || cpu.is_nested() || cpu.is_quantized()) return cpu.to(device());
   for (size_t i = 0; i < host.size(); ++i) {
     if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
     int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());
