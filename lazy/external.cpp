@@ -1,6 +1,7 @@
 #include "lazy/external.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -315,6 +316,10 @@ bool is_written(const Call& call, const Slot& s) {
   });
 }
 
+void take_names(const at::Tensor& to, const at::Tensor& from) {
+  if (from.has_names()) at::namedinference::propagate_names(to, from);
+}
+
 // A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
 at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, const std::vector<at::Tensor>& arguments) {
   if (!cpu.defined()) return {};
@@ -328,9 +333,12 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
     at::Tensor view = make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
     if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
     set_view_bits(view, geometry_of(cpu));
+    take_names(view, cpu);
     return view;
   }
-  return adopt(cpu);
+  at::Tensor adopted = adopt(cpu);
+  take_names(adopted, cpu);
+  return adopted;
 }
 
 // The kernel resized or replaced this argument's memory: the storage follows with all of it, for other tensors may show
@@ -367,6 +375,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     } else {
       host.push_back(host_view(t, SyncReason::DataDependent));
     }
+    take_names(host.back(), t);
   }
   std::string where = line_text(current_line());
   double start = now_us();
@@ -383,6 +392,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     if (own[i] || replaced || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
+    take_names(bound.tensors[i], host[i]);
   }
   stack->clear();
   for (c10::IValue& v : results) {
