@@ -32,6 +32,14 @@ def test_elementwise():
     assert_same(compute)
 
 
+def test_complex_sums():
+    def compute(device):
+        x = named(2, 3, 4, device=device).to(torch.complex64)
+        return told(x + x, x - x, x.clone().add_(x))
+
+    assert_same(compute)
+
+
 def test_reductions_and_scans():
     def compute(device):
         x = named(2, 3, 4, device=device)
