@@ -125,7 +125,8 @@ Tensor empty(at::IntArrayRef sizes, optional<ScalarType> type, optional<c10::Lay
 
 // As torch's copy_ between quantized tensors, whose target takes over the quantizer.
 Tensor& copy_(Tensor& self, const Tensor& src, bool) {
-  TORCH_CHECK(self.is_quantized(), "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a float Tensor from a quantized Tensor");
+  TORCH_CHECK(self.is_quantized(), "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use "
+              "dequantize to get a float Tensor from a quantized Tensor");
   if (self.is_same(src)) return self;
   if (!src.is_quantized()) {
     TORCH_CHECK(src.scalar_type() == c10::kFloat, "Quantized copy only works with kFloat as source Tensor");
