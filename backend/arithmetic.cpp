@@ -34,7 +34,9 @@ bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 // A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one, and
 // make nan of infinities by it.
 bool sums_parts(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  auto strided = [](const Tensor& t) { return (t.is_privateuseone() && t.layout() == c10::kStrided) || is_number(t); };
+  auto strided = [](const Tensor& t) {
+    return (nameless_on_device(*t.unsafeGetTensorImpl()) && t.layout() == c10::kStrided) || is_number(t);
+  };
   return is_one(alpha) && strided(a) && strided(b) && (a.is_privateuseone() || b.is_privateuseone()) &&
          c10::isComplexType(at::result_type(a, b));
 }

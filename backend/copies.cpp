@@ -49,7 +49,7 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
     storage.rebind(snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
-  if (!is_ours(self)) {
+  if (!has_native_numbers(self)) {
     lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(expanded);
     return;
   }
@@ -60,7 +60,7 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
 
 // Device to device, same or other type and layout.
 void copy_within(const Tensor& self, const Tensor& src) {
-  if (is_ours(self) && is_ours(src)) {
+  if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();
     bool whole = self.storage_offset() == 0 && static_cast<size_t>(self.numel()) * self.itemsize() == self.storage().nbytes();
@@ -167,7 +167,7 @@ Scalar held(const Scalar& number, c10::ScalarType type) {
 }
 
 Tensor& fill_scalar(Tensor& self, const Scalar& number) {
-  if (!is_ours(self) || number.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
+  if (!has_native_numbers(self) || number.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
   const Scalar value = held(number, self.scalar_type());
   double d = value.toDouble();
   // Zeros and ones are everywhere and worth folding into code; any other number may change from step to step.
@@ -179,7 +179,7 @@ Tensor& zero_(Tensor& self) { return fill_scalar(self, 0); }
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
   if (!value.is_privateuseone()) return fill_scalar(self, value.item());
-  if (!is_ours(self) || !is_ours(value)) return fall_back<Tensor>("aten::fill_", "Tensor", self, value), self;
+  if (!has_native_numbers(self) || !has_native_numbers(value)) return fall_back<Tensor>("aten::fill_", "Tensor", self, value), self;
   fill_with(self, [&](lazy::Recording& r, ir::DType t) { return r.convert(r.value(value), t); });
   return self;
 }

@@ -140,7 +140,7 @@ namespace {
 // Row-major tensors of the device on whose type the row computes without a conversion.
 bool is_simple(ir::Op op, const at::Tensor& t) {
   auto* x = t.unsafeGetTensorImpl();
-  if (!x->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !x->is_contiguous()) return false;
+  if (!nameless_on_device(*x) || !x->is_contiguous()) return false;
   const ir::OpInfo& row = ir::info(op);
   if (row.result != ir::Result::Same || row.infer || row.promote == ir::Promote::First) return false;
   const ir::DType dtype = lazy::to_ir(t.scalar_type());
@@ -158,8 +158,7 @@ Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
   if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
     return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() ? Second::Number : Second::Other;
-  const bool like = y->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) && y->is_contiguous() &&
-                    x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
+  const bool like = nameless_on_device(*y) && y->is_contiguous() && x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
   return like ? Second::Like : Second::Other;
 }
 

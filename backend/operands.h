@@ -15,11 +15,19 @@ struct Operand {
 };
 using Operands = c10::SmallVector<Operand, 4>;
 
-// Whether kernels of ours compute on it: on the device and of a native type, or a 0-dim number on the CPU.
 inline bool is_number(const at::Tensor& t) { return t.is_cpu() && t.dim() == 0; }
-inline bool is_ours(const at::Tensor& t) {
+// Whether it is on the device and of a native type.
+inline bool has_native_numbers(const at::Tensor& t) {
   return t.is_privateuseone() && ir::is_native(lazy::to_ir(t.scalar_type())) && t.layout() == c10::kStrided;
 }
+// Whether it is on the device and its dimensions have no names, whose rules are those of eager's kernels.
+inline bool nameless_on_device(const c10::TensorImpl& t) {
+  const uint64_t device = c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit).raw_repr();
+  const uint64_t names = c10::DispatchKeySet(c10::DispatchKey::Named).raw_repr();
+  return (t.key_set().raw_repr() & (device | names)) == device;
+}
+// Whether kernels of ours compute on it.
+inline bool is_ours(const at::Tensor& t) { return has_native_numbers(t) && nameless_on_device(*t.unsafeGetTensorImpl()); }
 bool covered(const Operands& operands);
 
 c10::ScalarType promoted_type(const Operands& operands);

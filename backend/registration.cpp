@@ -18,6 +18,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_nested(m);
   register_normalization(m);
   register_overlapping_outputs(m);
+  register_quantized(m);
   register_random(m);
   register_recurrent(m);
   register_reductions(m);

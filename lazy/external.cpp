@@ -1,6 +1,7 @@
 #include "lazy/external.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -152,7 +153,7 @@ class Analysis {
   bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
     Result r{Result::Absent, in_list, index};
     if (t.defined()) {
-      if (t.layout() != c10::kStrided || t.is_nested()) return false;
+      if (t.layout() != c10::kStrided || t.is_nested() || t.is_quantized()) return false;
       if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
       r.geometry = geometry_of(t);
       auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
@@ -318,13 +319,16 @@ bool is_written(const Call& call, const Slot& s) {
   });
 }
 
+void take_names(const at::Tensor& to, const at::Tensor& from) {
+  if (from.has_names()) at::namedinference::propagate_names(to, from);
+}
+
 // A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
 at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, const std::vector<at::Tensor>& arguments) {
   if (!cpu.defined()) return {};
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i].is_same(cpu)) return arguments[i];
-  if (cpu.layout() != c10::kStrided || cpu.is_nested()) return cpu.to(device());
-  if (cpu.is_quantized()) return cpu;
+  if (cpu.layout() != c10::kStrided || cpu.is_nested() || cpu.is_quantized()) return cpu.to(device());
   for (size_t i = 0; i < host.size(); ++i) {
     if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
     int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());
@@ -332,9 +336,12 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
     at::Tensor view = make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
     if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
     set_view_bits(view, geometry_of(cpu));
+    take_names(view, cpu);
     return view;
   }
-  return adopt(cpu);
+  at::Tensor adopted = adopt(cpu);
+  take_names(adopted, cpu);
+  return adopted;
 }
 
 // The kernel resized or replaced this argument's memory: the storage follows with all of it, for other tensors may show
@@ -371,6 +378,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     } else {
       host.push_back(host_view(t, SyncReason::DataDependent));
     }
+    take_names(host.back(), t);
   }
   std::string where = line_text(current_line());
   double start = now_us();
@@ -387,6 +395,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     if (own[i] || replaced || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
+    take_names(bound.tensors[i], host[i]);
   }
   drop_arguments(call, stack);
   for (c10::IValue& v : results) {

@@ -88,6 +88,7 @@ class Describer {
       foreign(t, element >= 0);
       return false;
     }
+    if (t.has_names()) signature_.describable = false;
     Geometry g = geometry_of(t);
     g.storage = storage(t);
     put(g.storage);
