@@ -89,6 +89,7 @@ def text_of(report) -> str:
         return str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
     crash = getattr(report.longrepr, "reprcrash", None)
     text = f"{crash.message}\n{crash.path}:{crash.lineno}" if crash else report.longreprtext
+    text = text.replace(f"{PACKAGES}/", "")
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
 
 
