@@ -1,4 +1,4 @@
-"""The table of TorchCTS on two devices as JSON and Markdown, with every node of which they differ."""
+"""The table of TorchCTS on two devices as JSON and Markdown, with the nodes that differ."""
 
 import collections
 import json

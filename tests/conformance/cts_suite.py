@@ -159,7 +159,7 @@ def main(arguments) -> int:
 
 
 def report_of(known: dict[str, Known], folder: Path) -> int:
-    """Writes the table, and returns whether a node differs without a reason or is listed without."""
+    """Writes the table; 1 if a node differs without a reason, or is listed and does not differ."""
     outcomes = {device: found.outcomes for device, found in known.items()}
     gaps = {
         suite: {device: gap(suite, known[device]) for device in DEVICES}
