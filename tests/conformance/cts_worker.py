@@ -27,6 +27,7 @@ import torchcts  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MOST_TEXT = 2000
 
 
@@ -76,7 +77,7 @@ def text_of(report) -> str:
         return str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
     crash = getattr(report.longrepr, "reprcrash", None)
     text = f"{crash.message}\n{crash.path}:{crash.lineno}" if crash else report.longreprtext
-    text = re.sub(r"/\S*/site-packages/", "", text)
+    text = re.sub(r"/\S*/site-packages/", "", text).replace(f"{ROOT}/", "")
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
 
 
