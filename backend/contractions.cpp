@@ -92,10 +92,12 @@ struct Matmul {
 };
 
 // Of real numbers it is recorded as the product and the sum that it is; which parts of a complex product of infinities are
-// nan depends on the order of its factors, which is eager's.
+// nan depends on the order of its factors, which is eager's; and so is what factors it refuses of integers.
 Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-  for (const Tensor* t : {&self, &a, &b})
-    if (t->is_complex()) return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
+  const at::ScalarType type = promoted_type({{&self, {}}, {&a, {}}, {&b, {}}});
+  const bool any = !c10::isComplexType(type) && !beta.isBoolean() && !alpha.isBoolean();
+  if (!any || (!c10::isFloatingType(type) && !(beta.isIntegral(false) && alpha.isIntegral(false))))
+    return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
   return at::native::math_addr(self, a, b, beta, alpha);
 }
 

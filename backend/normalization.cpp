@@ -124,6 +124,14 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
   return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters), statistic(r, next(y, 2), x, parameters)};
 }
 
+// Torch's composite calls its kernel for the host. The fourth result is room for libraries of a GPU.
+std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_no_update(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
+                                                                const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
+                                                                double momentum, double eps) {
+  auto [y, mean, invstd] = batch_norm(x, w, b, running_mean, running_var, false, momentum, eps);
+  return {y, mean, invstd, at::empty({0}, x.options().dtype(at::kByte))};
+}
+
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const Tensor& x, const optional<Tensor>& w,
                                                        const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
                                                        const optional<Tensor>& mean, const optional<Tensor>& invstd, bool training,
@@ -186,6 +194,7 @@ void register_normalization(torch::Library& m) {
   m.impl("native_layer_norm_backward", layer_norm_backward);
   m.impl("native_batch_norm", batch_norm);
   m.impl("native_batch_norm_backward", batch_norm_backward);
+  m.impl("_batch_norm_no_update", batch_norm_no_update);
   m.impl("native_group_norm", group_norm);
   m.impl("native_group_norm_backward", group_norm_backward);
 }

@@ -32,7 +32,9 @@ void infer_elementwise(const OpInfo& row, std::span<const Type* const> in, const
       out.dtype = static_cast<DType>(attrs.number(0));
       break;
   }
-  if (row.promote == Promote::Floating && !is_floating(common))
+  // Of rows that take operands as they come, those that an operator records are for floating types.
+  const bool floating = row.promote == Promote::Floating || (row.promote == Promote::None && !row.aten.empty());
+  if (floating && !is_floating(common))
     throw TypeError(std::string(row.name) + ": expected a floating type, got " + std::string(name(common)));
 }
 

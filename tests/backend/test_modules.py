@@ -166,3 +166,19 @@ def test_layers(name):
         return flat, [x.grad for x in inputs], [p.grad for p in net.parameters()]
 
     assert_same(train, ignore=("stride",), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_that_updates_nothing(affine):
+    def normalize(device):
+        x = normal(4, 3, 5, device=device, grad=True)
+        weight, bias = (normal(3, device=device, grad=True) for _ in range(2))
+        mean, variance = normal(3, device=device), normal(3, device=device).square()
+        parameters = (weight, bias) if affine else (None, None)
+        results = torch.ops.aten._batch_norm_no_update(x, *parameters, mean, variance, 0.1, 1e-5)
+        if not affine:  # torch has no derivative then
+            return list(results), mean, variance
+        gradients = torch.autograd.grad(results[0].square().sum(), (x, weight, bias))
+        return list(results), list(gradients), mean, variance
+
+    assert_same(normalize)

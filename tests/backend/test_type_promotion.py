@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from differential import DEVICES, compare, run, without_device
+from differential import DEVICES, assert_same, assert_same_error, compare, run, without_device
 
 DTYPES = [
     torch.bool,
@@ -212,3 +212,66 @@ def test_complex_runs_too(outcomes):
         )
 
     outcomes.same(compute, "complex")
+
+
+INTEGERS = [torch.bool, torch.uint8, torch.int32, torch.int64]
+OF_FLOATS = {
+    "silu": torch.nn.functional.silu,
+    "mish": torch.nn.functional.mish,
+    "hardswish": torch.nn.functional.hardswish,
+    "hardsigmoid": torch.nn.functional.hardsigmoid,
+    "softplus": torch.nn.functional.softplus,
+    "elu": torch.nn.functional.elu,
+    "selu": torch.nn.functional.selu,
+    "leaky_relu": torch.nn.functional.leaky_relu,
+    "frac": torch.frac,
+    "hypot": lambda x: torch.hypot(x, x),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x, value=2),
+    "foreach_addcdiv": lambda x: torch._foreach_addcdiv([x], [x], [x]),
+    "addcdiv_of_floats": lambda x: torch.addcdiv(x.float(), x, x),
+    "addr": lambda x: torch.addr(x.view(2, 2), x[:2], x[2:], beta=0.5),
+}
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("op", OF_FLOATS.values(), ids=OF_FLOATS.keys())
+def test_what_is_not_for_integers(op, dtype):
+    assert_same_error(lambda device: op(torch.arange(4).to(device, dtype)), RuntimeError)
+
+
+@pytest.mark.parametrize("value", [1, 2, 0.5, -1.5, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.float16], ids=str)
+def test_a_factor_does_not_promote(dtype, value):
+    def multiply(device):
+        x = torch.arange(3, 9).to(device, dtype)
+        out = torch.addcmul(x, x, x, value=value, out=x.clone())
+        listed = torch._foreach_addcmul([x], [x], [x], [value])
+        mixed = torch.addcmul(x.float(), x, x, value=value)
+        return (
+            torch.addcmul(x, x, x, value=value),
+            x.clone().addcmul_(x, x, value=value),
+            out,
+            listed,
+            mixed,
+        )
+
+    assert_same(multiply)
+
+
+def test_a_factor_that_the_type_does_not_hold():
+    def multiply(device):
+        x = torch.arange(3, device=device, dtype=torch.uint8)
+        return torch.addcmul(x, x, x, value=-1.5)
+
+    assert_same_error(multiply, RuntimeError)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.bool], ids=str)
+def test_factors_of_an_outer_product(dtype):
+    def product(device):
+        x = torch.arange(4).to(device, dtype)
+        return torch.addr(x.view(2, 2), x[:2], x[2:], beta=2, alpha=3), torch.addr(
+            x.float().view(2, 2), x[:2], x[2:], beta=0.5
+        )
+
+    assert_same(product)

@@ -103,3 +103,25 @@ def test_tensor_split_at_what_are_no_places(places):
     assert_same_error(
         lambda device: torch.tensor_split(normal(4, device=device), places.to(device))
     )
+
+
+def test_reshape_to_sizes_of_the_device():
+    def reshape(device):
+        x = normal(6, 8, device=device, grad=True)
+        y = torch._reshape_from_tensor(x, torch.tensor([4, -1]).to(device))
+        (gradient,) = torch.autograd.grad((y * y).sum(), x)
+        with torch.inference_mode():
+            plain = torch._reshape_from_tensor(
+                x.detach().clone(), torch.tensor([48], device=device)
+            )
+        return y, gradient, plain
+
+    assert_same(reshape)
+
+
+def test_reshape_to_sizes_that_do_not_fit():
+    assert_same_error(
+        lambda device: torch._reshape_from_tensor(
+            normal(4, device=device), torch.tensor([3]).to(device)
+        )
+    )

@@ -1,77 +1,48 @@
-"""The results of TorchCTS on two devices: a table by suite, and every node of which they differ."""
+"""The table of TorchCTS on two devices as JSON and Markdown, with the nodes that differ."""
 
 import collections
 import json
 from pathlib import Path
 
-from report import RESULTS
-
-OUTCOMES = ("passed", "failed", "skipped", "crashed", "hung")
+from cts_table import DEVICES, OUTCOMES, suite_of
 
 
-def suite_of(node: str) -> str:
-    return node.split("/")[1]
+def row(suite: str, found: dict, differ: int) -> str:
+    cells = [suite, *(str(found[device][o]) for device in DEVICES for o in OUTCOMES)]
+    return "| " + " | ".join([*cells, str(found["compared"]), str(differ)]) + " |"
 
 
-def counts(outcomes: dict) -> dict:
-    """How often there is each outcome, by suite."""
-    table = collections.defaultdict(collections.Counter)
-    for node, found in outcomes.items():
-        table[suite_of(node)][found["outcome"]] += 1
-    return {suite: {o: table[suite][o] for o in OUTCOMES} for suite in table}
-
-
-EAGERS = "eager's cpu fails it too, when it is compared like another device"
-
-
-def differences(outcomes: dict, reasons: dict) -> dict:
-    """The nodes that cpu passes and lazuli does not: the outcome and the reason.
-
-    `as_eager`: cpu does not pass it either, when it is compared.
-    """
-    compared = outcomes.get("compared", {})
-    eagers = {n for n, found in compared.items() if found["outcome"] not in ("passed", "skipped")}
-    return {
-        node: {
-            **found,
-            "as_eager": node in eagers,
-            "reason": reasons.get(node) or (EAGERS if node in eagers else None),
-        }
-        for node, found in outcomes["lazuli"].items()
-        if found["outcome"] != "passed" and outcomes["cpu"].get(node, {}).get("outcome") == "passed"
+def total(suites: dict) -> dict:
+    found = {
+        device: {o: sum(s[device][o] for s in suites.values()) for o in OUTCOMES}
+        for device in DEVICES
     }
+    return {**found, "compared": sum(s["compared"] for s in suites.values())}
 
 
-def stale(outcomes: dict, reasons: dict) -> list[str]:
-    """The listed nodes that lazuli passes."""
-    passed = (n for n, found in outcomes["lazuli"].items() if found["outcome"] == "passed")
-    return sorted(node for node in passed if node in reasons)
+def gaps(device: str, suites: dict) -> str:
+    """What has not run on a device."""
+    texts = {suite: found["gaps"][device] for suite, found in suites.items()}
+    found = [s if text == "all" else f"of {s} {text}" for s, text in texts.items() if text]
+    return f"not run on {device}: {'; '.join(found)}" if found else f"all suites ran on {device}"
 
 
-def row(suite: str, tables: dict, differ: collections.Counter, both: int) -> str:
-    cells = [suite]
-    for table in tables.values():
-        cells += [str(table.get(suite, {}).get(outcome, 0)) for outcome in OUTCOMES]
-    return "| " + " | ".join([*cells, str(both), str(differ[suite])]) + " |"
-
-
-def markdown(about: str, outcomes: dict, differing: dict) -> str:
-    tables = {device: counts(outcomes[device]) for device in ("cpu", "lazuli")}
-    suites = list(dict.fromkeys(suite for table in tables.values() for suite in table))
-    for table in tables.values():
-        table["all"] = {o: sum(t[o] for t in table.values()) for o in OUTCOMES}
-    compared = collections.Counter(suite_of(node) for node in compared_nodes(outcomes))
-    compared["all"] = sum(compared.values())
+def markdown(report: dict) -> str:
+    suites, differing = report["suites"], report["differences"]
+    ran = {s: f for s, f in suites.items() if any(any(f[d].values()) for d in DEVICES)}
     differ = collections.Counter(map(suite_of, differing))
-    differ["all"] = len(differing)
-    header = ["suite", *(f"{device} {o}" for device in tables for o in OUTCOMES)]
+    header = ["suite", *(f"{device} {o}" for device in DEVICES for o in OUTCOMES)]
     header += ["cpu passes, lazuli ran", "of these lazuli fails"]
+    about = "; ".join([report["about"], *(gaps(device, suites) for device in DEVICES)])
     lines = ["# torchcts", "", about, "", "| " + " | ".join(header) + " |"]
     lines.append("|---" * len(header) + "|")
-    lines += [row(suite, tables, differ, compared[suite]) for suite in [*suites, "all"]]
-    share = 100 * (1 - differ["all"] / max(compared["all"], 1))
+    lines += [row(suite, found, differ[suite]) for suite, found in ran.items()]
+    every = total(suites)
+    lines.append(row("all", every, len(differing)))
+    compared = every["compared"]
+    share = 100 * (1 - len(differing) / max(compared, 1))
     as_eager = sum(found["as_eager"] for found in differing.values())
-    others = 100 * (1 - (differ["all"] - as_eager) / max(compared["all"] - as_eager, 1))
+    others = 100 * (1 - (len(differing) - as_eager) / max(compared - as_eager, 1))
     lines += [
         "",
         f"lazuli passes {share:.2f} % of the nodes that cpu passes, and {others:.2f} % of",
@@ -79,11 +50,6 @@ def markdown(about: str, outcomes: dict, differing: dict) -> str:
     lines += ["those that cpu passes when it is compared like another device.", ""]
     lines += reasons_of(differing)
     return "\n".join(lines)
-
-
-def compared_nodes(outcomes: dict) -> list[str]:
-    cpu = outcomes["cpu"]
-    return [n for n in outcomes["lazuli"] if cpu.get(n, {}).get("outcome") == "passed"]
 
 
 def reasons_of(differing: dict) -> list[str]:
@@ -96,15 +62,16 @@ def reasons_of(differing: dict) -> list[str]:
     return lines
 
 
-def write(about: str, outcomes: dict, reasons: dict, folder: Path | None) -> list[str]:
-    """Writes the table, and returns the nodes whose difference has no reason or is none."""
-    folder = folder or RESULTS
+def read(folder: Path) -> dict:
+    """The report that is stored in a folder, or one of nothing."""
+    path = folder / "torchcts.json"
+    return json.loads(path.read_text()) if path.exists() else {"suites": {}, "differences": {}}
+
+
+def write(report: dict, folder: Path):
     folder.mkdir(parents=True, exist_ok=True)
-    differing = differences(outcomes, reasons)
-    text = markdown(about, outcomes, differing)
+    text = markdown(report)
     (folder / "torchcts.md").write_text(text)
-    report = {"about": about, "differences": differing}
     (folder / "torchcts.json").write_text(json.dumps(report, indent=1) + "\n")
     print(text)
     print(f"written to {folder}")
-    return [n for n, found in differing.items() if not found["reason"]] + stale(outcomes, reasons)

@@ -21,15 +21,16 @@ from pathlib import Path
 import supervisor
 import torch
 import torchcts
-from cts_report import differences, write
+from cts_report import read, write
+from cts_table import DEVICES, differences, explained, stale, tables, with_stored
 from differences import listed
+from report import RESULTS
 from sampling import chosen
 from torchcts.cli import DEFAULT_TEST_SUITES
 
 HERE = Path(__file__).parent
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
 KNOWN = HERE.parents[1] / "build" / "conformance"
-DEVICES = ("cpu", "lazuli")
 COMPARED = "compared"  # cpu, like another device
 SELECTION = HERE / "cts" / "selection.txt"
 QUICK = 0.3  # seconds
@@ -154,35 +155,47 @@ def main(arguments) -> int:
         return select(known, options.select)
     if not options.report:
         compare(known, options.timeout)
-    whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
-    names = {name_of(node): node for nodes in known["lazuli"].nodes.values() for node in nodes}
-    reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
+    return report_of(known, options.results or RESULTS)
+
+
+def report_of(known: dict[str, Known], folder: Path) -> int:
+    """Writes the table; 1 if a node differs without a reason, or is listed and does not differ."""
     outcomes = {device: found.outcomes for device, found in known.items()}
-    about = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
-    about = "; ".join([about, *(gaps(device, known[device]) for device in DEVICES)])
-    return int(bool(write(about, outcomes, reasons, options.results)))
+    gaps = {
+        suite: {device: gap(suite, known[device]) for device in DEVICES}
+        for suite in DEFAULT_TEST_SUITES
+    }
+    report = {
+        "about": f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8",
+        "suites": tables(outcomes, gaps),
+        "differences": differences(outcomes),
+    }
+    report = with_stored(report, read(folder))
+    whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
+    collected = [node for nodes in known["lazuli"].nodes.values() for node in nodes]
+    names = {name_of(node): node for node in [*report["differences"], *collected]}
+    reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
+    report["differences"] = explained(report["differences"], reasons)
+    write(report, folder)
+    unknown = [n for n, found in report["differences"].items() if not found["reason"]]
+    return int(bool(unknown + stale(outcomes, reasons)))
 
 
-def gaps(device: str, known: Known) -> str:
-    """What has not run on a device: suites of which no file has, and of others how many nodes."""
-    found = []
-    for suite in DEFAULT_TEST_SUITES:
-        nodes = [n for n in known.outcomes if n.split("/")[1] == suite]
-        paths = files([suite])
-        collected = [path for path in paths if path in known.nodes]
-        rest = sum(n not in known.outcomes for path in collected for n in known.nodes[path])
-        if not nodes and paths:
-            found.append(suite)
-        elif rest or len(collected) < len(paths):
-            missing = ", ".join(Path(path).stem for path in paths if path not in collected)
-            parts = [f"{rest} nodes"] * bool(rest) + [f"all of {missing}"] * bool(missing)
-            found.append(f"of {suite} {' and '.join(parts)}")
-    return f"not run on {device}: {'; '.join(found)}" if found else f"all suites ran on {device}"
+def gap(suite: str, known: Known) -> str:
+    """What of a suite has not run on a device: nothing, all, or how many nodes and which files."""
+    paths = files([suite])
+    collected = [path for path in paths if path in known.nodes]
+    rest = sum(n not in known.outcomes for path in collected for n in known.nodes[path])
+    if not any(n.split("/")[1] == suite for n in known.outcomes):
+        return "all" if rest or len(collected) < len(paths) else ""
+    missing = ", ".join(Path(path).stem for path in paths if path not in collected)
+    parts = [f"{rest} nodes"] * bool(rest) + [f"all of {missing}"] * bool(missing)
+    return " and ".join(parts)
 
 
 def compare(known: dict[str, Known], seconds: float):
     """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
-    differing = differences({device: found.outcomes for device, found in known.items()}, {})
+    differing = differences({device: found.outcomes for device, found in known.items()})
     rest = [node for node in differing if node not in known[COMPARED].outcomes]
     with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
         again = functools.partial(start, COMPARED, log=log)

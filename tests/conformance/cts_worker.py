@@ -7,6 +7,7 @@ of JSON. What pytest and the nodes print goes to stderr.
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -19,28 +20,15 @@ os.dup2(2, 1)
 # first, nor start one for nodes that crashed on some device.
 os.environ["_TORCHCTS_SUBPROCESS"] = "1"
 
+import cts_compared  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 import torchcts  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MOST_TEXT = 2000
-
-
-class Compared(str):
-    """The device cpu, under a name that TorchCTS does not know it by.
-
-    On cpu it compares nothing; here it compares cpu like any other device.
-    """
-
-    def __eq__(self, other):
-        return other != "cpu" and str.__eq__(self, other)
-
-    def __ne__(self, other):
-        return not self == other
-
-    __hash__ = str.__hash__
 
 
 class Session:
@@ -55,7 +43,7 @@ class Session:
         # It writes all results to disk again after every node; nobody reads them here.
         module._ARTIFACT_WRITES_ENABLED = False
         if self.device == "compared":
-            module._DEVICE_NAME = Compared("cpu")
+            cts_compared.install(module)
         items = {item.nodeid: item for item in session.items}
         print(json.dumps(list(items)), file=answers)
         for line in sys.stdin:
@@ -89,6 +77,7 @@ def text_of(report) -> str:
         return str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
     crash = getattr(report.longrepr, "reprcrash", None)
     text = f"{crash.message}\n{crash.path}:{crash.lineno}" if crash else report.longreprtext
+    text = re.sub(r"/\S*/site-packages/", "", text).replace(f"{ROOT}/", "")
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
 
 

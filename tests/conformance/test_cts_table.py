@@ -1,0 +1,52 @@
+"""The table of TorchCTS keeps the suites of which more ran than here."""
+
+from cts_report import markdown
+from cts_table import differences, explained, tables, with_stored
+
+
+def report(passed: dict, failed: dict, about="here") -> dict:
+    """Of a run in which cpu passes all, and lazuli so many nodes of each suite."""
+    found = {"outcome": "passed", "message": "", "seconds": 0}
+    suites = sorted({*passed, *failed})
+    nodes = {
+        f"torchcts/{suite}/test_it.py::test_{outcome}[{i}]": {**found, "outcome": outcome}
+        for outcome, counts in (("passed", passed), ("failed", failed))
+        for suite, count in counts.items()
+        for i in range(count)
+    }
+    outcomes = {"cpu": dict.fromkeys(nodes, found), "lazuli": nodes}
+    gaps = {suite: {"cpu": "", "lazuli": about} for suite in suites}
+    return {
+        "about": about,
+        "suites": tables(outcomes, gaps),
+        "differences": differences(outcomes),
+    }
+
+
+def test_a_suite_that_ran_elsewhere_stays():
+    here = report({"rng": 5, "memory": 0}, {"rng": 1, "memory": 0})
+    there = report({"rng": 2, "memory": 7}, {"rng": 3, "memory": 2}, "there")
+    merged = with_stored(here, there)
+    assert merged["about"] == "here"
+    assert merged["suites"]["rng"] == here["suites"]["rng"]
+    assert merged["suites"]["memory"] == there["suites"]["memory"]
+    of = [node.split("/")[1] for node in merged["differences"]]
+    assert sorted(of) == ["memory", "memory", "rng"]
+
+
+def test_as_much_as_is_stored_replaces_it():
+    here, there = report({"rng": 3}, {"rng": 0}), report({"rng": 2}, {"rng": 1})
+    assert with_stored(here, there) == here
+
+
+def test_the_table_sums_what_ran_here_and_elsewhere():
+    merged = with_stored(
+        report({"rng": 5, "memory": 0}, {"rng": 1}), report({"memory": 90}, {"memory": 4})
+    )
+    reasons = dict.fromkeys(merged["differences"], "it rains")
+    merged["differences"] = explained(merged["differences"], reasons)
+    text = markdown(merged)
+    assert "| all | 100 | 0 | 0 | 0 | 0 | 95 | 5 | 0 | 0 | 0 | 100 | 5 |" in text
+    assert "lazuli passes 95.00 % of the nodes" in text
+    assert "not run on lazuli: of memory here; of rng here" in text
+    assert text.count("- `") == 5
