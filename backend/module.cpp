@@ -74,6 +74,7 @@ double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor&
   if (what == "mul") return time([&](const at::Tensor& t) { return at::mul(t, b); });
   if (what == "sin") return time([&](const at::Tensor& t) { return at::sin(t); });
   if (what == "mm") return time([&](const at::Tensor& t) { return at::mm(t, b); });
+  if (what == "histc") return time([&](const at::Tensor& t) { return at::histc(t, 16); });
   if (what == "view") return time([&](const at::Tensor& t) { return t.view({-1}); });
   if (what == "add_") {
     at::Tensor c = a.detach().clone();

@@ -36,8 +36,9 @@ struct Result {
 };
 
 struct Call {
-  explicit Call(Signature s) : signature(std::move(s)) {}
+  Call(Signature s, bool d) : signature(std::move(s)), describable(d) {}
   Signature signature;
+  bool describable;
   bool deferrable = false;
   std::vector<Result> results;
   std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
@@ -45,9 +46,13 @@ struct Call {
 };
 
 using CallRef = std::shared_ptr<const Call>;
+struct HashOfKey {
+  using is_transparent = void;
+  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+};
 struct Calls {
   Mutex mutex{Rank::Leaf};
-  std::unordered_map<std::string, int64_t> by_key;
+  std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
   std::unordered_map<int64_t, CallRef> calls;
   int64_t next = 0;
 };
@@ -91,7 +96,7 @@ class Analysis {
 
   bool run() {
     OneThread one;
-    if (!signature_.describable || is_random(signature_)) return false;
+    if (!call_.describable || is_random(signature_)) return false;
     if (!learn(c10::Device(c10::kMeta))) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     int64_t bytes = 0;
@@ -199,13 +204,13 @@ void forget_undeferrable(Calls& c) {
   std::erase_if(c.calls, [](const auto& entry) { return !entry.second->deferrable; });
 }
 
-std::pair<int64_t, CallRef> intern(Signature signature) {
+std::pair<int64_t, CallRef> intern(const c10::OperatorHandle& op, const Stack& stack, const Bound& bound) {
   Calls& c = calls();
   {
     std::lock_guard lock(c.mutex);
-    if (auto it = c.by_key.find(signature.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
+    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
   }
-  auto call = std::make_shared<Call>(std::move(signature));
+  auto call = std::make_shared<Call>(signature_of(op, stack, bound), true);
   call->deferrable = Analysis(*call).run();
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
@@ -217,19 +222,21 @@ std::pair<int64_t, CallRef> intern(Signature signature) {
 // A call that is about to be recorded; others may have been forgotten since it was looked up.
 void remember(int64_t id, const CallRef& call) {
   std::lock_guard lock(calls().mutex);
-  if (calls().calls.try_emplace(id, call).second) calls().by_key.try_emplace(call->signature.key, id);
+  if (calls().calls.contains(id)) return;
+  calls().calls.emplace(id, call);
+  calls().by_key.try_emplace(call->signature.key, id);
 }
 
 // ---- Recording
 
 // Results on the stack, in the schema's form.
-void push_results(const Call& call, const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& fresh,
+void push_results(const Call& call, const std::vector<at::Tensor>& arguments, std::span<const at::Tensor> fresh,
                   Stack* stack) {
   const auto& schema = call.signature.op.schema();
   size_t next_fresh = 0, next = 0;
   for (size_t i = 0; i < schema.returns().size(); ++i) {
-    c10::List<at::Tensor> list;
-    bool is_list = schema.returns()[i].type()->kind() == c10::TypeKind::ListType;
+    std::optional<c10::List<at::Tensor>> list;
+    if (schema.returns()[i].type()->kind() == c10::TypeKind::ListType) list.emplace();
     for (; next < call.results.size() && call.results[next].return_index == i; ++next) {
       const Result& r = call.results[next];
       at::Tensor t;
@@ -244,12 +251,12 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, co
           t.unsafeGetTensorImpl()->set_storage_and_dtype(t.storage(), c10::scalarTypeToTypeMeta(r.geometry.type));
         set_view_bits(t, r.geometry);
       }
-      if (is_list)
-        list.push_back(t);
+      if (list)
+        list->push_back(t);
       else
         stack->emplace_back(std::move(t));
     }
-    if (is_list) stack->emplace_back(std::move(list));
+    if (list) stack->emplace_back(std::move(*list));
   }
 }
 
@@ -260,14 +267,15 @@ void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack
   Recording r;
   remember(id, learned);
   const Call& call = *learned;
-  std::vector<ir::Value> inputs;
+  c10::SmallVector<ir::Value, 4> inputs;
   for (const at::Tensor& s : bound.storages) inputs.push_back(r.storage_value(s));
-  std::vector<ir::Type> types;
+  c10::SmallVector<ir::Type, 2> types;
   for (uint32_t m : call.mutated) types.push_back(r.type(inputs[m]));
-  types.insert(types.end(), call.fresh_types.begin(), call.fresh_types.end());
-  std::vector<at::Tensor> fresh;
+  types.append(call.fresh_types.begin(), call.fresh_types.end());
+  c10::SmallVector<at::Tensor, 2> fresh;
   if (!types.empty()) {
-    ir::Value v = r.emit(ir::Op::external, inputs, ir::Attrs{{id}}, types);
+    ir::Value v = r.emit(ir::Op::external, std::span<const ir::Value>(inputs.data(), inputs.size()), {{id}},
+                          std::span<const ir::Type>(types.data(), types.size()));
     for (uint32_t m : call.mutated) {
       r.rebind_storage(bound.storages[m], v);
       ++v.result;
@@ -280,7 +288,7 @@ void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack
     }
   }
   drop_arguments(call, stack);
-  push_results(call, bound.tensors, fresh, stack);
+  push_results(call, bound.tensors, {fresh.data(), fresh.size()}, stack);
 }
 
 // ---- Running at once
@@ -442,14 +450,13 @@ at::Tensor adopt(const at::Tensor& cpu) {
 }
 
 void external_call(const c10::OperatorHandle& op, Stack* stack) {
-  Bound bound;
-  Signature signature = describe(op, *stack, bound);
+  const Bound bound = bind_call(op, *stack);
   int64_t id = -1;
   CallRef learned;
-  if (signature.describable)
-    std::tie(id, learned) = intern(std::move(signature));
+  if (bound.describable)
+    std::tie(id, learned) = intern(op, *stack, bound);
   else
-    learned = std::make_shared<Call>(std::move(signature));
+    learned = std::make_shared<Call>(signature_of(op, *stack, bound), false);
   const Call& call = *learned;
   bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
   if (!only_views) announce(call);

@@ -5,24 +5,23 @@
 namespace lazuli::lazy {
 namespace {
 
-class Describer {
- public:
-  Describer(const c10::OperatorHandle& op, const torch::jit::Stack& stack, Bound& bound)
-      : signature_{op, {}, true, {}, {}, {}}, stack_(stack), bound_(bound) {}
+// A CPU number among the arguments, which is part of the signature.
+bool is_host_number(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kStrided && t.dim() == 0; }
 
-  Signature run() {
-    const auto& op = signature_.op;
-    put(reinterpret_cast<uintptr_t>(&op.schema()));
-    size_t n = op.schema().arguments().size();
-    signature_.arguments.assign(stack_.end() - static_cast<ptrdiff_t>(n), stack_.end());
-    for (size_t i = 0; i < n; ++i) argument(i, signature_.arguments[i]);
-    return std::move(signature_);
+class Binder {
+ public:
+  Binder(const c10::OperatorHandle& op, std::string& key, Bound& bound) : op_(op), key_(key), bound_(bound) { key_.clear(); }
+
+  void run(at::ArrayRef<c10::IValue> arguments) {
+    put(reinterpret_cast<uintptr_t>(&op_.schema()));
+    for (size_t i = 0; i < arguments.size(); ++i) argument(i, arguments[i]);
+    bound_.key = key_;
   }
 
  private:
   template <class T>
   void put(T v) {
-    signature_.key.append(reinterpret_cast<const char*>(&v), sizeof v);
+    key_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
   template <class List>
   void put_all(const List& list) {
@@ -30,37 +29,27 @@ class Describer {
     for (auto v : list) put(v);
   }
 
-  void argument(size_t i, c10::IValue& v) {
+  void argument(size_t i, const c10::IValue& v) {
     put('#');
     if (v.isNone()) {
       put('n');
     } else if (v.isTensor()) {
-      at::Tensor t = v.toTensor();
-      if (tensor(i, -1, t))
-        v = c10::IValue();
-      else
-        v = t;
+      tensor(i, -1, v.toTensor());
     } else if (v.isTensorList()) {
-      list(i, v, v.toTensorVector());
+      list(i, v.toTensorVector());
     } else if (v.isOptionalTensorList()) {
       std::vector<at::Tensor> tensors;
       for (const auto& t : v.toOptionalTensorVector()) tensors.push_back(t.value_or(at::Tensor()));
-      list(i, v, tensors);
+      list(i, tensors);
     } else {
       constant(v);
     }
   }
 
-  void list(size_t i, c10::IValue& v, const std::vector<at::Tensor>& tensors) {
+  void list(size_t i, const std::vector<at::Tensor>& tensors) {
     put('l');
     put(tensors.size());
-    c10::List<std::optional<at::Tensor>> kept;
-    for (size_t e = 0; e < tensors.size(); ++e) {
-      at::Tensor t = tensors[e];
-      bool ours = tensor(i, static_cast<int64_t>(e), t);
-      kept.push_back(ours || !t.defined() ? std::nullopt : std::optional<at::Tensor>(t));
-    }
-    v = kept;
+    for (size_t e = 0; e < tensors.size(); ++e) tensor(i, static_cast<int32_t>(e), tensors[e]);
   }
 
   void constant(const c10::IValue& v) {
@@ -68,7 +57,7 @@ class Describer {
     if (v.isDouble()) return put('d'), put(v.toDouble());
     if (v.isBool()) return put('b'), put(v.toBool());
     if (v.isComplexDouble()) return put('c'), put(v.toComplexDouble());
-    if (v.isString()) return put('s'), put(v.toStringRef().size()), void(signature_.key += v.toStringRef());
+    if (v.isString()) return put('s'), put(v.toStringRef().size()), void(key_ += v.toStringRef());
     if (v.isIntList()) return put('I'), put_all(v.toIntVector());
     if (v.isDoubleList()) return put('D'), put_all(v.toDoubleVector());
     if (v.isBoolList()) {
@@ -77,70 +66,80 @@ class Describer {
       return;
     }
     if (v.isDevice()) return put('v'), put(v.toDevice().type()), put(v.toDevice().index());
-    signature_.describable = false;
+    bound_.describable = false;
   }
 
-  // True when t is ours and goes into a slot; a CPU number becomes part of the signature.
-  bool tensor(size_t argument, int64_t element, at::Tensor& t) {
+  void tensor(size_t argument, int32_t element, const at::Tensor& t) {
     put(t.defined() ? 't' : 'u');
-    if (!t.defined()) return false;
-    if (!t.is_privateuseone()) {
-      foreign(t, element >= 0);
-      return false;
-    }
-    if (t.has_names()) signature_.describable = false;
-    Geometry g = geometry_of(t);
-    g.storage = storage(t);
-    put(g.storage);
-    put(g.type);
-    put_all(std::span<const int64_t>(g.sizes));
-    put_all(std::span<const int64_t>(g.strides));
-    put(g.offset);
-    put(g.conj);
-    put(g.neg);
+    if (!t.defined()) return;
+    if (!t.is_privateuseone()) return foreign(t, element >= 0);
+    if (t.has_names()) bound_.describable = false;
+    const uint32_t on = storage(t);
+    put(on);
+    put(t.scalar_type());
+    put_all(t.sizes());
+    put_all(t.strides());
+    put(t.storage_offset());
+    put(t.is_conj());
+    put(t.is_neg());
     const auto first = std::ranges::find_if(bound_.tensors, [&](const at::Tensor& other) { return other.is_same(t); });
-    const auto same = static_cast<size_t>(first - bound_.tensors.begin());
+    const auto same = static_cast<uint32_t>(first - bound_.tensors.begin());
     put(same);
-    signature_.slots.push_back({argument, element, same, std::move(g)});
+    bound_.places.push_back({static_cast<uint32_t>(argument), element, same, on});
     bound_.tensors.push_back(t);
-    return true;
   }
 
-  void foreign(at::Tensor& t, bool in_list) {
+  void foreign(const at::Tensor& t, bool in_list) {
     if (!t.is_cpu() || t.layout() != c10::kStrided) {
-      signature_.describable = false;
+      bound_.describable = false;
       return;
     }
-    if (t.dim() == 0) {
-      const bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();  // of low rank in type promotion
-      t = t.clone();
-      t.unsafeGetTensorImpl()->set_wrapped_number(wrapped);
+    if (is_host_number(t)) {
       put(t.scalar_type());
-      put(wrapped);
-      signature_.key.append(static_cast<const char*>(t.const_data_ptr()), t.itemsize());
+      put(t.unsafeGetTensorImpl()->is_wrapped_number());  // of low rank in type promotion
+      key_.append(static_cast<const char*>(t.const_data_ptr()), t.itemsize());
       return;
     }
     // Advanced indexing takes its list of indices from the host, as on other devices; nothing else mixes.
-    const std::string& name = signature_.op.schema().name();
+    const std::string& name = op_.schema().name();
     bool indexing = in_list && name.find("index") != name.npos;
     TORCH_CHECK(indexing, "Expected all tensors to be on the same device, but found at least two devices, ", device(), " and cpu!");
-    signature_.describable = false;
+    bound_.describable = false;
   }
 
   uint32_t storage(const at::Tensor& t) {
     for (uint32_t i = 0; i < bound_.storages.size(); ++i)
       if (bound_.storages[i].storage().unsafeGetStorageImpl() == t.storage().unsafeGetStorageImpl()) return i;
     bound_.storages.push_back(t);
-    auto bytes = static_cast<int64_t>(storage_of(t).nbytes());
-    signature_.storage_bytes.push_back(bytes);
-    put(bytes);
+    put(storage_of(t).nbytes());
     return static_cast<uint32_t>(bound_.storages.size() - 1);
   }
 
-  Signature signature_;
-  const torch::jit::Stack& stack_;
+  const c10::OperatorHandle& op_;
+  std::string& key_;
   Bound& bound_;
 };
+
+// What a signature keeps of a tensor argument that is not ours.
+at::Tensor kept(const at::Tensor& t) {
+  if (!t.defined() || !is_host_number(t)) return t;
+  at::Tensor copy = t.clone();
+  copy.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
+  return copy;
+}
+
+void keep(c10::IValue& v) {
+  if (v.isTensor()) {
+    v = v.toTensor().defined() && v.toTensor().is_privateuseone() ? c10::IValue() : c10::IValue(kept(v.toTensor()));
+  } else if (v.isTensorList() || v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const c10::IValue& element : v.toListRef()) {
+      const at::Tensor t = element.isNone() ? at::Tensor() : element.toTensor();
+      list.push_back(!t.defined() || t.is_privateuseone() ? std::nullopt : std::optional(kept(t)));
+    }
+    v = std::move(list);
+  }
+}
 
 }  // namespace
 
@@ -194,8 +193,24 @@ torch::jit::Stack Signature::rebuild(const std::vector<at::Tensor>& tensors, c10
   return stack;
 }
 
-Signature describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack, Bound& bound) {
-  return Describer(op, stack, bound).run();
+Bound bind_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  static thread_local std::string key;
+  Bound bound;
+  Binder(op, key, bound).run(torch::jit::last(stack, op.schema().arguments().size()));
+  return bound;
+}
+
+Signature signature_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const Bound& bound) {
+  const at::ArrayRef<c10::IValue> arguments = torch::jit::last(stack, op.schema().arguments().size());
+  Signature s{op, std::string(bound.key), arguments.vec(), {}, {}};
+  for (c10::IValue& v : s.arguments) keep(v);
+  for (size_t i = 0; i < bound.places.size(); ++i) {
+    const Bound::Place& p = bound.places[i];
+    s.slots.push_back({p.argument, p.element, p.same, geometry_of(bound.tensors[i])});
+    s.slots.back().geometry.storage = p.storage;
+  }
+  for (const at::Tensor& t : bound.storages) s.storage_bytes.push_back(static_cast<int64_t>(storage_of(t).nbytes()));
+  return s;
 }
 
 }  // namespace lazuli::lazy

@@ -34,7 +34,6 @@ struct Slot {  // where a lazuli tensor stands among the arguments
 struct Signature {
   c10::OperatorHandle op;
   std::string key;
-  bool describable = true;  // false: some argument has no constant form (a generator, an object)
   torch::jit::Stack arguments;  // lazuli tensors left out
   std::vector<Slot> slots;
   std::vector<int64_t> storage_bytes;
@@ -44,13 +43,23 @@ struct Signature {
   std::string name() const { return toString(op.operator_name()); }
 };
 
-// The tensors of one particular call.
+// One particular call: its tensors, and all that tells its signature from others. Most calls have a known signature, so
+// this much is found out without making one.
 struct Bound {
-  std::vector<at::Tensor> tensors;   // by slot
-  std::vector<at::Tensor> storages;  // one tensor per storage
+  struct Place {
+    uint32_t argument;
+    int32_t element;  // likewise, as for a slot
+    uint32_t same, storage;
+  };
+  c10::SmallVector<Place, 4> places;  // by slot
+  std::vector<at::Tensor> tensors;    // likewise
+  std::vector<at::Tensor> storages;   // one tensor per storage
+  std::string_view key;               // until this thread binds another call
+  bool describable = true;            // false: some argument has no constant form (a generator, an object)
 };
 
 // Throws torch's device-mix error when a CPU tensor that is not a plain number stands among lazuli tensors.
-Signature describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack, Bound& bound);
+Bound bind_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+Signature signature_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const Bound& bound);
 
 }  // namespace lazuli::lazy

@@ -4,7 +4,8 @@ From C++ the loop is in the plugin, so that Python's own cost is not in it; from
 plain `for` loop. Calls form chains of 100, as programs do, so that what is kept for backward lives
 on for a while; "one call" repeats a call on the same leaf and drops its result each time. The
 operands are small: eager's kernel time is in its figures, as a user has it. Backward is timed
-alone, from the call on the loss until it returns.
+alone, from the call on the loss until it returns. `histc` stands for external calls: lazuli has no
+kernel for it.
 """
 
 import time
@@ -17,7 +18,7 @@ from benchmarks import harness
 SHAPE = (4, 4)
 CHAIN = 100
 ONE_CALL = ", one call"
-FROM_CPP = ("add", "add, one call", "mul", "add_", "sin", "mm", "view")
+FROM_CPP = ("add", "add, one call", "mul", "add_", "sin", "mm", "view", "histc")
 FROM_PYTHON: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "a + b": lambda a, b: a + b,
     "a * b": lambda a, b: a * b,
