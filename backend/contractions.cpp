@@ -101,6 +101,63 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
   return at::native::math_addr(self, a, b, beta, alpha);
 }
 
+// ---- Products with vectors
+
+bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && c10::isFloatingType(v.scalar_type()); }
+bool takes_vector(const Tensor& a, const Tensor& v) {
+  return is_ours(a) && a.dim() == 2 && is_vector(v) && a.scalar_type() == v.scalar_type() && a.size(1) == v.size(0);
+}
+
+// A product of matrices, of which the second has one column.
+ir::Value vector_product(lazy::Recording& r, const Tensor& a, const Tensor& v) {
+  const ir::Value column = r.reshape(r.value(v), ir::Dims{v.size(0), 1});
+  return r.reshape(r.emit(ir::Op::matmul, {r.value(a), column}), ir::Dims{a.size(0)});
+}
+
+Tensor mv(const Tensor& a, const Tensor& v) {
+  if (!takes_vector(a, v)) return fall_back<Tensor>("aten::mv", "", a, v);
+  lazy::Recording r;
+  return r.tensor(vector_product(r, a, v), a.scalar_type());
+}
+Tensor& mv_out(const Tensor& a, const Tensor& v, Tensor& out) {
+  if (!takes_vector(a, v) || !takes(out, a)) return fall_back<Tensor>("aten::mv", "out", a, v, out), out;
+  at::native::resize_output(out, {a.size(0)});
+  lazy::Recording r;
+  store(r, out, vector_product(r, a, v));
+  return out;
+}
+
+bool takes_addmv(const Tensor& bias, const Tensor& a, const Tensor& v) { return takes_vector(a, v) && bias_fits(bias, a, {a.size(0)}); }
+Tensor addmv(const Tensor& bias, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha) {
+  if (!takes_addmv(bias, a, v)) return fall_back<Tensor>("aten::addmv", "", bias, a, v, beta, alpha);
+  lazy::Recording r;
+  return r.tensor(scaled_sum(r, bias, vector_product(r, a, v), beta, alpha), a.scalar_type());
+}
+Tensor& addmv_(Tensor& self, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha) {
+  if (!takes_addmv(self, a, v) || self.sizes() != IntArrayRef({a.size(0)})) return fall_back<Tensor>("aten::addmv_", "", self, a, v, beta, alpha), self;
+  lazy::Recording r;
+  store(r, self, scaled_sum(r, self, vector_product(r, a, v), beta, alpha));
+  return self;
+}
+Tensor& addmv_out(const Tensor& bias, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  if (!takes_addmv(bias, a, v) || !takes(out, a)) return fall_back<Tensor>("aten::addmv", "out", bias, a, v, beta, alpha, out), out;
+  at::native::resize_output(out, {a.size(0)});
+  lazy::Recording r;
+  store(r, out, scaled_sum(r, bias, vector_product(r, a, v), beta, alpha));
+  return out;
+}
+
+// Of real numbers there is nothing to conjugate: vdot is the same.
+template <bool conjugates>
+Tensor dot(const Tensor& a, const Tensor& b) {
+  if (!is_vector(a) || !is_vector(b) || a.scalar_type() != b.scalar_type() || a.size(0) != b.size(0))
+    return fall_back<Tensor>(conjugates ? "aten::vdot" : "aten::dot", "", a, b);
+  lazy::Recording r;
+  const ir::DType type = lazy::to_ir(a.scalar_type()), wide = ir::compute_type(type);
+  const ir::Value terms = r.mul(r.convert(r.value(a), wide), r.convert(r.value(b), wide));
+  return r.tensor(r.convert(r.sum(terms, ir::Dims{0}, false), type), a.scalar_type());
+}
+
 // ---- Convolution
 
 struct Convolution {
@@ -188,6 +245,13 @@ void register_contractions(torch::Library& m) {
   m.impl("baddbmm", Matmul<3>::add);
   m.impl("baddbmm_", Matmul<3>::add_);
   m.impl("baddbmm.out", Matmul<3>::add_out);
+  m.impl("mv", mv);
+  m.impl("mv.out", mv_out);
+  m.impl("addmv", addmv);
+  m.impl("addmv_", addmv_);
+  m.impl("addmv.out", addmv_out);
+  m.impl("dot", dot<false>);
+  m.impl("vdot", dot<true>);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
 }

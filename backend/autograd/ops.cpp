@@ -83,6 +83,10 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::bmm>(m, "BmmBackward0");
   light<o::addmm>(m, "AddmmBackward0");
   light<o::baddbmm>(m, "BaddbmmBackward0");
+  light<o::mv>(m, "MvBackward0");
+  light<o::addmv>(m, "AddmvBackward0");
+  light<o::dot>(m, "DotBackward0");
+  light<o::vdot>(m, "VdotBackward0");
   light<o::convolution>(m, "ConvolutionBackward0");
   // Reductions and normalizations
   light<o::sum>(m, "SumBackward0");
