@@ -2,11 +2,15 @@
 #pragma once
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
+#include "lazy/external.h"
 
 namespace lazuli::backend {
 
 template <c10::DispatchKey host>
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::string name = toString(op.operator_name());
+  lazy::announce(name, "runs on the host, between copies");
+  lazy::ExternalTimer timer(name);
   at::native::cpu_fallback(op, stack, false, host);
 }
 

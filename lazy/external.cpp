@@ -388,15 +388,13 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
     }
     take_names(host.back(), t);
   }
-  std::string where = line_text(current_line());
-  double start = now_us();
   Stack results = call.signature.rebuild(host, backing().device());
   {
+    ExternalTimer timer(call.signature.name());
     Workers workers;
     PlainDispatch guard;
     call.signature.op.callBoxed(results);
   }
-  metrics().external(call.signature.name(), where, now_us() - start);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].same < i || !is_written(call, slots[i])) continue;
     const bool replaced = host[i].storage().data() != written[i].data;  // resized, perhaps only on the way
@@ -427,17 +425,19 @@ bool is_news(const std::string& text) {
   return known->insert(text).second;
 }
 
-void announce(const Call& call) {
+}  // namespace
+
+void announce(const std::string& op, const char* how) {
   const std::string& mode = config().fallback;
   if (mode == "quiet") return;
   std::string where = line_text(current_line());
-  std::string text = "lazuli: " + call.signature.name() + " has no kernel of its own and runs as an external call" +
-                     (where.empty() ? "" : " (" + where + ")");
+  std::string text = "lazuli: " + op + " has no kernel of its own and " + how + (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
   if (is_news(text)) TORCH_WARN(text);
 }
 
-}  // namespace
+ExternalTimer::ExternalTimer(std::string op) : op_(std::move(op)), where_(line_text(current_line())), start_(now_us()) {}
+ExternalTimer::~ExternalTimer() { metrics().external(op_, where_, now_us() - start_); }
 
 at::Tensor adopt(const at::Tensor& cpu) {
   at::Tensor t = cpu;
@@ -459,7 +459,7 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
     learned = std::make_shared<Call>(signature_of(op, *stack, bound), false);
   const Call& call = *learned;
   bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
-  if (!only_views) announce(call);
+  if (!only_views && config().fallback != "quiet") announce(call.signature.name(), "runs as an external call");
   if (call.deferrable)
     record(id, learned, bound, stack);
   else

@@ -19,6 +19,20 @@ std::string external_name(int64_t call);
 // Forgets what was learned of all other calls.
 void keep_external_calls(const std::unordered_set<int64_t>& calls);
 
+// That an operator has no kernel of ours, and how it runs instead: nothing, a warning or an error (c10::Error), as
+// LAZULI_FALLBACK says.
+void announce(const std::string& op, const char* how);
+// While it lives, a kernel that is not ours runs: counted by the operator's name, and listed in explain().
+class ExternalTimer {
+ public:
+  explicit ExternalTimer(std::string op);
+  ~ExternalTimer();
+
+ private:
+  const std::string op_, where_;
+  const double start_;
+};
+
 // A lazuli tensor that takes over the memory of a CPU tensor (copied only if it is a part of something larger).
 at::Tensor adopt(const at::Tensor& cpu);
 

@@ -20,6 +20,26 @@ def test_external_calls_can_be_forbidden():
     assert torch.cdist(x, x).shape == (4, 4)
 
 
+@pytest.mark.parametrize("layout", ["sparse", "quantized", "nested"])
+def test_kernels_of_the_host_are_counted_and_can_be_forbidden(layout, counters):
+    x = torch.randn(4, 4)
+    if layout == "sparse":
+        t = x.to_sparse().to("lazuli")
+        work, name = lambda: torch.sparse.softmax(t, 0), "softmax"
+    elif layout == "quantized":
+        t = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).to("lazuli")
+        work, name = t.dequantize, "dequantize"
+    else:
+        t = torch.nested.nested_tensor([x, x[:2]]).to("lazuli")
+        work, name = lambda: t.softmax(-1), "softmax"
+    work()
+    assert any(name in op for op in counters()["external_calls"])
+    with torch.lazuli.config.patch(fallback="error"), pytest.raises(RuntimeError) as error:
+        work()
+    assert name in str(error.value)
+    assert "on the host" in str(error.value)
+
+
 def warnings_of(work):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
