@@ -17,7 +17,8 @@ void choose_launch(Loops& loops, int threads) {
     loops.block = std::clamp((size + threads - 1) / threads, int64_t{kShort}, kLong);
     loops.block = (loops.block + kShort - 1) / kShort * kShort;
   } else {
-    loops.block = kColumns;
+    const int64_t shared = size / (2 * threads) / kColumns * kColumns;
+    loops.block = std::clamp(shared, kColumns, kMostColumns);
   }
 }
 

@@ -4,9 +4,9 @@
 
 namespace lazuli::lowering {
 
-// Columns of one block of a column reduction: each block walks all rows, which should share cache lines, and blocks are
-// to be left for every thread.
-inline constexpr int64_t kColumns = 64;
+// Columns of one block of a column reduction, and the most of them: each block walks all rows, of which it should take whole
+// cache lines, better several, and blocks are to be left for every thread.
+inline constexpr int64_t kColumns = 64, kMostColumns = 256;
 
 void choose_launch(Loops& loops, int threads);
 

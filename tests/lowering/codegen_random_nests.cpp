@@ -9,13 +9,19 @@ namespace {
 
 class RandomNests : public ::testing::TestWithParam<const char*> {};
 
-void compare(const char* cpu, bool tiled, uint64_t seeds) {
+using testing::RandomNest;
+
+template <class... Kind>
+void compare(const char* cpu, uint64_t seeds, Kind... kind) {
+  constexpr bool tiled = (std::is_same_v<Kind, RandomNest::Tiled> || ...);
+  constexpr bool heavy = (std::is_same_v<Kind, RandomNest::Heavy> || ...);
   jit::Compiler compiler(cpu);
+  int row_by_row = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    using testing::RandomNest;
-    RandomNest random = tiled ? RandomNest(seed, RandomNest::Tiled()) : RandomNest(seed);
+    RandomNest random(seed, kind...);
     const lowering::LoopNest& nest = random.nest();
     const std::string symbol = "random" + std::to_string(seed);
+    if (heavy) row_by_row += compiler.ir_text(nest, symbol).find("columns") != std::string::npos;
     const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, symbol));
     for (int64_t size : {0, 1, 15, 16, 17, 33, tiled ? 70 : 1000}) {
       testing::NestMemory expected = random.memory(size), actual = random.copy(expected);
@@ -29,10 +35,12 @@ void compare(const char* cpu, bool tiled, uint64_t seeds) {
                                 << nest.print() << compiler.ir_text(nest, symbol);
     }
   }
+  if (heavy) EXPECT_GT(row_by_row, 40);
 }
 
-TEST_P(RandomNests, AgreeWithTheInterpreter) { compare(GetParam(), false, 150); }
-TEST_P(RandomNests, TiledOnesToo) { compare(GetParam(), true, 120); }
+TEST_P(RandomNests, AgreeWithTheInterpreter) { compare(GetParam(), 150); }
+TEST_P(RandomNests, TiledOnesToo) { compare(GetParam(), 120, RandomNest::Tiled()); }
+TEST_P(RandomNests, HeavyColumnsToo) { compare(GetParam(), 150, RandomNest::Heavy()); }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, RandomNests, ::testing::Values("", "avx2"),
                          [](const auto& cpu) { return *cpu.param ? std::string(cpu.param) : std::string("native"); });

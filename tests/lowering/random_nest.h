@@ -19,6 +19,9 @@ class RandomNest {
   }
   struct Tiled {};
   RandomNest(uint64_t seed, Tiled) : in_range_(false), rng_(seed) { generate(true); }
+  // Reductions of columns whose bodies compute what nobody reads: heavy ones have loops of their own.
+  struct Heavy {};
+  RandomNest(uint64_t seed, Heavy) : in_range_(false), heavy_(true), rng_(seed) { generate(false); }
   const lowering::LoopNest& nest() const { return nest_; }
 
   // `vector_size`: the vector dimension's; other dimensions are small.
@@ -173,8 +176,9 @@ class RandomNest {
 
   void reduction(const std::vector<uint16_t>& pool) {
     using lowering::Reduce;
-    const Reduce r = static_cast<Reduce>(below(8));
+    const Reduce r = static_cast<Reduce>(below(heavy_ ? 4 : 8));
     uint16_t x = any_of(pool);
+    if (heavy_) x = as(x, DType::F32, false);
     DType t = type(x);
     if (r == Reduce::Sum || r == Reduce::Prod) x = tamed(x, r == Reduce::Sum ? 8 : 1);
     if (r == Reduce::Any || r == Reduce::All) t = DType::Bool;
@@ -208,10 +212,14 @@ class RandomNest {
     reduced_.clear();
     for (int64_t k = below(3) + (rows_.empty() ? 1 : 0); k-- > 0;) rows_.push_back(source(rows_, true));
     for (int64_t k = below(4); k-- > 0;) rows_.push_back(operation(rows_, true));
-    if (chance(30) || stage_ + 1 == nest_.stages) store(any_of(rows_), true, rows_);
-    if (stage_ + 1 == nest_.stages && stage_ > 0 && chance(50)) return;
+    if ((chance(30) && !heavy_) || stage_ + 1 == nest_.stages) store(any_of(rows_), true, rows_);
+    if (stage_ + 1 == nest_.stages && stage_ > 0 && (heavy_ || chance(50))) return;
 
     std::vector<uint16_t> pool = rows_;
+    if (heavy_) {
+      const uint16_t x = emit({.code = Code::Load, .dtype = DType::F32, .slot = access(DType::F32, false, false, false)});
+      prim(Prim::pow, DType::F32, false, x, x);
+    }
     for (int64_t k = below(3) + 1; k-- > 0;) pool.push_back(source(pool, false));
     for (int64_t k = below(8) + 1; k-- > 0;) pool.push_back(operation(pool, false));
     if (nest_.reduced)
@@ -227,6 +235,12 @@ class RandomNest {
     nest_.reduced = static_cast<uint8_t>(tiled ? 0 : row_schedule() ? below(nest_.rank) + 1 : below(nest_.rank));
     if (tiled) nest_.tile = static_cast<uint8_t>(below(nest_.rank - 1));
     nest_.stages = static_cast<uint8_t>(below(3) + 1);
+    if (heavy_) {
+      nest_.schedule = lowering::Schedule::Column;
+      nest_.rank = static_cast<uint8_t>(below(2) + 2);
+      nest_.reduced = 1;
+      nest_.stages = 2;
+    }
     for (stage_ = 0; stage_ < nest_.stages; ++stage_) generate_stage();
   }
 
@@ -270,7 +284,7 @@ class RandomNest {
   }
 
   static constexpr int kIndices = 5;
-  const bool in_range_;
+  const bool in_range_, heavy_ = false;
   std::mt19937_64 rng_;
   lowering::LoopNest nest_;
   uint8_t stage_ = 0;

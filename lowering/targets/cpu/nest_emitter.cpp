@@ -113,6 +113,8 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
       if (nest_.tiled()) {
         auto [row, rows] = block(indices[nest_.tile], nest_.tile);
         squares(row, rows, first, last);
+      } else if (plan_.row_by_row) {
+        row_by_row(first, last);
       } else {
         vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
       }

@@ -27,6 +27,9 @@ class NestEmitter {
   };
 
   static constexpr unsigned kNoStage = ~0u;
+  // Sums of floating types are cut into so many terms each, so that rounding errors grow with the length of a chunk and the
+  // number of chunks, not with their product.
+  static constexpr int64_t kChunk = 256;
 
   // Units (nest_emitter.cpp).
   void read_arguments();
@@ -36,6 +39,8 @@ class NestEmitter {
 
   // Stages (nest_stages.cpp).
   void all_stages(const Pass& pass);
+  void row_insts(unsigned stage, const Pass& pass);
+  bool loops(unsigned stage) const;
   void stage_loop(unsigned stage, const Pass& pass);
   void reduced_loops(unsigned stage, uint32_t dim, const Pass& pass);
   void lane_loops(unsigned stage);
@@ -49,6 +54,13 @@ class NestEmitter {
   llvm::SmallVector<Value**, 8> accumulator_slots(unsigned stage);
   Pass partial_pass(Value* remaining);
 
+  // Column nests that are walked row by row (nest_rows.cpp).
+  struct Sums {
+    size_t inst;  // the reduction
+    Value *whole, *part;  // by column of the block; the same if there are no parts
+  };
+  void row_by_row(Value* first, Value* last);
+  void columns_of(Value* first, Value* last, const std::function<void(const Pass&, Value* column)>& body);
   // Tiled nests (nest_tiles.cpp).
   struct Square {
     Value *row, *lane;    // the first of each

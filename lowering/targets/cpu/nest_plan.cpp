@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/dtype.h"
+#include "lowering/targets/reduction.h"
 
 namespace lazuli::lowering::cpu {
 namespace {
@@ -81,6 +82,30 @@ unsigned weight(const LoopNest& nest, const Inst& x) {
   }
 }
 
+// Walked one or two vectors at a time, a block of columns is a line or two of each row, and often of each page: nothing that
+// could be prefetched. So bodies that leave room for no more walk row by row, with accumulators in memory, if all that their
+// columns need besides is cheap enough to be had again for every row.
+bool goes_row_by_row(const LoopNest& nest, const NestPlan& p) {
+  if (nest.schedule != Schedule::Column || nest.reduced != 1 || nest.tiled() || p.unroll[0] > 2) return false;
+  constexpr unsigned kCheap = 8;
+  unsigned columns = 0, looping = 0;
+  for (unsigned stage = 0; stage < nest.stages; ++stage) {
+    bool loops = false;
+    for (size_t i = 0; i < nest.insts.size(); ++i) {
+      const Inst& x = nest.insts[i];
+      if (x.stage != stage) continue;
+      loops |= p.level[i] == Level::Element;
+      if (x.code == Code::Accumulate || x.code == Code::Check) return false;
+      if (x.code == Code::Reduce && (is_arg(x.reduce) || !ir::is_floating(x.dtype))) return false;
+      if (p.level[i] == Level::Point && x.code == Code::Store && looping == 0) return false;
+      if (p.level[i] == Level::Point && looping == 0) columns += weight(nest, x);
+    }
+    looping += loops;
+    if (loops && columns > kCheap) return false;
+  }
+  return looping == 1;
+}
+
 // Light bodies need several vectors in flight, for independent accumulators and less loop; with two of them elementary
 // functions run a third faster. The heaviest gain little from copies, which cost compile time.
 unsigned unroll_for(unsigned work, bool wide) {
@@ -117,6 +142,7 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
     }
   for (unsigned w : work) p.unroll.push_back(unroll_for(nest.schedule == Schedule::Row ? w : total, wide));
   p.masked_only = target.masks;
+  p.row_by_row = goes_row_by_row(nest, p);
   p.rows_written_out = nest.tiled() && p.lanes <= 16 && total <= 12;
   return p;
 }

@@ -7,14 +7,20 @@ namespace lazuli::lowering::cpu {
 
 void NestEmitter::all_stages(const Pass& pass) {
   for (unsigned stage = 0; stage < nest_.stages; ++stage) {
-    bool loops = false;
-    for (size_t i = 0; i < nest_.insts.size(); ++i) {
-      if (nest_.insts[i].stage != stage) continue;
-      if (plan_.level[i] == Level::Point) run(i, pass);
-      loops |= plan_.level[i] == Level::Element;
-    }
-    if (loops) stage_loop(stage, pass);
+    row_insts(stage, pass);
+    if (loops(stage)) stage_loop(stage, pass);
   }
+}
+
+void NestEmitter::row_insts(unsigned stage, const Pass& pass) {
+  for (size_t i = 0; i < nest_.insts.size(); ++i)
+    if (nest_.insts[i].stage == stage && plan_.level[i] == Level::Point) run(i, pass);
+}
+
+bool NestEmitter::loops(unsigned stage) const {
+  for (size_t i = 0; i < nest_.insts.size(); ++i)
+    if (nest_.insts[i].stage == stage && plan_.level[i] == Level::Element) return true;
+  return false;
 }
 
 void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
@@ -60,12 +66,9 @@ void NestEmitter::lane_loops(unsigned stage) {
                [&](const Pass& pass) { elements(stage, pass); });
 }
 
-// A loop over a reduced dimension. Sums of floating types are cut: each kChunk passes have their own, which is then
-// added to the whole, so that rounding errors grow with the length of a chunk and the number of chunks, not with
-// their product.
+// A loop over a reduced dimension. Each kChunk passes have sums of their own, which are then added to the whole.
 void NestEmitter::summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
                                llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body) {
-  constexpr int64_t kChunk = 256;
   llvm::SmallVector<std::pair<size_t, Value**>, 8> sums;
   for (size_t i = 0; i < nest_.insts.size(); ++i) {
     const Inst& x = nest_.insts[i];
