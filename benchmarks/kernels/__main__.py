@@ -32,6 +32,17 @@ def gelu_of_product(rows: int, columns: int) -> Case:
     return Case(lambda a, b, c: functional.gelu(a * b + c), [a, b, c], 4 * _bytes(a))
 
 
+def gelu_backward(rows: int, columns: int) -> Case:
+    """The gradients of x and of b behind gelu(x + b)."""
+    x, grad, b = torch.randn(rows, columns), torch.randn(rows, columns), torch.randn(columns)
+
+    def backward(grad, x, b):
+        gradient = torch.ops.aten.gelu_backward(grad, x + b)
+        return gradient, gradient.sum(0)
+
+    return Case(backward, [grad, x, b], 3 * _bytes(x))
+
+
 def softmax(rows: int, columns: int) -> Case:
     x = torch.randn(rows, columns)
     return Case(lambda x: functional.softmax(x, -1), [x], 2 * _bytes(x))
@@ -94,6 +105,7 @@ def column_sum(rows: int, columns: int) -> Case:
 
 CASES = {
     "gelu(a*b+c)": gelu_of_product,
+    "gelu backward": gelu_backward,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "layer_norm backward": layer_norm_backward,
