@@ -57,7 +57,8 @@ Tensor saturated(const Tensor& weight) {
 Tensor polygamma_of(int64_t n, const Tensor& x) {
   const Tensor y = fall_back<Tensor>("aten::polygamma", "", n, x);
   if (n != 1) return y;
-  return at::where((x <= 0).logical_and(at::floor(x) == x), std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
+  const Tensor is_pole = c10::isFloatingType(x.scalar_type()) ? (x <= 0).logical_and(at::floor(x) == x) : x <= 0;
+  return at::where(is_pole, std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   if (n != 1) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;

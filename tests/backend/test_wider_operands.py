@@ -89,6 +89,11 @@ def test_soft_margin_loss(reduction):
     assert_same(compute)
 
 
+def test_a_pole_that_is_false(device):
+    found = torch.polygamma(1, torch.tensor([False, True], device=device)).cpu()
+    torch.testing.assert_close(found, torch.tensor([math.inf, math.pi**2 / 6]))
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.float32, torch.float64])
 def test_poles_of_the_first_polygamma(dtype, device):
     x = torch.tensor([0, -1, -2, -31, 1, 4], dtype=dtype)

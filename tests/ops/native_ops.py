@@ -44,7 +44,7 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.smooth_l1_loss
 nn.functional.cosine_similarity nn.functional.gaussian_nll_loss nn.functional.soft_margin_loss"""
 
 CONTRACTION = """__rmatmul__ addbmm addmm addmm.decomposed addmv addr baddbmm bmm dot einsum inner
-linalg.matrix_exp matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
+matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
 nn.functional.linear
 nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
 nn.functional.conv_transpose2d nn.functional.conv_transpose3d linalg.multi_dot
