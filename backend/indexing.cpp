@@ -1,6 +1,7 @@
 // Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/narrow_copy_native.h>
 #include <cmath>
 #include "backend/registration.h"
@@ -119,6 +120,8 @@ Tensor slice_backward(const Tensor& g, IntArrayRef sizes, int64_t dim, int64_t s
 }
 
 Tensor flip(const Tensor& x, IntArrayRef dims) {
+  // The kernel on the host knows no such numbers; they move as integers of their size.
+  if (x.scalar_type() == c10::kComplexHalf) return at::flip(x.resolve_conj().view(c10::kInt), dims).view(c10::kComplexHalf);
   ir::Dims turned;
   for (int64_t d : dims) turned.push_back(at::maybe_wrap_dim(d, x.dim()));
   std::sort(turned.begin(), turned.end());

@@ -1,4 +1,5 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
+#include <ATen/native/Resize.h>
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
@@ -44,6 +45,49 @@ Tensor& log_sigmoid_backward_out(const Tensor& gy, const Tensor& x, const Tensor
   if (!elementwise_into(out, ir::Op::log_sigmoid_backward, {{&gy, {}}, {&x, {}}}, true))
     fall_back<Tensor>("aten::log_sigmoid_backward", "grad_input", gy, x, buffer, out);
   return out;
+}
+
+// To fit a weight into float16. Torch's kernel writes over it, and reads its memory by the address.
+Tensor saturated(const Tensor& weight) {
+  constexpr double kMost = 65504;
+  return is_floating(weight) ? at::clamp(weight, -kMost, kMost) : fall_back<Tensor>("aten::_saturate_weight_to_fp16", "", weight);
+}
+// From both sides the first derivative of digamma grows beyond all bounds at its poles, zero and the negative integers,
+// where torch's formula divides by the rounded sine of a multiple of pi.
+Tensor polygamma_of(int64_t n, const Tensor& x) {
+  const Tensor y = fall_back<Tensor>("aten::polygamma", "", n, x);
+  if (n != 1) return y;
+  const Tensor is_pole = c10::isFloatingType(x.scalar_type()) ? (x <= 0).logical_and(at::floor(x) == x) : x <= 0;
+  return at::where(is_pole, std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
+}
+Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
+  if (n != 1) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
+  const Tensor y = polygamma_of(n, x);
+  at::native::resize_output(out, y.sizes());
+  return out.copy_(y);
+}
+// Torch's two functions of one formula; this one divides infinities.
+Tensor modified_bessel_i0(const Tensor& x) {
+  return is_floating(x) ? elementwise(ir::Op::i0, {{&x, {}}}) : fall_back<Tensor>("aten::special_modified_bessel_i0", "", x);
+}
+Tensor& modified_bessel_i0_out(const Tensor& x, Tensor& out) {
+  if (!is_floating(x) || !elementwise_into(out, ir::Op::i0, {{&x, {}}}, true))
+    fall_back<Tensor>("aten::special_modified_bessel_i0", "out", x, out);
+  return out;
+}
+
+// Torch's recurrences end at nan, and begin with it where x is nan: what they return then was never written.
+constexpr const char* kRecurrences[] = {
+    "chebyshev_polynomial_t",         "chebyshev_polynomial_u",         "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",         "hermite_polynomial_h",           "hermite_polynomial_he",
+    "laguerre_polynomial_l",          "legendre_polynomial_p",          "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w"};
+void recurrence(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  const Tensor x = (*stack)[first].toTensor(), n = (*stack)[first + 1].toTensor();
+  const Tensor is_nan = at::isnan(x).logical_and(n >= 1);
+  fallback(op, keys, stack);
+  stack->back().toTensor().masked_fill_(is_nan, std::numeric_limits<double>::quiet_NaN());
 }
 
 Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
@@ -194,6 +238,14 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("log_sigmoid_forward", log_sigmoid);
   m.impl("log_sigmoid_backward", log_sigmoid_backward);
   m.impl("log_sigmoid_backward.grad_input", log_sigmoid_backward_out);
+  m.impl("_saturate_weight_to_fp16", saturated);
+  m.impl("special_modified_bessel_i0", modified_bessel_i0);
+  m.impl("special_modified_bessel_i0.out", modified_bessel_i0_out);
+  for (const char* name : kRecurrences)
+    for (const char* overload : {"", ".out"})
+      m.impl(("special_" + std::string(name) + overload).c_str(), torch::CppFunction::makeFromBoxedFunction<&recurrence>());
+  m.impl("polygamma", polygamma_of);
+  m.impl("polygamma.out", polygamma_out);
   m.impl("clamp", clamp);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);

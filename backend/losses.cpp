@@ -69,6 +69,19 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Ten
   return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
 }
 
+// log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x).
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
+  if (!floating(x) || !floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
+  const Tensor loss = -at::log_sigmoid(target * x);
+  return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
+}
+Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
+  if (!floating(gy) || !floating(x) || !floating(target))
+    return fall_back<Tensor>("aten::soft_margin_loss_backward", "", gy, x, target, reduction);
+  const Tensor slope = -target * at::sigmoid(-target * x) * gy;
+  return reduction == at::Reduction::Mean ? slope / x.numel() : slope;
+}
+
 // Where the curve has no width it is l1_loss, which is eager's to say.
 bool curved(const Tensor& x, const Tensor& target, double beta) { return same_floating(x, target) && x.numel() > 0 && beta > 0; }
 ir::Value widened(lazy::Recording& r, const Tensor& t) { return r.convert(r.value(t), ir::compute_type(lazy::to_ir(t.scalar_type()))); }
@@ -156,6 +169,8 @@ void register_losses(torch::Library& m) {
   m.impl("binary_cross_entropy_with_logits", bce_with_logits);
   m.impl("mse_loss", mse_loss);
   m.impl("mse_loss_backward", mse_loss_backward);
+  m.impl("soft_margin_loss", soft_margin_loss);
+  m.impl("soft_margin_loss_backward", soft_margin_loss_backward);
   m.impl("smooth_l1_loss", smooth_l1_loss);
   m.impl("smooth_l1_loss_backward", smooth_l1_loss_backward);
   m.impl("max_pool2d_with_indices", max_pool);

@@ -29,6 +29,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_upsampling(m);
   register_views(m);
   register_weight_norm(m);
+  register_wider_operands(m);
+  register_windows(m);
   register_table(m);
 }
 

@@ -30,6 +30,8 @@ void register_triangles(torch::Library& m);
 void register_upsampling(torch::Library& m);
 void register_views(torch::Library& m);
 void register_weight_norm(torch::Library& m);
+void register_wider_operands(torch::Library& m);
+void register_windows(torch::Library& m);
 // The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.
 void register_table(torch::Library& m);
 

@@ -25,26 +25,6 @@ def test_a_causal_mask_beside_another_one():
     assert_same(attend)
 
 
-def test_kaiser_window():
-    def windows(device):
-        out = torch.empty(0, device=device)
-        torch.ops.aten.kaiser_window.beta_out(6, True, 3.0, out=out)
-        windows = [(7,), (7, False), (7, False, 5.0)]
-        return [torch.kaiser_window(*given, device=device) for given in windows], out
-
-    assert_same(windows)
-
-
-def test_saturated_weights():
-    """Torch's kernel reads the weight's memory by its address."""
-
-    def saturate(device):
-        weight = torch.tensor([[1e6, -1e6, 3.0], [0.0, 7e4, -2.0]]).to(device)
-        return torch._saturate_weight_to_fp16(weight), weight
-
-    assert_same(saturate)
-
-
 def test_grid_sampler_of_the_cpu():
     def sample(device):
         x, grid = normal(1, 2, 4, 4, device=device), normal(1, 3, 3, 2, device=device)

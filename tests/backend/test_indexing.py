@@ -92,3 +92,11 @@ def test_indices_out_of_range():
     assert_same_error(lambda d: normal(3, device=d).select(0, -4), IndexError)
     assert_same_error(lambda d: normal(3, 3, device=d)[0, 0, 0], IndexError)
     assert_same_error(lambda d: normal(3, 3, device=d).sum(2), IndexError)
+
+
+def test_flipping_halves_of_complex_numbers(device):
+    bits = torch.tensor(
+        [[0, 1 - 2**31, 0x7C017E00], [-1, 0x3555B555, 0x00010002]], dtype=torch.int32
+    )
+    found = bits.to(device).view(torch.complex32).flip(0, 1).view(torch.int32)
+    assert torch.equal(found.cpu(), bits.flip(0, 1))

@@ -333,8 +333,46 @@ def test_bessel_function():
     for dtype in (torch.float32, torch.float64):
         expected = torch.i0(x.to(dtype))
         expected[:2] = math.inf  # eager divides infinities
-        actual = torch.i0(x.to(dtype).to("lazuli")).cpu()
-        torch.testing.assert_close(actual, expected, equal_nan=True)
+        for function in (torch.i0, torch.special.i0, torch.special.modified_bessel_i0):
+            actual = function(x.to(dtype).to("lazuli")).cpu()
+            torch.testing.assert_close(actual, expected, equal_nan=True)
+        out = torch.empty(0, dtype=dtype, device="lazuli")
+        torch.special.modified_bessel_i0(x.to(dtype).to("lazuli"), out=out)
+        torch.testing.assert_close(out.cpu(), expected, equal_nan=True)
+
+
+POLYNOMIALS = (
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+)
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials_of_nan(name, device):
+    """Degree 0 is 1 everywhere; torch's kernel returns what it never wrote for higher ones."""
+    polynomial = getattr(torch.special, name)
+    x, n = torch.tensor([math.nan, 0.25, 2.0]), torch.arange(-1, 8)[:, None].float()
+    expected = polynomial(x, n)
+    expected[2:, 0] = math.nan
+    there = x.to(device), n.to(device)
+    out = torch.empty(0, device=device)
+    for found in (polynomial(*there), polynomial(*there, out=out)):
+        torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
+    for degree in (0, 1, 6):
+        found = polynomial(there[0], degree).cpu()
+        torch.testing.assert_close(found, expected[degree + 1], equal_nan=True)
+    found = polynomial(math.nan, there[1][:, 0]).cpu()
+    torch.testing.assert_close(found, expected[:, 0], equal_nan=True)
 
 
 @DTYPES

@@ -3,6 +3,8 @@
 Operators with one right answer are compared bit for bit.
 """
 
+import math
+
 import pytest
 import torch
 from differential import assert_same, normal
@@ -108,3 +110,13 @@ def test_an_optimizer_step(dtype):
         return p.detach()
 
     exactly_same(train)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 2, 3), (2, 2, 2, 3)])
+def test_a_weight_saturated_for_float16(shape, device):
+    """A new tensor, whatever the rank; torch's kernel writes over a matrix."""
+    x = torch.linspace(-1e5, 1e5, math.prod(shape)).reshape(shape)
+    weight = x.to(device)
+    found = torch._saturate_weight_to_fp16(weight)
+    assert torch.equal(found.cpu(), x.clamp(-65504, 65504))
+    assert torch.equal(weight.cpu(), x)

@@ -269,3 +269,18 @@ def test_linear_with_channels():
         return of_device(device, y), told(y)
 
     assert_same(compute)
+
+
+def test_an_empty_one_lies_beside_its_like():
+    def make(device):
+        like = per_tensor(2, 3, device=device)
+        empty = [torch.empty_quantized((4,), like), torch.empty_quantized([2], qtensor=like)]
+        on_host = torch.empty_quantized((4,), like.cpu())
+        out = torch.empty_quantized((0,), like)
+        torch.ops.aten.quantize_per_tensor.out(
+            normal(2, 3, device=device), 0.1, 5, torch.quint8, out=out
+        )
+        places = of_device(device, *empty, out) + of_device("cpu", on_host)
+        return places, [(e.shape, e.q_scale(), e.q_zero_point()) for e in empty], told(out)
+
+    assert_same(make)

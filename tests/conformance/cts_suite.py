@@ -22,7 +22,7 @@ import supervisor
 import torch
 import torchcts
 from cts_report import read, write
-from cts_table import DEVICES, differences, explained, stale, tables, with_stored
+from cts_table import DEVICES, differences, explained, stale, tables, with_reruns, with_stored
 from differences import listed
 from report import RESULTS
 from sampling import chosen
@@ -170,7 +170,7 @@ def report_of(known: dict[str, Known], folder: Path) -> int:
         "suites": tables(outcomes, gaps),
         "differences": differences(outcomes),
     }
-    report = with_stored(report, read(folder))
+    report = with_reruns(with_stored(report, read(folder)), outcomes)
     whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
     collected = [node for nodes in known["lazuli"].nodes.values() for node in nodes]
     names = {name_of(node): node for node in [*report["differences"], *collected]}

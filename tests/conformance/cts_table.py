@@ -1,10 +1,11 @@
 """What TorchCTS gave, suite by suite: what ran here, or what is stored where more of a suite ran.
 
 A run takes hours, and few machines have made all of it: what is written anew keeps the suites that
-have not run here as far as they had.
+have not run here as far as they had, but for the nodes that have run here since.
 """
 
 import collections
+import copy
 
 OUTCOMES = ("passed", "failed", "skipped", "crashed", "hung")
 DEVICES = ("cpu", "lazuli")
@@ -69,6 +70,29 @@ def with_stored(report: dict, stored: dict) -> dict:
     suites |= {suite: stored["suites"][suite] for suite in kept}
     differing = {n: f for n, f in report["differences"].items() if suite_of(n) not in kept}
     differing |= {n: f for n, f in stored["differences"].items() if suite_of(n) in kept}
+    return {**report, "suites": suites, "differences": differing}
+
+
+def with_reruns(report: dict, outcomes: dict) -> dict:
+    """A report, of stored suites too, with the outcomes of what ran on lazuli since.
+
+    What is stored of a suite are counts and its differences. So a node that ran here counts where
+    it is one of those, or where it ran here on cpu too: there lazuli passed it.
+    """
+    suites, differing = copy.deepcopy(report["suites"]), dict(report["differences"])
+    found_here = differences(outcomes)
+    for node, found in outcomes["lazuli"].items():
+        on_cpu = outcomes["cpu"].get(node, {}).get("outcome")
+        before = differing[node]["outcome"] if node in differing else "passed"
+        if found["outcome"] == before or (node not in differing and on_cpu != "passed"):
+            continue
+        counted = suites[suite_of(node)]["lazuli"]
+        counted[before] -= 1
+        counted[found["outcome"]] += 1
+        if found["outcome"] == "passed":
+            del differing[node]
+        else:
+            differing[node] = {**found_here.get(node, {"as_eager": False}), **found}
     return {**report, "suites": suites, "differences": differing}
 
 

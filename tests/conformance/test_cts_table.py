@@ -1,7 +1,7 @@
 """The table of TorchCTS keeps the suites of which more ran than here."""
 
 from cts_report import markdown
-from cts_table import differences, explained, tables, with_stored
+from cts_table import differences, explained, tables, with_reruns, with_stored
 
 
 def report(passed: dict, failed: dict, about="here") -> dict:
@@ -50,3 +50,26 @@ def test_the_table_sums_what_ran_here_and_elsewhere():
     assert "lazuli passes 95.00 % of the nodes" in text
     assert "not run on lazuli: of memory here; of rng here" in text
     assert text.count("- `") == 5
+
+
+def test_what_ran_again_of_a_stored_suite_replaces_its_outcome():
+    there = report({"memory": 7, "rng": 3}, {"memory": 3, "rng": 1})
+    node = "torchcts/memory/test_it.py::test_{}[{}]".format
+    on_lazuli = {
+        node("failed", 0): {"outcome": "passed"},  # was mended
+        node("failed", 1): {"outcome": "crashed"},  # differs otherwise
+        node("passed", 0): {"outcome": "failed"},  # differs since
+        node("passed", 1): {"outcome": "failed"},  # perhaps on cpu too
+        node("passed", 2): {"outcome": "passed"},
+    }
+    on_cpu = {node("passed", 0): {"outcome": "passed"}}
+    merged = with_reruns(there, {"cpu": on_cpu, "lazuli": on_lazuli})
+    counts = {"passed": 7, "failed": 2, "skipped": 0, "crashed": 1, "hung": 0}
+    assert merged["suites"]["memory"]["lazuli"] == counts
+    assert merged["suites"]["rng"] == there["suites"]["rng"]
+    outcomes = {n: f["outcome"] for n, f in merged["differences"].items() if "memory" in n}
+    assert outcomes == {
+        node("failed", 1): "crashed",
+        node("failed", 2): "failed",
+        node("passed", 0): "failed",
+    }

@@ -7,7 +7,9 @@ is registered for the device belongs into this list under OpInfo's name.
 UNARY = """abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad erf erfc exp
 exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not logit
 neg positive rad2deg reciprocal round rsqrt sgn sigmoid sign signbit sin sinh sqrt square tan tanh
-trunc i0 nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3"""
+trunc i0 nan_to_num special.erfcx round.decimals_0 round.decimals_3 round.decimals_neg_3
+polygamma.polygamma_n_0 polygamma.polygamma_n_1 polygamma.polygamma_n_2 polygamma.polygamma_n_3
+polygamma.polygamma_n_4 special.polygamma.special_polygamma_n_0"""
 
 ACTIVATION = """nn.functional.celu nn.functional.elu nn.functional.gelu nn.functional.glu
 nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
@@ -21,7 +23,7 @@ clamp_max clamp_min copysign div.floor_rounding
 div.no_rounding_mode div.trunc_rounding eq float_power floor_divide fmax fmin fmod ge gt hypot le
 logical_and logical_or logical_xor lt max.binary maximum min.binary minimum mul ne pow remainder
 rsub sub true_divide xlogy __radd__ __rand__ __rdiv__ __rmod__ __rmul__ __ror__ __rpow__ __rsub__
-__rxor__ ldexp"""
+__rxor__ gcd ldexp"""
 
 TERNARY = "addcdiv addcmul clamp lerp masked_fill where"
 
@@ -42,7 +44,8 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.smooth_l1_loss
 nn.functional.cosine_similarity nn.functional.gaussian_nll_loss nn.functional.soft_margin_loss"""
 
 CONTRACTION = """__rmatmul__ addbmm addmm addmm.decomposed addmv addr baddbmm bmm dot einsum inner
-matmul mm mv outer tensordot vdot nn.functional.bilinear nn.functional.linear
+matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
+nn.functional.linear
 nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
 nn.functional.conv_transpose2d nn.functional.conv_transpose3d linalg.multi_dot
 nn.functional.scaled_dot_product_attention"""
@@ -74,8 +77,13 @@ double float half int long short to _softmax_backward_data"""
 # whose sequence is each device's own (see backend/test_random.py), what shares only a name, what
 # is registered for the fallback (tests/conformance compares all operators).
 ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential mode
-native_dropout_backward nn.functional.silu.complex normal normal.in_place normal.number_mean resize_
-signal.windows.exponential sparse.mm.reduce uniform"""
+native_dropout_backward nn.functional.silu.complex normal normal.in_place normal.number_mean
+resize_ signal.windows.exponential sparse.mm.reduce uniform special.chebyshev_polynomial_t
+special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w
+special.hermite_polynomial_h special.hermite_polynomial_he special.laguerre_polynomial_l
+special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
+special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
+special.shifted_chebyshev_polynomial_w"""
 
 BY_KIND = {
     "unary": UNARY,

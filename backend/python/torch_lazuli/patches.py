@@ -31,6 +31,7 @@ def apply(library: Path) -> None:
     if _applied:
         return
     _applied = True
+    _make_quantized_tensors_beside_their_like()
     _print_from_the_host()
     _read_and_write_storages_through_the_host()
     _send_to_processes_through_the_host()
@@ -153,6 +154,21 @@ def _step_adam_in_one_call() -> None:
         return (in_one_call if fused else original)(*lists, **options)
 
     adam._multi_tensor_adam = multi_tensor_adam
+
+
+def _make_quantized_tensors_beside_their_like() -> None:
+    """Makes an empty quantized tensor on the device of the one whose parameters it takes over.
+
+    Torch's Python hands its default device over where none is given, which is the host.
+    """
+    original = torch.empty_quantized
+
+    @functools.wraps(original)
+    def empty_quantized(size, qtensor, *, device=None, **options):
+        device = qtensor.device if device is None and qtensor.device.type == TYPE else device
+        return original(size, qtensor, device=device, **options)
+
+    torch.empty_quantized = empty_quantized
 
 
 def _print_from_the_host() -> None:

@@ -1,0 +1,66 @@
+// Operators whose kernel on the host wraps or overflows in the type of its operands: it gets them in a type, or in a
+// range, in which it does not.
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/gcd.h>
+#include <ATen/ops/linalg_matrix_exp.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/native/Resize.h>
+#include "backend/dispatch.h"
+#include "backend/registration.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+using c10::ScalarType;
+
+// The magnitude of the least integer is no number of its type.
+bool has_wider(ScalarType type) { return type == c10::kChar || type == c10::kShort; }
+Tensor common_divisor(const Tensor& a, const Tensor& b) {
+  const ScalarType type = at::result_type(a, b);
+  if (!has_wider(type)) return fall_back<Tensor>("aten::gcd", "", a, b);
+  return at::gcd(a.to(c10::kInt), b.to(c10::kInt)).to(type);
+}
+Tensor& gcd_out(const Tensor& a, const Tensor& b, Tensor& out) {
+  const ScalarType type = at::result_type(a, b);
+  if (!has_wider(type) || out.scalar_type() != type) return fall_back<Tensor>("aten::gcd", "out", a, b, out), out;
+  const Tensor result = common_divisor(a, b);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+Tensor& gcd_(Tensor& a, const Tensor& b) {
+  const ScalarType type = at::result_type(a, b);
+  if (!has_wider(type) || a.scalar_type() != type) return fall_back<Tensor>("aten::gcd_", "", a, b), a;
+  return a.copy_(common_divisor(a, b));
+}
+
+// The kernel reads 32 bits of an exponent; far fewer lead from any number to infinity or to zero.
+Tensor exponents(const Tensor& e) {
+  constexpr int64_t kMost = 1 << 20;
+  return e.scalar_type() == c10::kLong ? at::clamp(e, -kMost, kMost) : e;
+}
+Tensor ldexp(const Tensor& x, const Tensor& e) { return fall_back<Tensor>("aten::ldexp", "Tensor", x, exponents(e)); }
+Tensor& ldexp_out(const Tensor& x, const Tensor& e, Tensor& out) {
+  return fall_back<Tensor>("aten::ldexp", "out", x, exponents(e), out), out;
+}
+Tensor& ldexp_(Tensor& x, const Tensor& e) { return fall_back<Tensor>("aten::ldexp_", "", x, exponents(e)), x; }
+
+// In 16 bits the scaled powers of a matrix leave the range, and their sums are nan.
+Tensor matrix_exp(const Tensor& x) {
+  if (!c10::isReducedFloatingType(x.scalar_type())) return fall_back<Tensor>("aten::linalg_matrix_exp", "", x);
+  return at::linalg_matrix_exp(x.to(c10::kFloat)).to(x.scalar_type());
+}
+
+}  // namespace
+
+void register_wider_operands(torch::Library& m) {
+  m.impl("gcd", common_divisor);
+  m.impl("gcd.out", gcd_out);
+  m.impl("gcd_", gcd_);
+  m.impl("ldexp.Tensor", ldexp);
+  m.impl("ldexp.out", ldexp_out);
+  m.impl("ldexp_", ldexp_);
+  m.impl("linalg_matrix_exp", matrix_exp);
+}
+
+}  // namespace lazuli::backend
