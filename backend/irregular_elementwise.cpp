@@ -57,7 +57,7 @@ Tensor saturated(const Tensor& weight) {
 Tensor polygamma_of(int64_t n, const Tensor& x) {
   const Tensor y = fall_back<Tensor>("aten::polygamma", "", n, x);
   if (n != 1) return y;
-  const Tensor is_pole = c10::isFloatingType(x.scalar_type()) ? (x <= 0).logical_and(at::floor(x) == x) : x <= 0;
+  const Tensor is_pole = c10::isFloatingType(x.scalar_type()) ? (x <= 0).logical_and(at::floor(x) == x) : x.to(at::kDouble) <= 0;
   return at::where(is_pole, std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
@@ -85,7 +85,8 @@ constexpr const char* kRecurrences[] = {
 void recurrence(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
   const Tensor x = (*stack)[first].toTensor(), n = (*stack)[first + 1].toTensor();
-  const Tensor is_nan = at::isnan(x).logical_and(n >= 1);
+  if (!c10::isFloatingType(x.scalar_type())) return fallback(op, keys, stack);
+  const Tensor is_nan = at::isnan(x).logical_and(n.to(at::kDouble) >= 1);  // of unsigned types few operators know
   fallback(op, keys, stack);
   stack->back().toTensor().masked_fill_(is_nan, std::numeric_limits<double>::quiet_NaN());
 }
