@@ -18,13 +18,39 @@ using std::optional;
 bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
 bool is_zero(const Scalar& s) { return !s.isComplex() && s.equal(0); }
 
-// Two matrices (or equal batches of them) of one floating type whose sizes fit; anything else is eager's to judge.
-bool multipliable(const Tensor& a, const Tensor& b, int64_t rank) {
+// Two matrices, or equal batches of them, of one floating type whose sizes fit; anything else is eager's to judge.
+template <int64_t rank>
+bool multipliable(const Tensor& a, const Tensor& b) {
   return is_ours(a) && is_ours(b) && a.scalar_type() == b.scalar_type() && c10::isFloatingType(a.scalar_type()) &&
          a.dim() == rank && b.dim() == rank && a.size(rank - 1) == b.size(rank - 2) && (rank == 2 || a.size(0) == b.size(0));
 }
+bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && c10::isFloatingType(v.scalar_type()); }
 
-ir::Value product(lazy::Recording& r, const Tensor& a, const Tensor& b) { return r.emit(ir::Op::matmul, {r.value(a), r.value(b)}); }
+// The products that torch has operators for.
+struct Matrices {
+  static constexpr const char *name = "aten::mm", *add_name = "aten::addmm", *add_name_ = "aten::addmm_";
+  static bool takes(const Tensor& a, const Tensor& b) { return multipliable<2>(a, b); }
+  static at::DimVector shape(const Tensor& a, const Tensor& b) { return {a.size(0), b.size(1)}; }
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b) { return r.emit(ir::Op::matmul, {r.value(a), r.value(b)}); }
+};
+struct Batches {
+  static constexpr const char *name = "aten::bmm", *add_name = "aten::baddbmm", *add_name_ = "aten::baddbmm_";
+  static bool takes(const Tensor& a, const Tensor& b) { return multipliable<3>(a, b); }
+  static at::DimVector shape(const Tensor& a, const Tensor& b) { return {a.size(0), a.size(1), b.size(2)}; }
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b) { return Matrices::emit(r, a, b); }
+};
+// By a vector: a matrix of one column.
+struct Vectors {
+  static constexpr const char *name = "aten::mv", *add_name = "aten::addmv", *add_name_ = "aten::addmv_";
+  static bool takes(const Tensor& a, const Tensor& v) {
+    return is_ours(a) && a.dim() == 2 && is_vector(v) && a.scalar_type() == v.scalar_type() && a.size(1) == v.size(0);
+  }
+  static at::DimVector shape(const Tensor& a, const Tensor&) { return {a.size(0)}; }
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& v) {
+    const ir::Value column = r.reshape(r.value(v), ir::Dims{v.size(0), 1});
+    return r.reshape(r.emit(ir::Op::matmul, {r.value(a), column}), ir::Dims{a.size(0)});
+  }
+};
 
 // beta * bias + alpha * product, with the factors that are one or zero left out.
 ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, ir::Value p, const Scalar& beta, const Scalar& alpha) {
@@ -46,47 +72,41 @@ bool bias_fits(const Tensor& bias, const Tensor& like, at::ArrayRef<int64_t> sha
 void store(lazy::Recording& r, const Tensor& out, ir::Value v) { r.write(out, v); }
 bool takes(const Tensor& out, const Tensor& like) { return is_ours(out) && out.scalar_type() == like.scalar_type(); }
 
-template <int64_t rank>
-struct Matmul {
-  static constexpr const char* name = rank == 2 ? "aten::mm" : "aten::bmm";
-  static constexpr const char* add_name = rank == 2 ? "aten::addmm" : "aten::baddbmm";
-  static constexpr const char* add_name_ = rank == 2 ? "aten::addmm_" : "aten::baddbmm_";
-  static at::DimVector shape(const Tensor& a, const Tensor& b) {
-    if (rank == 2) return {a.size(0), b.size(1)};
-    return {a.size(0), a.size(1), b.size(2)};
-  }
+// The operators of a product: alone, and added to something.
+template <class Kind>
+struct Product {
   static Tensor plain(const Tensor& a, const Tensor& b) {
-    if (!multipliable(a, b, rank)) return fall_back<Tensor>(name, "", a, b);
+    if (!Kind::takes(a, b)) return fall_back<Tensor>(Kind::name, "", a, b);
     lazy::Recording r;
-    return r.tensor(product(r, a, b), a.scalar_type());
+    return r.tensor(Kind::emit(r, a, b), a.scalar_type());
   }
   static Tensor& plain_out(const Tensor& a, const Tensor& b, Tensor& out) {
-    if (!multipliable(a, b, rank) || !takes(out, a)) return fall_back<Tensor>(name, "out", a, b, out), out;
-    at::native::resize_output(out, shape(a, b));
+    if (!Kind::takes(a, b) || !takes(out, a)) return fall_back<Tensor>(Kind::name, "out", a, b, out), out;
+    at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
-    store(r, out, product(r, a, b));
+    store(r, out, Kind::emit(r, a, b));
     return out;
   }
   static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b) {
-    return multipliable(a, b, rank) && bias_fits(bias, a, shape(a, b));
+    return Kind::takes(a, b) && bias_fits(bias, a, Kind::shape(a, b));
   }
   static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    if (!covered(bias, a, b)) return fall_back<Tensor>(add_name, "", bias, a, b, beta, alpha);
+    if (!covered(bias, a, b)) return fall_back<Tensor>(Kind::add_name, "", bias, a, b, beta, alpha);
     lazy::Recording r;
-    return r.tensor(scaled_sum(r, bias, product(r, a, b), beta, alpha), a.scalar_type());
+    return r.tensor(scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha), a.scalar_type());
   }
   static Tensor& add_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(shape(a, b)))
-      return fall_back<Tensor>(add_name_, "", self, a, b, beta, alpha), self;
+    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)))
+      return fall_back<Tensor>(Kind::add_name_, "", self, a, b, beta, alpha), self;
     lazy::Recording r;
-    store(r, self, scaled_sum(r, self, product(r, a, b), beta, alpha));
+    store(r, self, scaled_sum(r, self, Kind::emit(r, a, b), beta, alpha));
     return self;
   }
   static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Tensor& out) {
-    if (!covered(bias, a, b) || !takes(out, a)) return fall_back<Tensor>(add_name, "out", bias, a, b, beta, alpha, out), out;
-    at::native::resize_output(out, shape(a, b));
+    if (!covered(bias, a, b) || !takes(out, a)) return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
+    at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
-    store(r, out, scaled_sum(r, bias, product(r, a, b), beta, alpha));
+    store(r, out, scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha));
     return out;
   }
 };
@@ -99,52 +119,6 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
   if (!any || (!c10::isFloatingType(type) && !(beta.isIntegral(false) && alpha.isIntegral(false))))
     return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
   return at::native::math_addr(self, a, b, beta, alpha);
-}
-
-// ---- Products with vectors
-
-bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && c10::isFloatingType(v.scalar_type()); }
-bool takes_vector(const Tensor& a, const Tensor& v) {
-  return is_ours(a) && a.dim() == 2 && is_vector(v) && a.scalar_type() == v.scalar_type() && a.size(1) == v.size(0);
-}
-
-// A product of matrices, of which the second has one column.
-ir::Value vector_product(lazy::Recording& r, const Tensor& a, const Tensor& v) {
-  const ir::Value column = r.reshape(r.value(v), ir::Dims{v.size(0), 1});
-  return r.reshape(r.emit(ir::Op::matmul, {r.value(a), column}), ir::Dims{a.size(0)});
-}
-
-Tensor mv(const Tensor& a, const Tensor& v) {
-  if (!takes_vector(a, v)) return fall_back<Tensor>("aten::mv", "", a, v);
-  lazy::Recording r;
-  return r.tensor(vector_product(r, a, v), a.scalar_type());
-}
-Tensor& mv_out(const Tensor& a, const Tensor& v, Tensor& out) {
-  if (!takes_vector(a, v) || !takes(out, a)) return fall_back<Tensor>("aten::mv", "out", a, v, out), out;
-  at::native::resize_output(out, {a.size(0)});
-  lazy::Recording r;
-  store(r, out, vector_product(r, a, v));
-  return out;
-}
-
-bool takes_addmv(const Tensor& bias, const Tensor& a, const Tensor& v) { return takes_vector(a, v) && bias_fits(bias, a, {a.size(0)}); }
-Tensor addmv(const Tensor& bias, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha) {
-  if (!takes_addmv(bias, a, v)) return fall_back<Tensor>("aten::addmv", "", bias, a, v, beta, alpha);
-  lazy::Recording r;
-  return r.tensor(scaled_sum(r, bias, vector_product(r, a, v), beta, alpha), a.scalar_type());
-}
-Tensor& addmv_(Tensor& self, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha) {
-  if (!takes_addmv(self, a, v) || self.sizes() != IntArrayRef({a.size(0)})) return fall_back<Tensor>("aten::addmv_", "", self, a, v, beta, alpha), self;
-  lazy::Recording r;
-  store(r, self, scaled_sum(r, self, vector_product(r, a, v), beta, alpha));
-  return self;
-}
-Tensor& addmv_out(const Tensor& bias, const Tensor& a, const Tensor& v, const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  if (!takes_addmv(bias, a, v) || !takes(out, a)) return fall_back<Tensor>("aten::addmv", "out", bias, a, v, beta, alpha, out), out;
-  at::native::resize_output(out, {a.size(0)});
-  lazy::Recording r;
-  store(r, out, scaled_sum(r, bias, vector_product(r, a, v), beta, alpha));
-  return out;
 }
 
 // Of real numbers there is nothing to conjugate: vdot is the same.
@@ -231,25 +205,23 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const 
   return {gx, gw, gb};
 }
 
+template <class Kind>
+void register_product(torch::Library& m) {
+  const std::string name = Kind::name, add_name = Kind::add_name;
+  m.impl(name.c_str(), Product<Kind>::plain);
+  m.impl((name + ".out").c_str(), Product<Kind>::plain_out);
+  m.impl(add_name.c_str(), Product<Kind>::add);
+  m.impl(Kind::add_name_, Product<Kind>::add_);
+  m.impl((add_name + ".out").c_str(), Product<Kind>::add_out);
+}
+
 }  // namespace
 
 void register_contractions(torch::Library& m) {
-  m.impl("mm", Matmul<2>::plain);
-  m.impl("mm.out", Matmul<2>::plain_out);
-  m.impl("bmm", Matmul<3>::plain);
-  m.impl("bmm.out", Matmul<3>::plain_out);
-  m.impl("addmm", Matmul<2>::add);
-  m.impl("addmm_", Matmul<2>::add_);
-  m.impl("addmm.out", Matmul<2>::add_out);
+  register_product<Matrices>(m);
+  register_product<Batches>(m);
+  register_product<Vectors>(m);
   m.impl("addr", addr);
-  m.impl("baddbmm", Matmul<3>::add);
-  m.impl("baddbmm_", Matmul<3>::add_);
-  m.impl("baddbmm.out", Matmul<3>::add_out);
-  m.impl("mv", mv);
-  m.impl("mv.out", mv_out);
-  m.impl("addmv", addmv);
-  m.impl("addmv_", addmv_);
-  m.impl("addmv.out", addmv_out);
   m.impl("dot", dot<false>);
   m.impl("vdot", dot<true>);
   m.impl("convolution_overrideable", convolution);

@@ -2,6 +2,7 @@
 #include <ATen/ops/histc.h>
 #include <cmath>
 #include "backend/dispatch.h"
+#include "backend/elementwise.h"
 #include "backend/operands.h"
 #include "backend/registration.h"
 
@@ -36,16 +37,12 @@ ir::Value counted(lazy::Recording& r, const Tensor& x, int64_t bins, const Scala
   return r.emit(ir::Op::slice, {all}, {{0}, {bins}, {1}});
 }
 
-// What a bound is among numbers of 16 bits.
-Scalar rounded(const Scalar& s, c10::ScalarType type) {
-  const auto bound = s.to<float>();
-  return type == c10::kHalf ? static_cast<double>(c10::Half(bound)) : static_cast<double>(c10::BFloat16(bound));
-}
-
 Tensor histc(const Tensor& x, int64_t bins, const Scalar& low, const Scalar& high) {
   // Numbers of 16 bits would count no further than to 256 or 2048: a count is rounded once, when it is complete.
-  if (c10::isReducedFloatingType(x.scalar_type()) && !low.isComplex() && !high.isComplex())
-    return at::histc(x.to(c10::kFloat), bins, rounded(low, x.scalar_type()), rounded(high, x.scalar_type())).to(x.scalar_type());
+  if (c10::isReducedFloatingType(x.scalar_type()) && !low.isComplex() && !high.isComplex()) {
+    const ir::DType narrow = lazy::to_ir(x.scalar_type());
+    return at::histc(x.to(c10::kFloat), bins, rounded(low, narrow), rounded(high, narrow)).to(x.scalar_type());
+  }
   const ir::DType type = x.numel() ? computed_in(x, bins, low, high) : ir::DType::Bool;
   if (type == ir::DType::Bool) return fall_back<Tensor>("aten::histc", "", x, bins, low, high);
   lazy::Recording r;

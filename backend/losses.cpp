@@ -15,6 +15,9 @@ using std::optional;
 
 bool floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 bool has(const optional<Tensor>& t) { return t && t->defined(); }
+Tensor reduced(const Tensor& loss, int64_t reduction) {
+  return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
+}
 ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
 // [N, C] log-probabilities and [N] classes. A class out of range is an error of the kernel that meets it.
@@ -66,14 +69,14 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Ten
   const Tensor tail = at::log_sigmoid(x.abs());
   Tensor loss = line - (has(pos_weight) ? (above + below) * tail : tail);
   if (has(weight)) loss = loss * *weight;
-  return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
+  return reduced(loss, reduction);
 }
 
 // log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x).
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!floating(x) || !floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
   const Tensor loss = -at::log_sigmoid(target * x);
-  return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
+  return reduced(loss, reduction);
 }
 Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!floating(gy) || !floating(x) || !floating(target))

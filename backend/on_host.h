@@ -8,9 +8,8 @@ namespace lazuli::backend {
 
 template <c10::DispatchKey host>
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const std::string name = toString(op.operator_name());
-  lazy::announce(name, "runs on the host, between copies");
-  lazy::ExternalTimer timer(name);
+  lazy::announce(op, "runs on the host, between copies");
+  lazy::ExternalTimer timer(toString(op.operator_name()));
   at::native::cpu_fallback(op, stack, false, host);
 }
 

@@ -427,11 +427,11 @@ bool is_news(const std::string& text) {
 
 }  // namespace
 
-void announce(const std::string& op, const char* how) {
+void announce(const c10::OperatorHandle& op, const char* how) {
   const std::string& mode = config().fallback;
   if (mode == "quiet") return;
   std::string where = line_text(current_line());
-  std::string text = "lazuli: " + op + " has no kernel of its own and " + how + (where.empty() ? "" : " (" + where + ")");
+  std::string text = "lazuli: " + toString(op.operator_name()) + " has no kernel of its own and " + how + (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
   if (is_news(text)) TORCH_WARN(text);
 }
@@ -459,7 +459,7 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
     learned = std::make_shared<Call>(signature_of(op, *stack, bound), false);
   const Call& call = *learned;
   bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
-  if (!only_views && config().fallback != "quiet") announce(call.signature.name(), "runs as an external call");
+  if (!only_views) announce(op, "runs as an external call");
   if (call.deferrable)
     record(id, learned, bound, stack);
   else

@@ -21,7 +21,7 @@ void keep_external_calls(const std::unordered_set<int64_t>& calls);
 
 // That an operator has no kernel of ours, and how it runs instead: nothing, a warning or an error (c10::Error), as
 // LAZULI_FALLBACK says.
-void announce(const std::string& op, const char* how);
+void announce(const c10::OperatorHandle& op, const char* how);
 // While it lives, a kernel that is not ours runs: counted by the operator's name, and listed in explain().
 class ExternalTimer {
  public:

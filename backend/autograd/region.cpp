@@ -5,8 +5,8 @@
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
-#include "ir/error.h"
 #include "backend/operands.h"
+#include "ir/error.h"
 #include "lazy/config.h"
 #include "lazy/metrics.h"
 
@@ -246,20 +246,23 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
     const uint32_t left = done() ? region_.slot_count_ : region_.items_[end].slot;
     std::erase_if(open_, [&](uint32_t slot) { return slot < left; });
   };
-  static auto& structure = *new std::vector<uint64_t>;  // the lock is held
+  BackwardRecords& records = backward_records();
   const std::string& setting = lazy::config().repeat_backward;
-  const lazy::Trace::Place begin = r.trace().place();
-  if (setting == "off" || profiled_ || !describe(r, end, structure)) {
+  if (setting == "off" || profiled_ || !describe(r, end, records.scratch)) {
     take_derivatives();
-  } else if (const BackwardRecord* known = backward_records().find(begin, structure); known && setting == "on") {
-    repeat(r, *known);
   } else {
-    const bool wanted = known || backward_records().is_wanted(begin, structure);
-    take_derivatives();
-    std::optional<BackwardRecord> own;
-    if (wanted) own = note(r, begin, first, structure);
-    LAZULI_CHECK(!known || (own && *known == *own), "backward recorded something else where everything before was the same");
-    if (own && !known) backward_records().keep(std::move(*own));
+    const BackwardKey key(r.trace().place(), records.scratch);
+    const BackwardRecord* known = records.find(key);
+    if (known && setting == "on") {
+      repeat(r, *known);
+    } else {
+      const bool wanted = known || records.is_wanted(key);
+      take_derivatives();
+      std::optional<BackwardRecord> own;
+      if (wanted) own = note(r, key, first);
+      LAZULI_CHECK(!known || (own && *known == *own), "backward recorded something else where everything before was the same");
+      if (own && !known) records.keep(key, std::move(*own));
+    }
   }
   for (uint32_t slot : open_) held_.emplace_back(slot, lazy::CellRef::share(&r.cell(slots_[slot])));
 }
@@ -312,11 +315,10 @@ bool Region::Run::describe(const lazy::Recording& r, size_t end, std::vector<uin
 }
 
 // Of the steps from `first` on, which have just been recorded.
-std::optional<BackwardRecord> Region::Run::note(const lazy::Recording& r, const lazy::Trace::Place& begin, size_t first,
-                                                std::span<const uint64_t> structure) const {
-  std::optional<lazy::Trace::Excerpt> excerpt = r.trace().since(begin);
+std::optional<BackwardRecord> Region::Run::note(const lazy::Recording& r, const BackwardKey& key, size_t first) const {
+  std::optional<lazy::Trace::Excerpt> excerpt = r.trace().since(key.begin);
   if (!excerpt) return {};
-  BackwardRecord record{{structure.begin(), structure.end()}, std::move(*excerpt), {}, {}, {}};
+  BackwardRecord record{{key.structure.begin(), key.structure.end()}, std::move(*excerpt), {}, {}, {}};
   for (uint32_t slot : open_) record.open.emplace_back(slot, slots_[slot].node + slots_[slot].result);
   for (const auto& [edge, cell] : outgoing_) record.outgoing.emplace_back(edge, cell ? cell->id : lazy::kAbsent);
   for (size_t i = first; i < region_.next_; ++i) record.ran.push_back(region_.items_[i].ran);

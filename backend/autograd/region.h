@@ -46,8 +46,7 @@ class Region final : public torch::autograd::Node {
     size_t end_of_scope(uint64_t until) const;
     // Everything besides the trace that decides what the steps before `end` record. False: it cannot be said.
     bool describe(const lazy::Recording& r, size_t end, std::vector<uint64_t>& out) const;
-    std::optional<BackwardRecord> note(const lazy::Recording& r, const lazy::Trace::Place& begin, size_t first,
-                                       std::span<const uint64_t> structure) const;
+    std::optional<BackwardRecord> note(const lazy::Recording& r, const BackwardKey& key, size_t first) const;
     void repeat(lazy::Recording& r, const BackwardRecord& record);
     Region& region_;
     const bool profiled_ = BackwardRange::wanted();

@@ -5,34 +5,36 @@
 namespace lazuli::backend {
 namespace {
 
-uint64_t key_of(const lazy::Trace::Place& place, std::span<const uint64_t> structure) {
-  uint64_t key = place.hash;
-  for (uint64_t word : structure) key = lazy::mix(key, word);
-  return key;
+uint64_t hash_of(const lazy::Trace::Place& begin, std::span<const uint64_t> structure) {
+  uint64_t hash = begin.hash;
+  for (uint64_t word : structure) hash = lazy::mix(hash, word);
+  return hash;
 }
 
 }  // namespace
 
-const BackwardRecord* BackwardRecords::find(const lazy::Trace::Place& place, std::span<const uint64_t> structure) const {
-  auto it = known_.find(key_of(place, structure));
+BackwardKey::BackwardKey(const lazy::Trace::Place& begin, std::span<const uint64_t> structure)
+    : begin(begin), structure(structure), hash(hash_of(begin, structure)) {}
+
+const BackwardRecord* BackwardRecords::find(const BackwardKey& key) const {
+  auto it = known_.find(key.hash);
   if (it == known_.end()) return nullptr;
   const BackwardRecord& record = it->second;
-  return record.excerpt.begin == place && std::ranges::equal(record.structure, structure) ? &record : nullptr;
+  return record.excerpt.begin == key.begin && std::ranges::equal(record.structure, key.structure) ? &record : nullptr;
 }
 
-bool BackwardRecords::is_wanted(const lazy::Trace::Place& place, std::span<const uint64_t> structure) {
-  const uint64_t key = key_of(place, structure);
-  return std::exchange(asked_[key % asked_.size()], key) == key;
+bool BackwardRecords::is_wanted(const BackwardKey& key) {
+  return std::exchange(asked_[key.hash % asked_.size()], key.hash) == key.hash;
 }
 
-void BackwardRecords::keep(BackwardRecord record) {
+void BackwardRecords::keep(const BackwardKey& key, BackwardRecord record) {
   if (entries_ + record.excerpt.entries.size() > kMostEntries) {
     known_.clear();
     entries_ = 0;
   }
-  const uint64_t key = key_of(record.excerpt.begin, record.structure);
-  entries_ += record.excerpt.entries.size();
-  known_.insert_or_assign(key, std::move(record));
+  BackwardRecord& known = known_[key.hash];  // another's, if their hashes are the same
+  entries_ += record.excerpt.entries.size() - known.excerpt.entries.size();
+  known = std::move(record);
 }
 
 BackwardRecords& backward_records() {

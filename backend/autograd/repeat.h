@@ -21,20 +21,30 @@ struct BackwardRecord {
   friend bool operator==(const BackwardRecord&, const BackwardRecord&) = default;
 };
 
+// What the record of a scope is found by: the trace before it, and the structure of its steps.
+class BackwardKey {
+ public:
+  BackwardKey(const lazy::Trace::Place& begin, std::span<const uint64_t> structure);
+  const lazy::Trace::Place begin;
+  const std::span<const uint64_t> structure;
+  const uint64_t hash;
+};
+
 // For who holds the recorder's lock.
 class BackwardRecords {
  public:
-  // What was recorded at this place by steps of this structure. Null: nothing is known.
-  const BackwardRecord* find(const lazy::Trace::Place& place, std::span<const uint64_t> structure) const;
+  // Null: nothing is known.
+  const BackwardRecord* find(const BackwardKey& key) const;
   // Whether it was asked for before without being known: what comes once only is not worth keeping.
-  bool is_wanted(const lazy::Trace::Place& place, std::span<const uint64_t> structure);
-  void keep(BackwardRecord record);
+  bool is_wanted(const BackwardKey& key);
+  void keep(const BackwardKey& key, BackwardRecord record);
+  std::vector<uint64_t> scratch;  // for a structure that is being described
 
  private:
   static constexpr size_t kMostEntries = 1 << 15;  // of traces, some 200 bytes each; then all are forgotten
   std::unordered_map<uint64_t, BackwardRecord> known_;
   size_t entries_ = 0;
-  std::vector<uint64_t> asked_ = std::vector<uint64_t>(512);  // keys of the latest
+  std::vector<uint64_t> asked_ = std::vector<uint64_t>(512);  // hashes of the latest
 };
 BackwardRecords& backward_records();
 

@@ -35,7 +35,9 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
                                 << nest.print() << compiler.ir_text(nest, symbol);
     }
   }
-  if (heavy) EXPECT_GT(row_by_row, 40);
+  if (heavy) {
+    EXPECT_GT(row_by_row, 40);
+  }
 }
 
 TEST_P(RandomNests, AgreeWithTheInterpreter) { compare(GetParam(), 150); }

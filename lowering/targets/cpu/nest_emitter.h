@@ -55,12 +55,9 @@ class NestEmitter {
   Pass partial_pass(Value* remaining);
 
   // Column nests that are walked row by row (nest_rows.cpp).
-  struct Sums {
-    size_t inst;  // the reduction
-    Value *whole, *part;  // by column of the block; the same if there are no parts
-  };
   void row_by_row(Value* first, Value* last);
   void columns_of(Value* first, Value* last, const std::function<void(const Pass&, Value* column)>& body);
+
   // Tiled nests (nest_tiles.cpp).
   struct Square {
     Value *row, *lane;    // the first of each

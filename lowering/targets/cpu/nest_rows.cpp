@@ -5,6 +5,14 @@
 #include "lowering/targets/loop.h"
 
 namespace lazuli::lowering::cpu {
+namespace {
+
+struct Sums {
+  size_t inst;                // the reduction
+  llvm::Value *whole, *part;  // by column of the block; the same if there are no parts
+};
+
+}  // namespace
 
 // One vector of columns a pass; `column` counts from the first.
 void NestEmitter::columns_of(Value* first, Value* last, const std::function<void(const Pass&, Value*)>& body) {
