@@ -1,6 +1,8 @@
-// Losses and pooling: what torch decomposes into one forward and one backward operator each.
+// Losses: what torch decomposes into one forward and one backward operator each.
+#include <ATen/OpMathType.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/binary_cross_entropy_with_logits_native.h>
+#include <ATen/ops/result_type.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/format.h"
@@ -72,17 +74,19 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Ten
   return reduced(loss, reduction);
 }
 
-// log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x).
+// log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is in 16
+// bits is rounded once.
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!floating(x) || !floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
-  const Tensor loss = -at::log_sigmoid(target * x);
-  return reduced(loss, reduction);
+  const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
+  return reduced(-at::log_sigmoid(x.to(wide) * target.to(wide)), reduction).to(type);
 }
 Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!floating(gy) || !floating(x) || !floating(target))
     return fall_back<Tensor>("aten::soft_margin_loss_backward", "", gy, x, target, reduction);
-  const Tensor slope = -target * at::sigmoid(-target * x) * gy;
-  return reduction == at::Reduction::Mean ? slope / x.numel() : slope;
+  const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
+  const Tensor slope = -target.to(wide) * at::sigmoid(-x.to(wide) * target.to(wide)) * gy.to(wide);
+  return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(type);
 }
 
 // Where the curve has no width it is l1_loss, which is eager's to say.
@@ -119,51 +123,6 @@ Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& 
   return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
 }
 
-// ---- Pooling. Torch lets one number stand for both dimensions, and no stride for the kernel's.
-ir::Dims both(IntArrayRef v, IntArrayRef otherwise = {}) {
-  if (v.empty()) v = otherwise;
-  return v.size() == 1 ? ir::Dims{v[0], v[0]} : lazy::to_dims(v);
-}
-bool plane(const Tensor& x) { return floating(x) && (x.dim() == 4 || x.dim() == 3) && x.numel() > 0; }
-
-std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
-  if (!plane(x)) return fall_back_tuple<2>("aten::max_pool2d_with_indices", "", x, kernel, stride, padding, dilation, ceil);
-  ir::Attrs attrs;
-  attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(both(dilation)).add(ceil);
-  lazy::Order order = format_order(x);
-  lazy::Recording r;
-  ir::Value v = r.emit(ir::Op::max_pool2d, {r.value(x)}, attrs);
-  return {tensor_in(r, v, x.scalar_type(), order), tensor_in(r, next(v, 1), at::kLong, order)};
-}
-Tensor max_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                         bool ceil, const Tensor& indices) {
-  if (!plane(x) || !plane(gy) || !is_ours(indices))
-    return fall_back<Tensor>("aten::max_pool2d_with_indices_backward", "", gy, x, kernel, stride, padding, dilation, ceil, indices);
-  ir::Attrs attrs;
-  attrs.add(lazy::to_dims(x.sizes()));
-  lazy::Recording r;
-  return tensor_in(r, r.emit(ir::Op::max_pool2d_grad, {r.value(gy), r.value(indices)}, attrs), x.scalar_type(), format_order(x));
-}
-
-ir::Attrs average(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
-  ir::Attrs attrs;
-  return attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(ceil).add(count_pad).add(divisor.value_or(0));
-}
-Tensor avg_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
-  if (!plane(x) || (divisor && *divisor == 0))
-    return fall_back<Tensor>("aten::avg_pool2d", "", x, kernel, stride, padding, ceil, count_pad, divisor);
-  lazy::Recording r;
-  return tensor_in(r, r.emit(ir::Op::avg_pool2d, {r.value(x)}, average(kernel, stride, padding, ceil, count_pad, divisor)), x.scalar_type(), format_order(x));
-}
-Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil,
-                         bool count_pad, optional<int64_t> divisor) {
-  if (!plane(x) || !plane(gy) || (divisor && *divisor == 0))
-    return fall_back<Tensor>("aten::avg_pool2d_backward", "", gy, x, kernel, stride, padding, ceil, count_pad, divisor);
-  lazy::Recording r;
-  ir::Attrs attrs = average(kernel, stride, padding, ceil, count_pad, divisor).add(lazy::to_dims(x.sizes()));
-  return tensor_in(r, r.emit(ir::Op::avg_pool2d_grad, {r.value(gy)}, attrs), x.scalar_type(), format_order(x));
-}
-
 }  // namespace
 
 void register_losses(torch::Library& m) {
@@ -176,10 +135,6 @@ void register_losses(torch::Library& m) {
   m.impl("soft_margin_loss_backward", soft_margin_loss_backward);
   m.impl("smooth_l1_loss", smooth_l1_loss);
   m.impl("smooth_l1_loss_backward", smooth_l1_loss_backward);
-  m.impl("max_pool2d_with_indices", max_pool);
-  m.impl("max_pool2d_with_indices_backward", max_pool_backward);
-  m.impl("avg_pool2d", avg_pool);
-  m.impl("avg_pool2d_backward", avg_pool_backward);
 }
 
 }  // namespace lazuli::backend

@@ -15,6 +15,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_indexing(m);
   register_irregular_elementwise(m);
   register_losses(m);
+  register_pooling(m);
   register_nested(m);
   register_normalization(m);
   register_overlapping_outputs(m);

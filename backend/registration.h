@@ -16,6 +16,7 @@ void register_histogram(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
+void register_pooling(torch::Library& m);
 void register_nested(torch::Library& m);
 void register_normalization(torch::Library& m);
 void register_overlapping_outputs(torch::Library& m);

@@ -106,6 +106,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
   light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0");
   light<o::avg_pool2d>(m, "AvgPool2DBackward0");
+  light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0");
   light<o::cat>(m, "CatBackward0");
   light<o::gather>(m, "GatherBackward0");
   light<o::index_select>(m, "IndexSelectBackward0");

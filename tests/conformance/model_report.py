@@ -79,9 +79,13 @@ def brief(result: dict) -> str:
 
 
 def settings_markdown(about: str, outcomes: dict) -> str:
-    """Models under settings: the difference from eager, or the outcome if it is not right."""
+    """Models and tests under settings: the difference from eager, or the outcome."""
     models = list(dict.fromkeys(name for found in outcomes.values() for name in found))
-    lines = ["# models under settings", "", about, ""]
+    lines = ["# under settings", "", about, ""]
+    lines += [
+        "Of a model, the largest difference from eager. Each column of tests, and the models of"
+    ]
+    lines += ["each row, ran in a process of their own, whose kernel caches were empty.", ""]
     lines += ["| setting | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
     for setting, found in outcomes.items():
         results = [found.get(name, {"outcome": "not run"}) for name in models]

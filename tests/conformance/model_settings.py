@@ -47,10 +47,13 @@ QUICK = (
     "timm/convolutional/resnet10t",
 )
 
-# Files of tests that compare with eager, whatever the trace becomes.
+# Files of tests that compare with eager, whatever the trace becomes: the samples of OpInfo and of
+# TorchCTS among them.
 FILES = (
     "tests/backend/test_inplace_views.py",
     "tests/backend/test_nan_and_inf.py",
     "tests/backend/test_type_promotion.py",
     "tests/backend/test_views.py",
+    "tests/conformance/test_operators.py",
+    "tests/conformance/test_torchcts.py",
 )
