@@ -61,8 +61,8 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
   return at::where(is_pole, std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
-  if (n != 1) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
-  const Tensor y = polygamma_of(n, x);
+  const Tensor y = n == 1 ? polygamma_of(n, x) : Tensor();
+  if (!y.defined() || !c10::canCast(y.scalar_type(), out.scalar_type())) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
   at::native::resize_output(out, y.sizes());
   return out.copy_(y);
 }

@@ -70,6 +70,19 @@ def test_a_pole_that_is_false(device):
     torch.testing.assert_close(found, torch.tensor([math.inf, math.pi**2 / 6]))
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.polygamma_(1),
+        lambda x: torch.polygamma(1, x, out=x),
+        lambda x: torch.special.polygamma(1, x.float(), out=x),
+    ],
+)
+def test_polygamma_is_not_written_into_integers(write, device):
+    with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+        write(torch.arange(3, device=device))
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.float32, torch.float64])
 def test_poles_of_the_first_polygamma(dtype, device):
     x = torch.tensor([0, -1, -2, -31, 1, 4], dtype=dtype)
