@@ -22,6 +22,7 @@ def parsed():
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("-k", "--only", default="*", help="cases of this pattern: 'add/*/float32'")
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
+    parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--samples", default="all", help="how many of each case; all")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one case")
     parser.add_argument("--results", type=Path, help="folder for the tables")
@@ -30,7 +31,9 @@ def parsed():
 
 def outcomes_of(options, names, log):
     command = [sys.executable, WORKER, options.suite, options.samples]
-    return supervisor.run_all(lambda _: supervisor.Worker(command, log), names, options.timeout)
+    return supervisor.run_side_by_side(
+        lambda _: supervisor.Worker(command, log), names, options.timeout, options.jobs
+    )
 
 
 def main() -> int:
@@ -56,9 +59,11 @@ def main() -> int:
             if report.verdict(result["outcome"], expected.get(name)) == "failed":
                 first = result["message"].split("\n")[0][:200]
                 print(f"{result['outcome']:8} {name}: {first}", flush=True)
+    outcomes = {name: outcomes[name] for name in names}
     whole = parts == 1 and options.only == "*" and options.samples == "all"
     folder = options.results or (report.RESULTS if whole else Path(tempfile.mkdtemp()))
-    about = f"torch {torch.__version__}, {options.samples} samples, part {options.shard}"
+    about = f"torch {torch.__version__}, {options.samples} samples"
+    about += f", part {options.shard}" if parts > 1 else ""
     about += f", cases {options.only}" if options.only != "*" else ""
     table = report.write(options.suite, about, outcomes, expected, folder)
     print((folder / f"{options.suite}.md").read_text())

@@ -10,12 +10,15 @@ file of the build folder, and only the rest is run. `--again` forgets what faile
 """
 
 import argparse
+import collections
 import fnmatch
 import functools
 import json
 import re
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import supervisor
@@ -34,6 +37,7 @@ KNOWN = HERE.parents[1] / "build" / "conformance"
 COMPARED = "compared"  # cpu, like another device
 SELECTION = HERE / "cts" / "selection.txt"
 QUICK = 0.3  # seconds
+FEWEST_OF_A_PART = 25
 SLOW_TO_COLLECT = ("generated", "opinfo")  # minutes, however few nodes are wanted
 
 
@@ -61,6 +65,7 @@ class Known:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"torchcts-{device}.jsonl"
         self.nodes, self.outcomes = {}, {}
+        self.lock = threading.Lock()
         if self.path.exists():
             for line in self.path.read_text().splitlines():
                 self.take(json.loads(line))
@@ -72,9 +77,9 @@ class Known:
             self.outcomes[line.pop("node")] = line
 
     def add(self, line: dict):
-        with self.path.open("a") as out:
+        with self.lock, self.path.open("a") as out:
             out.write(json.dumps(line) + "\n")
-        self.take(dict(line))
+            self.take(dict(line))
 
     def forget(self, is_forgotten):
         kept = {n: o for n, o in self.outcomes.items() if not is_forgotten(n, o)}
@@ -97,21 +102,36 @@ def start(device: str, nodes, log) -> supervisor.Worker:
         return supervisor.Worker(command, log, cwd=HERE / "cts")
 
 
-def run_file(device: str, file: str, is_wanted, seconds: float, known: Known, log):
-    """Runs what is wanted of a file's nodes and not known yet."""
-    worker = None
+def collect(device: str, file: str, known: Known, log):
+    """Finds a file's nodes, if they are not known yet."""
     if file not in known.nodes:
         worker = start(device, [file], log)
-        known.add({"file": file, "nodes": json.loads(worker.greeting)})
-    rest = [n for n in known.nodes[file] if is_wanted(n) and n not in known.outcomes]
-    if worker and not rest:
         worker.stop()
-    again = functools.partial(start, device, log=log)
-    for node, outcome in supervisor.run_all(again, rest, seconds, worker):
-        known.add({"node": node, **outcome})
-        if outcome["outcome"] not in ("passed", "skipped"):
-            first = outcome["message"].split("\n")[0][:160]
-            print(f"{device} {outcome['outcome']:7} {node}: {first}", flush=True)
+        known.add({"file": file, "nodes": json.loads(worker.greeting)})
+
+
+def run_nodes(device: str, nodes, options, known: Known, log):
+    by_file = collections.defaultdict(list)
+    for node in nodes:
+        by_file[node.partition("::")[0]].append(node)
+    parts = [part for some in by_file.values() for part in parts_of(some, options.jobs)]
+
+    def run(part):
+        again = functools.partial(start, device, log=log)
+        for node, outcome in supervisor.run_all(again, part, options.timeout):
+            known.add({"node": node, **outcome})
+            if device in DEVICES and outcome["outcome"] not in ("passed", "skipped"):
+                first = outcome["message"].split("\n")[0][:160]
+                print(f"{device} {outcome['outcome']:7} {node}: {first}", flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(run, sorted(parts, key=len, reverse=True)))
+
+
+def parts_of(nodes, jobs: int):
+    """A file's nodes for some workers, none with so few that finding them again takes longest."""
+    parts = max(1, min(jobs, len(nodes) // FEWEST_OF_A_PART))
+    return [nodes[part::parts] for part in range(parts)]
 
 
 def parsed(arguments):
@@ -124,6 +144,7 @@ def parsed(arguments):
     parser.add_argument(
         "--share", type=int, default=1, help="a fixed sample of one node in so many"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one node")
     parser.add_argument("--again", choices=("failed", "all"), help="run these again though known")
     parser.add_argument(
@@ -154,7 +175,7 @@ def main(arguments) -> int:
     if options.select:
         return select(known, options.select)
     if not options.report:
-        compare(known, options.timeout)
+        compare(known, options)
     return report_of(known, options.results or RESULTS)
 
 
@@ -193,14 +214,12 @@ def gap(suite: str, known: Known) -> str:
     return " and ".join(parts)
 
 
-def compare(known: dict[str, Known], seconds: float):
+def compare(known: dict[str, Known], options):
     """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
     differing = differences({device: found.outcomes for device, found in known.items()})
     rest = [node for node in differing if node not in known[COMPARED].outcomes]
     with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
-        again = functools.partial(start, COMPARED, log=log)
-        for node, outcome in supervisor.run_all(again, rest, seconds):
-            known[COMPARED].add({"node": node, **outcome})
+        run_nodes(COMPARED, rest, options, known[COMPARED], log)
 
 
 def select(known, share: int) -> int:
@@ -227,5 +246,8 @@ def run_device(device, suites, is_wanted, options, known, log):
                 and (every or found["outcome"] not in ("passed", "skipped"))
             )
         )
-    for file in files(suites):
-        run_file(device, file, is_wanted, options.timeout, known, log)
+    paths = files(suites)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(lambda file: collect(device, file, known, log), paths))
+    nodes = [node for file in paths for node in known.nodes[file] if is_wanted(node)]
+    run_nodes(device, [n for n in nodes if n not in known.outcomes], options, known, log)

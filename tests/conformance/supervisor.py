@@ -7,6 +7,8 @@ import selectors
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 START_SECONDS = 900  # a worker that collects a large suite takes minutes on a busy machine
 CASES_OF_A_WORKER = 1500  # a new process now and then, so that compiled kernels do not pile up
@@ -91,3 +93,25 @@ def run_all(
     finally:
         if worker:
             worker.stop()
+
+
+def run_side_by_side(
+    start: Callable[[Sequence[str]], Worker], names: Sequence[str], seconds: float, jobs: int
+) -> Iterator[tuple[str, dict]]:
+    """The same by so many workers at a time, in the order in which outcomes are found."""
+    found = SimpleQueue()
+
+    def run(part: int):
+        try:
+            for result in run_all(start, names[part::jobs], seconds):
+                found.put(result)
+        finally:
+            found.put(None)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = [pool.submit(run, part) for part in range(jobs)]
+        for _ in parts:
+            while result := found.get():
+                yield result
+        for part in parts:
+            part.result()

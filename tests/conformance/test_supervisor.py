@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import supervisor
 
 WORKER = """
@@ -36,3 +37,22 @@ def test_the_rest_goes_on(tmp_path):
         "hung",
         "passed",
     ]
+
+
+def test_workers_side_by_side(tmp_path):
+    worker = tmp_path / "worker.py"
+    worker.write_text(WORKER)
+    names = ["a", "crash", "b", "c", "d", "e", "f"]
+    with open(tmp_path / "log", "w") as log:
+        start = lambda _: supervisor.Worker([sys.executable, worker], log)  # noqa: E731
+        found = dict(supervisor.run_side_by_side(start, names, 20, jobs=3))
+    assert set(found) == set(names)
+    assert [n for n in names if found[n]["outcome"] != "passed"] == ["crash"]
+
+
+def test_a_worker_that_cannot_start_is_an_error(tmp_path):
+    def start(names):
+        raise RuntimeError("no worker")
+
+    with pytest.raises(RuntimeError, match="no worker"):
+        list(supervisor.run_side_by_side(start, ["a", "b"], 20, jobs=2))
