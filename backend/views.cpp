@@ -123,7 +123,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::Memor
     const size_t before = self.storage().nbytes();
     if (needed > before) {
       resize_storage(self.storage().unsafeGetStorageImpl(), needed);
-      if (C10_UNLIKELY(no_content_is_content())) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
+      if (C10_UNLIKELY(no_content_is_content()))
+        at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
     }
   }
   if (format) {

@@ -110,7 +110,8 @@ at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArray
   // What the base makes of its memory (conjugated, negated, zero), its windows make of it.
   const c10::DispatchKeySet meaning =
       base.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
-  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning, base.is_inference());
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning,
+                                                    base.is_inference());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(t));
 }
