@@ -48,7 +48,7 @@ class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> 
  public:
   using Pooled<LazyTensor, 256>::operator new;
   using Pooled<LazyTensor, 256>::operator delete;
-  // A view is an inference tensor if its base is one, whatever the mode; every other tensor if it is made in inference mode.
+  // A view is an inference tensor if its base is one, whatever the mode; any other tensor if made in inference mode.
   LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning = {},
              bool inference = c10::InferenceMode::is_enabled());
   ~LazyTensor() override;
