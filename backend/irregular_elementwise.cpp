@@ -91,15 +91,33 @@ void recurrence(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   stack->back().toTensor().masked_fill_(is_nan, std::numeric_limits<double>::quiet_NaN());
 }
 
+// Either bound may be absent. What `record` gives is false where the row does not cover x.
+template <class F>
+auto clamping(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high, F record) {
+  if (low && high) return record(ir::Op::clamp, Operands{{&x, {}}, {nullptr, *low}, {nullptr, *high}});
+  if (low) return record(ir::Op::clamp_min, Operands{{&x, {}}, {nullptr, *low}});
+  if (high) return record(ir::Op::clamp_max, Operands{{&x, {}}, {nullptr, *high}});
+  return decltype(record(ir::Op::clamp, Operands{})){};
+}
 Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
-  Tensor r;
-  if (low && high)
-    r = elementwise(ir::Op::clamp, {{&x, {}}, {nullptr, *low}, {nullptr, *high}});
-  else if (low)
-    r = elementwise(ir::Op::clamp_min, {{&x, {}}, {nullptr, *low}});
-  else if (high)
-    r = elementwise(ir::Op::clamp_max, {{&x, {}}, {nullptr, *high}});
+  const Tensor r = clamping(x, low, high, [](ir::Op op, const Operands& operands) { return elementwise(op, operands); });
   return r.defined() ? r : fall_back<Tensor>("aten::clamp", "", x, low, high);
+}
+Tensor& clamp_(Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
+  const auto record = [&x](ir::Op op, const Operands& operands) { return elementwise_into(x, op, operands, false); };
+  if (!clamping(x, low, high, record)) fall_back<Tensor>("aten::clamp_", "", x, low, high);
+  return x;
+}
+Tensor& clamp_out(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high, Tensor& out) {
+  const auto record = [&out](ir::Op op, const Operands& operands) { return elementwise_into(out, op, operands, true); };
+  if (!clamping(x, low, high, record)) fall_back<Tensor>("aten::clamp", "out", x, low, high, out);
+  return out;
+}
+
+// The functional form has no overload name, which the table goes by.
+Tensor& floor_divide_(Tensor& a, const Tensor& b) {
+  if (!elementwise_into(a, ir::Op::floor_divide, {{&a, {}}, {&b, {}}}, false)) fall_back<Tensor>("aten::floor_divide_", "Tensor", a, b);
+  return a;
 }
 
 Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view> mode) {
@@ -248,6 +266,9 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("polygamma", polygamma_of);
   m.impl("polygamma.out", polygamma_out);
   m.impl("clamp", clamp);
+  m.impl("clamp_", clamp_);
+  m.impl("clamp.out", clamp_out);
+  m.impl("floor_divide_.Tensor", floor_divide_);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);
   m.impl("isposinf", is_infinity<false>);

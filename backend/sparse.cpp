@@ -23,6 +23,7 @@
 #include <ATen/ops/sparse_dim_native.h>
 #include <ATen/ops/sparse_resize_and_clear_native.h>
 #include <ATen/ops/sparse_resize_native.h>
+#include <ATen/ops/unsqueeze_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
 #include "backend/on_host.h"
@@ -78,6 +79,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("sparse_dim", n::sparse_dim_sparse);
   m.impl("sparse_resize_", n::sparse_resize_);
   m.impl("sparse_resize_and_clear_", n::sparse_resize_and_clear_);
+  m.impl("unsqueeze", n::unsqueeze_sparse);
   m.impl("values", n::values_sparse);
   m.impl("zero_", n::zero_sparse_);
   rest_on_host<c10::DispatchKey::SparseCPU, c10::DispatchKey::SparsePrivateUse1>(m);

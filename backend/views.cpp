@@ -4,6 +4,7 @@
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <torch/library.h>
 #include "backend/registration.h"
@@ -30,11 +31,14 @@ void check_creation(IntArrayRef sizes, optional<c10::Layout> layout, optional<c1
 }
 
 // What use_deterministic_algorithms asks for: no content is content too (NaN).
+bool no_content_is_content() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
 Tensor without_content(IntArrayRef sizes, const ir::Dims& strides, optional<ScalarType> type) {
   Tensor t = lazy::make_empty(sizes, lazy::to_ref(strides), or_default(type));
-  const auto& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()))
-    at::native::fill_empty_deterministic_(t);
+  if (C10_UNLIKELY(no_content_is_content())) at::native::fill_empty_deterministic_(t);
   return t;
 }
 
@@ -116,7 +120,12 @@ const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::Memor
   if (self.sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
     size_t needed = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), self.itemsize(), self.storage_offset());
-    if (needed > self.storage().nbytes()) resize_storage(self.storage().unsafeGetStorageImpl(), needed);
+    const size_t before = self.storage().nbytes();
+    if (needed > before) {
+      resize_storage(self.storage().unsafeGetStorageImpl(), needed);
+      if (C10_UNLIKELY(no_content_is_content()))
+        at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
+    }
   }
   if (format) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);

@@ -77,7 +77,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     } catch (const ExecutionError&) {
       throw;
     } catch (const std::exception& e) {
-      throw ExecutionError(steps_[s].where + ": " + e.what());
+      std::throw_with_nested(ExecutionError(steps_[s].where + ": " + e.what()));
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -517,7 +517,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   } catch (const c10::OutOfMemoryError& e) {
     throw jit::OutOfMemory(call.signature.name() + ": " + e.what_without_backtrace());
   } catch (const c10::Error& e) {
-    throw std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace());
+    std::throw_with_nested(std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace()));
   }
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];

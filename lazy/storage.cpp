@@ -1,6 +1,7 @@
 #include "lazy/storage.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/memory.h"
@@ -40,11 +41,11 @@ void throw_foreign_storage(const at::Tensor& t) {
 
 // As torch's own constructor for a tensor over a storage does. The one used here makes no version counter for a tensor
 // whose keys are those of inference mode, as ours are while it runs.
-LazyTensor::LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning)
+LazyTensor::LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning, bool inference)
     : TensorImpl(VIEW, std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | meaning, type) {
   using K = c10::DispatchKey;
   key_set_ = key_set_ | c10::DispatchKeySet(K::AutocastPrivateUse1);
-  if (c10::InferenceMode::is_enabled()) return;
+  if (inference) return;
   key_set_ = key_set_ | c10::DispatchKeySet(K::AutogradPrivateUse1) | c10::DispatchKeySet(K::ADInplaceOrView);
   version_counter_ = VersionCounters::take();
 }
@@ -52,7 +53,8 @@ LazyTensor::~LazyTensor() { VersionCounters::give(std::move(version_counter_)); 
 
 template <class V>
 c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy(V&& version, bool allow_metadata_change) const {
-  if (key_set_.has(c10::DispatchKey::Python))  // a mode or subclass wants to make the copy itself
+  // A mode or a subclass wants to make the copy itself.
+  if (key_set_.has(c10::DispatchKey::Python) || c10::impl::dispatch_mode_enabled())
     return TensorImpl::shallow_copy_and_detach(std::forward<V>(version), allow_metadata_change);
   auto impl = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), data_type_);
   copy_tensor_metadata(this, impl.get(), std::forward<V>(version), allow_metadata_change);
@@ -108,7 +110,8 @@ at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArray
   // What the base makes of its memory (conjugated, negated, zero), its windows make of it.
   const c10::DispatchKeySet meaning =
       base.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
-  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning);
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning,
+                                                    base.is_inference());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(t));
 }

@@ -48,7 +48,9 @@ class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> 
  public:
   using Pooled<LazyTensor, 256>::operator new;
   using Pooled<LazyTensor, 256>::operator delete;
-  LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning = {});
+  // A view is an inference tensor if its base is one, whatever the mode; any other tensor if made in inference mode.
+  LazyTensor(c10::Storage&& storage, caffe2::TypeMeta type, c10::DispatchKeySet meaning = {},
+             bool inference = c10::InferenceMode::is_enabled());
   ~LazyTensor() override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
                                                          bool allow_metadata_change) const override;

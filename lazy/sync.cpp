@@ -260,16 +260,11 @@ template <class F>
 void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
   try {
     what();
-  } catch (const c10::OutOfMemoryError& e) {
-    fail(trace, live, {e.what_without_backtrace(), true});
-    throw;
   } catch (const c10::Error& e) {
-    fail(trace, live, {e.what_without_backtrace()});
+    fail(trace, live, Failure::of(e));
     throw;
-  } catch (const jit::OutOfMemory& e) {
-    fail(trace, live, {e.what(), true})->raise();
   } catch (const std::exception& e) {
-    fail(trace, live, {e.what()})->raise();
+    fail(trace, live, Failure::of(e))->raise();
   }
 }
 

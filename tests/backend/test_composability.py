@@ -62,6 +62,40 @@ def test_fake_tensors():
         assert b.shape == (3, 3)
 
 
+def test_a_dispatch_mode_sees_what_is_kept_for_backward():
+    """Torch's own nodes keep results by `detach`, which a mode may want to follow."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    def work(device):
+        seen.clear()
+        x = normal(3, 4, device=device, grad=True)
+        with Log():
+            x.exp().softmax(-1).relu().sum().backward()
+        return list(seen), x.grad
+
+    seen = []
+    assert_same(work)
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "sqrt", "relu"])
+def test_a_traced_derivative_reads_its_own_inputs(name):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def derivative(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(getattr(torch, name)(x).sum(), x)[0]
+
+    graph = make_fx(derivative)(torch.ones(3, device="lazuli"))
+    assert not list(graph.buffers())
+    x = torch.tensor([0.25, 4.0, 9.0])
+    torch.testing.assert_close(graph(x.to("lazuli")).cpu(), derivative(x))
+
+
 def test_compile_with_the_eager_backend():
     f = torch.compile(lambda x: x.sin() + 1, backend="eager")
     torch.testing.assert_close(f(torch.ones(3, device="lazuli")).cpu(), torch.ones(3).sin() + 1)

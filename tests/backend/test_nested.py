@@ -91,3 +91,30 @@ def test_encoders_with_masks(mode):
             return encoder(x, src_key_padding_mask=mask.to(device))
 
     assert_same(compute)
+
+
+def test_what_does_not_lie_row_by_row():
+    """It reaches the host's kernels as a copy that does; on the cpu the copy is asked for."""
+
+    def compute(device):
+        x = nested(device).transpose(1, 2)
+        y = x.contiguous() if device == "cpu" else x
+        results = x * 2, y.sin(), y.cpu(), y.to(torch.float64)
+        return [list(t.unbind()) for t in results]
+
+    assert_same(compute, ignore=["stride"])
+
+
+def test_attention_of_the_jagged_layout():
+    def attend(device):
+        lengths = torch.tensor([0, 2, 7, 8]).to(device)
+        values = [normal(8, 2, 4, device=device, grad=True) for _ in range(3)]
+        q, k, v = (
+            torch.nested.nested_tensor_from_jagged(x, lengths).transpose(1, 2) for x in values
+        )
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        y.values().square().sum().backward()
+        return y.transpose(1, 2).values(), [x.grad for x in values]
+
+    assert_same(attend, ignore=["stride"], rtol=1e-5, atol=1e-5)

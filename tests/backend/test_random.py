@@ -216,3 +216,21 @@ def test_generator_of_another_device_is_an_error():
         RuntimeError, match="Expected a 'lazuli' device type for generator but found 'cpu'"
     ):
         torch.rand(3, device="lazuli", generator=torch.Generator())
+
+
+@pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 2**64 - 1])
+def test_seeds_of_64_bits(seed):
+    torch.manual_seed(seed)
+    assert torch.lazuli.initial_seed() == torch.initial_seed()
+    first = torch.rand(4, device="lazuli")
+    torch.lazuli.manual_seed(seed)
+    assert torch.lazuli.initial_seed() == torch.initial_seed()
+    assert torch.equal(torch.rand(4, device="lazuli"), first)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_seeds_that_do_not_fit(seed):
+    before = torch.lazuli.initial_seed()
+    with pytest.raises(ValueError, match=f"a seed has 64 bits, which {seed} does not fit in"):
+        torch.lazuli.manual_seed(seed)
+    assert torch.lazuli.initial_seed() == before

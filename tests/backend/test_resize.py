@@ -110,3 +110,22 @@ def test_resizing_a_tensor_that_numpy_sees_is_an_error():
         torch.from_numpy(numpy.zeros(2)).resize_(100)
     x = torch.from_numpy(numpy.zeros(2)).to("lazuli")
     assert x.resize_(100).shape == (100,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.bool])
+@pytest.mark.parametrize("fill", [True, False])
+def test_what_is_new_under_deterministic_algorithms(dtype, fill):
+    def change(device):
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = fill
+        try:
+            x = normal(4, device=device).to(dtype)
+            x.resize_(2, 5)
+            y = normal(3, device=device).to(dtype)[1:]
+            y.resize_(4)
+        finally:
+            torch.use_deterministic_algorithms(False)
+            torch.utils.deterministic.fill_uninitialized_memory = True
+        return (x, y) if fill else (x.view(-1)[:4], y[:2])
+
+    assert_same(change)

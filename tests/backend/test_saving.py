@@ -127,3 +127,21 @@ def test_a_storage():
         return torch.tensor(list(clone.cpu().tolist())), storage.nbytes(), len(storage)
 
     assert_same(change)
+
+
+def test_bytes_of_a_storage():
+    def change(device):
+        x = torch.arange(6, dtype=torch.uint8, device=device)
+        storage = x.untyped_storage()
+        storage[1] = 9
+        storage[3:5] = 7
+        return storage[0], storage[1], storage.tolist(), x
+
+    assert_same(change)
+
+
+def test_a_part_of_a_storage_is_an_error():
+    storage = torch.arange(6, dtype=torch.uint8, device="lazuli").untyped_storage()
+    with pytest.raises(NotImplementedError, match="take a part of a tensor"):
+        storage[1:3]
+    assert storage.cpu()[1:3].tolist() == [1, 2]

@@ -87,3 +87,14 @@ def test_sparse_gradients_of_bags(mode):
         return str(weight.grad.layout), weight.grad.device.type == device, weight.grad.to_dense()
 
     assert_same(compute)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_one_more_dimension(dim, recwarn):
+    def compute(device):
+        dense = torch.cat([DENSE, DENSE], 1).to(device)
+        hybrid = torch.stack([dense, dense], -1).to_sparse(2)
+        return [s.unsqueeze(dim).to_dense() for s in (dense.to_sparse(), hybrid)]
+
+    assert_same(compute)
+    assert not [w for w in recwarn if "view operator" in str(w.message)]

@@ -160,3 +160,55 @@ def test_what_is_saved_follows_the_gradients_wanted(function, wants, written):
         return [t.grad for t in leaves]
 
     assert_same(differentiate)
+
+
+def test_views_are_inference_tensors_where_their_base_is():
+    """Whatever the mode is when they are made."""
+
+    def views(device):
+        normal_base = normal(2, 3, device=device)
+        with torch.inference_mode():
+            inference_base = normal(2, 3, device=device)
+            inside = normal_base[1:], normal_base.t(), inference_base[1:], normal_base.detach()
+        outside = normal_base[1:], inference_base[1:], inference_base.view(6)
+        return [view.is_inference() for view in inside + outside]
+
+    assert_same(views)
+
+
+def test_a_module_made_before_inference_mode():
+    def infer(device):
+        layer = torch.nn.Linear(3, 2).to(device)
+        x = normal(4, 3, device=device)
+        with torch.inference_mode():
+            y = layer(x)
+            transposed = layer.weight.t()
+        layer(x).sum().backward()
+        return y.is_inference(), y.clone(), transposed, layer.weight.grad
+
+    assert_same(infer)
+
+
+def test_writing_in_inference_mode_to_what_autograd_knows():
+    def write(device):
+        x = normal(4, device=device, grad=True)
+        y = x * 2
+        with torch.inference_mode():
+            y.add_(1)
+            part = y[1:3]
+            part.mul_(3)
+        return y.is_inference(), part.is_inference(), y._version, part._version, y
+
+    assert_same(write)
+
+
+def test_writing_in_inference_mode_to_a_saved_operand():
+    def differentiate(device):
+        x = normal(4, device=device, grad=True)
+        y = x * 2
+        z = y.sin()
+        with torch.inference_mode():
+            y[1:].zero_()
+        z.sum().backward()
+
+    assert "modified by an inplace operation" in assert_same_error(differentiate, RuntimeError)

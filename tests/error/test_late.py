@@ -267,3 +267,24 @@ def test_an_index_into_one_number():
     assert torch.ones(1, device="lazuli").index_select(0, index).tolist() == [1, 1]
     with pytest.raises((IndexError, RuntimeError), match="out of"):
         torch.ones((), device="lazuli").reshape(1)[index + 1].cpu()
+
+
+@pytest.mark.parametrize("name", ["svd", "eigh", "svdvals"])
+def test_what_linear_algebra_does_not_solve(name):
+    """It is the error that eager raises, and every reader is told so."""
+    x = torch.full((3, 3), float("nan")).to("lazuli")
+    with pytest.raises(torch.linalg.LinAlgError):
+        getattr(torch.linalg, name)(x.cpu())
+    where = line_after()
+    y = getattr(torch.linalg, name)(x)
+    values = y if name == "svdvals" else y[name == "svd"]
+    for _ in range(2):
+        with pytest.raises(torch.linalg.LinAlgError, match=where):
+            (values + 1).cpu()
+
+
+def test_an_index_of_an_external_call_is_an_index_error():
+    y = fails_late()
+    for _ in range(2):
+        with pytest.raises(IndexError, match="take"):
+            y.cpu()

@@ -185,8 +185,8 @@ def _print_from_the_host() -> None:
 def _read_and_write_storages_through_the_host() -> None:
     """Keeps torch from reading a storage's memory directly, which may not exist yet.
 
-    These two are behind `pickle` and the older file format of `torch.save`; the newer one copies
-    to the host by itself.
+    Writing and reading files is behind `pickle` and the older file format of `torch.save`; the
+    newer one copies to the host by itself.
     """
     write, read = torch.UntypedStorage._write_file, torch.UntypedStorage._set_from_file
 
@@ -203,6 +203,18 @@ def _read_and_write_storages_through_the_host() -> None:
         self.copy_(host)
         return self
 
+    get = torch.UntypedStorage.__getitem__
+
+    @functools.wraps(get)
+    def getitem(self, *args, **kwargs):
+        if args and isinstance(args[0], slice) and self.device.type == TYPE:
+            raise NotImplementedError(
+                "lazuli: a part of a storage would be a window on memory that may not exist yet; "
+                "take a part of a tensor, or of the storage's copy on the host"
+            )
+        return get(self, *args, **kwargs)
+
+    torch.UntypedStorage.__getitem__ = getitem
     torch.UntypedStorage._write_file = write_file
     torch.UntypedStorage._set_from_file = set_from_file
 

@@ -14,10 +14,12 @@ _initial_seed = torch.default_generator.initial_seed()
 def manual_seed(seed: int) -> None:
     """Seeds the generator of the current device. `torch.manual_seed` calls this too."""
     global _initial_seed
-    _initial_seed = int(seed)
+    seed = int(seed)
+    if not -(1 << 63) <= seed < 1 << 64:
+        raise ValueError(f"lazuli: a seed has 64 bits, which {seed} does not fit in")
     # torch takes seeds of 64 bits with either sign; the op's argument is signed.
-    seed = _initial_seed & 0xFFFF_FFFF_FFFF_FFFF
-    _ops._manual_seed(seed - (1 << 64) if seed >= 1 << 63 else seed)
+    _initial_seed = seed & 0xFFFF_FFFF_FFFF_FFFF
+    _ops._manual_seed(_initial_seed - (1 << 64) if _initial_seed >= 1 << 63 else _initial_seed)
 
 
 def manual_seed_all(seed: int) -> None:
