@@ -6,6 +6,7 @@
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -147,8 +148,11 @@ struct Convolution {
   }
 };
 
+// oneDNN has no convolutions of float64, and torch has fast ones for the CPU.
+bool has_library(at::ScalarType type) { return c10::isFloatingType(type) && (type != at::kDouble || lazy::backing().is_gpu()); }
+
 bool convolvable(const Tensor& x, const Tensor& w) {
-  return is_ours(x) && is_ours(w) && x.scalar_type() == w.scalar_type() && c10::isFloatingType(x.scalar_type()) && x.dim() >= 3 &&
+  return is_ours(x) && is_ours(w) && x.scalar_type() == w.scalar_type() && has_library(x.scalar_type()) && x.dim() >= 3 &&
          x.dim() <= 5 && w.dim() == x.dim() && x.numel() > 0 && w.numel() > 0;
 }
 

@@ -184,12 +184,16 @@ Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   return self;
 }
 
+// Torch's shares the memory until one of the two is written. Of ours a clone is no more than recorded until it is read.
+Tensor lazy_clone(const Tensor& self) { return self.clone(); }
+
 }  // namespace
 
 void register_copies(torch::Library& m) {
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_lazy_clone", lazy_clone);
   m.impl("_local_scalar_dense", local_scalar);
   m.impl("fill_.Scalar", fill_scalar);
   m.impl("fill_.Tensor", fill_tensor);

@@ -53,12 +53,14 @@ Tensor saturated(const Tensor& weight) {
   return is_floating(weight) ? at::clamp(weight, -kMost, kMost) : fall_back<Tensor>("aten::_saturate_weight_to_fp16", "", weight);
 }
 // From both sides the first derivative of digamma grows beyond all bounds at its poles, zero and the negative integers,
-// where torch's formula divides by the rounded sine of a multiple of pi.
+// where torch's formula divides by the rounded sine of a multiple of pi. At minus infinity it has no limit.
 Tensor polygamma_of(int64_t n, const Tensor& x) {
   const Tensor y = fall_back<Tensor>("aten::polygamma", "", n, x);
   if (n != 1) return y;
-  const Tensor is_pole = c10::isFloatingType(x.scalar_type()) ? (x <= 0).logical_and(at::floor(x) == x) : x.to(at::kDouble) <= 0;
-  return at::where(is_pole, std::numeric_limits<double>::infinity(), y).to(y.scalar_type());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const bool floating = c10::isFloatingType(x.scalar_type());
+  const Tensor is_pole = floating ? (x <= 0).logical_and(at::floor(x) == x).logical_and(x > -kInfinity) : x.to(at::kDouble) <= 0;
+  return at::where(is_pole, kInfinity, y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   const Tensor y = n == 1 ? polygamma_of(n, x) : Tensor();

@@ -6,6 +6,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_advanced_indexing(m);
   register_arithmetic(m);
   register_attention(m);
+  register_complex_functions(m);
   register_contractions(m);
   register_copies(m);
   register_explicit_fallbacks(m);

@@ -7,6 +7,7 @@ namespace lazuli::backend {
 void register_advanced_indexing(torch::Library& m);
 void register_arithmetic(torch::Library& m);
 void register_attention(torch::Library& m);
+void register_complex_functions(torch::Library& m);
 void register_contractions(torch::Library& m);
 void register_copies(torch::Library& m);
 void register_explicit_fallbacks(torch::Library& m);

@@ -39,11 +39,24 @@ Tensor exponents(const Tensor& e) {
   constexpr int64_t kMost = 1 << 20;
   return e.scalar_type() == c10::kLong ? at::clamp(e, -kMost, kMost) : e;
 }
-Tensor ldexp(const Tensor& x, const Tensor& e) { return fall_back<Tensor>("aten::ldexp", "Tensor", x, exponents(e)); }
-Tensor& ldexp_out(const Tensor& x, const Tensor& e, Tensor& out) {
-  return fall_back<Tensor>("aten::ldexp", "out", x, exponents(e), out), out;
+// Scaling a complex number by a power of two scales its parts.
+Tensor scale(const Tensor& x, const Tensor& e) {
+  if (x.is_complex() && c10::isIntegralType(e.scalar_type(), false)) {
+    const Tensor y = scale(at::view_as_real(x), e.unsqueeze(-1));
+    return at::view_as_complex(y.stride(-1) == 1 ? y : y.contiguous());
+  }
+  return fall_back<Tensor>("aten::ldexp", "Tensor", x, exponents(e));
 }
-Tensor& ldexp_(Tensor& x, const Tensor& e) { return fall_back<Tensor>("aten::ldexp_", "", x, exponents(e)), x; }
+Tensor& scale_out(const Tensor& x, const Tensor& e, Tensor& out) {
+  if (!x.is_complex() || !c10::canCast(x.scalar_type(), out.scalar_type()))
+    return fall_back<Tensor>("aten::ldexp", "out", x, exponents(e), out), out;
+  const Tensor y = scale(x, e);
+  at::native::resize_output(out, y.sizes());
+  return out.copy_(y);
+}
+Tensor& scale_(Tensor& x, const Tensor& e) {
+  return x.is_complex() ? x.copy_(scale(x, e)) : (fall_back<Tensor>("aten::ldexp_", "", x, exponents(e)), x);
+}
 
 // In 16 bits the scaled powers of a matrix leave the range, and their sums are nan.
 Tensor matrix_exp(const Tensor& x) {
@@ -57,9 +70,9 @@ void register_wider_operands(torch::Library& m) {
   m.impl("gcd", common_divisor);
   m.impl("gcd.out", gcd_out);
   m.impl("gcd_", gcd_);
-  m.impl("ldexp.Tensor", ldexp);
-  m.impl("ldexp.out", ldexp_out);
-  m.impl("ldexp_", ldexp_);
+  m.impl("ldexp.Tensor", scale);
+  m.impl("ldexp.out", scale_out);
+  m.impl("ldexp_", scale_);
   m.impl("linalg_matrix_exp", matrix_exp);
 }
 

@@ -134,3 +134,17 @@ def test_copy_converts(source):
         return x
 
     assert_same(change)
+
+
+def test_a_lazy_clone_is_a_tensor_of_its_own():
+    def compute(device):
+        x = normal(3, 4, device=device)
+        y = torch.ops.aten._lazy_clone(x.t())
+        x.add_(1)
+        z = torch.ops.aten._lazy_clone(x)
+        z.mul_(2)
+        leaf = x.clone().requires_grad_()
+        torch.ops.aten._lazy_clone(leaf * 2).sum().backward()
+        return x, y, z, torch.tensor(y.stride()), leaf.grad
+
+    assert_same(compute)

@@ -1,4 +1,4 @@
-"""Operators whose kernel for every device looks for the device among torch's own."""
+"""Operators whose kernel for every device is none for ours."""
 
 import pytest
 import torch
@@ -34,3 +34,22 @@ def test_grid_sampler_of_the_cpu():
         return y, out, ops._grid_sampler_2d_cpu_fallback_backward(y, x, grid, *arguments)
 
     assert_same(sample)
+
+
+@pytest.mark.parametrize("shape", [(0,), (7,), (3,)])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_range_without_a_step_is_written(shape):
+    def fill(device):
+        out = torch.zeros(shape, device=device)
+        return torch.ops.aten.range.out_(0, 6, out=out), out
+
+    assert_same(fill)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_a_stack_that_is_written_has_one_more_dimension(dim):
+    def write(device):
+        x, out = normal(2, 3, device=device), torch.empty(0, device=device)
+        return torch.ops.aten._stack.out([x, x + 1], dim, out=out), out
+
+    assert_same(write)

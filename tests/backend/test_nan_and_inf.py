@@ -424,3 +424,20 @@ def test_complex_convolutions(name):
     w = torch.full((1, 1, *[2] * rank), 2 + 1j, dtype=torch.complex64)
     y = function(x.to("lazuli"), w.to("lazuli")).cpu().view(-1)[0]
     assert torch.view_as_real(y).tolist() == [math.inf, math.inf]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_of_float64_multiply_their_padding(dims, transposed):
+    def convolve(device):
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, *[4] * dims, dtype=torch.float64)
+        w = torch.randn(3, 3, *[3] * dims, dtype=torch.float64)
+        w.view(-1)[0] = math.nan
+        x, w = x.to(device).requires_grad_(), w.to(device).requires_grad_()
+        name = f"conv_transpose{dims}d" if transposed else f"conv{dims}d"
+        y = getattr(torch.nn.functional, name)(x, w, padding=1)
+        y.square().sum().backward()
+        return y.detach(), x.grad, w.grad
+
+    assert_same(convolve)

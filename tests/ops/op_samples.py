@@ -143,5 +143,9 @@ def gradients(op, sample, convert):
     if not inputs or not outputs:
         return []
     torch.manual_seed(1)
-    given = [torch.randn(t.shape, dtype=t.dtype).to(t.device) for t in outputs]
+    # the same numbers in every type: a generator draws others for another one
+    given = [
+        torch.randn(t.shape, dtype=torch.promote_types(t.dtype, torch.float64)) for t in outputs
+    ]
+    given = [g.to(t.dtype).to(t.device) for g, t in zip(given, outputs, strict=True)]
     return torch.autograd.grad(outputs, inputs, given, allow_unused=True)

@@ -1,0 +1,80 @@
+"""Functions of complex numbers that are computed as functions of their parts."""
+
+import cmath
+import math
+
+import pytest
+import torch
+from differential import assert_same
+
+TYPES = pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+FUNCTIONS = {"sigmoid": torch.sigmoid, "expm1": torch.expm1}
+
+
+def sigmoid(z: complex) -> complex:
+    return 1 / (1 + cmath.exp(-z)) if z.real >= 0 else cmath.exp(z) / (1 + cmath.exp(z))
+
+
+@TYPES
+def test_sigmoid_does_not_overflow(dtype, device):
+    numbers = [-200 + 1j, 200 - 3j, -95 + 2j, 89 + 1j, 0j, 1e-9 + 1e-9j, -2 + 3.1j, 1e-3 + 3.14159j]
+    found = torch.tensor(numbers, dtype=dtype, device=device).sigmoid().cpu()
+    exact = torch.tensor([sigmoid(z) for z in torch.tensor(numbers, dtype=dtype).tolist()])
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        found.to(exact.dtype), exact, rtol=8 * eps, atol=torch.finfo(dtype).tiny
+    )
+
+
+@TYPES
+def test_sigmoid_of_infinities(dtype, device):
+    inf, nan = math.inf, math.nan
+    z = torch.tensor([complex(inf, 1), complex(inf, inf), complex(-inf, nan), complex(-inf, 2)])
+    expected = torch.tensor([1, 1, 0, 0], dtype=dtype)
+    found = z.to(dtype).to(device)
+    torch.testing.assert_close(found.sigmoid().cpu(), expected)
+    torch.testing.assert_close(torch._foreach_sigmoid([found])[0].cpu(), expected)
+    assert torch.tensor(complex(1, inf), device=device).sigmoid().isnan()
+
+
+@TYPES
+def test_expm1_of_small_and_of_infinite_numbers(dtype, device):
+    inf, nan = math.inf, math.nan
+    small = torch.tensor([1e-12 + 1e-12j, -3e-20j, 0j], dtype=dtype, device=device)
+    torch.testing.assert_close(small.expm1().cpu(), small.cpu(), rtol=1e-11, atol=0)
+    z = torch.tensor([complex(-inf, 2), complex(-inf, nan), complex(inf, 0)], dtype=dtype)
+    expected = torch.tensor([-1, -1, complex(inf, 0)], dtype=dtype)
+    torch.testing.assert_close(z.to(device).expm1().cpu(), expected)
+    unbounded = torch.tensor(complex(inf, nan), dtype=dtype, device=device).expm1().cpu()
+    assert unbounded.real == inf
+    assert unbounded.imag.isnan()
+
+
+@TYPES
+def test_a_power_of_two_scales_the_parts(dtype, device):
+    z = torch.tensor([complex(math.inf, 1), complex(-3, 2)], dtype=dtype, device=device)
+    e = torch.tensor([3, -1], device=device)
+    for found in (z.ldexp(e), z.clone().ldexp_(e), torch.ldexp(z, e, out=torch.empty_like(z[:0]))):
+        assert found.tolist() == [complex(math.inf, 8), complex(-1.5, 1)]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.ldexp(z, e, out=torch.empty(2, device=device))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "conjugated", "strided"])
+def test_same_as_eager(name, layout):
+    def compute(device):
+        torch.manual_seed(0)
+        z = torch.randn(4, 6, dtype=torch.complex64).to(device)
+        z = {
+            "contiguous": z,
+            "transposed": z.t(),
+            "conjugated": z.conj(),
+            "strided": z[:, ::2],
+        }[layout]
+        z = z.detach().requires_grad_()
+        y = FUNCTIONS[name](z)
+        y.abs().sum().backward()
+        return y.detach(), z.grad, torch.tensor(y.stride())
+
+    assert_same(compute)
