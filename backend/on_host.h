@@ -6,10 +6,15 @@
 
 namespace lazuli::backend {
 
+// Says that an operator runs there, and times it while the result lives.
+inline lazy::ExternalTimer announced_on_host(const c10::OperatorHandle& op) {
+  lazy::announce(op, "runs on the host, between copies");
+  return lazy::ExternalTimer(toString(op.operator_name()));
+}
+
 template <c10::DispatchKey host>
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  lazy::announce(op, "runs on the host, between copies");
-  lazy::ExternalTimer timer(toString(op.operator_name()));
+  const lazy::ExternalTimer timer = announced_on_host(op);
   at::native::cpu_fallback(op, stack, false, host);
 }
 

@@ -23,6 +23,7 @@
 #include <ATen/ops/sparse_dim_native.h>
 #include <ATen/ops/sparse_resize_and_clear_native.h>
 #include <ATen/ops/sparse_resize_native.h>
+#include <ATen/ops/sspaddmm.h>
 #include <ATen/ops/unsqueeze_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
@@ -55,6 +56,17 @@ at::Tensor copy_compressed_from_and_resize(const at::Tensor& from, const at::Ten
   return target;
 }
 
+// Torch's smm hands itself its result as an addend, too: one tensor has one copy on the host.
+at::Tensor& sspaddmm_out(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
+                         at::Tensor& out) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sspaddmm", "out");
+  const lazy::ExternalTimer timer = announced_on_host(op);
+  at::Tensor result = out.cpu();
+  at::sspaddmm_out(result, self.is_same(out) ? result : self.cpu(), a.cpu(), b.cpu(), beta, alpha);
+  copy_from_and_resize(result, out);
+  return out;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
@@ -79,6 +91,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("sparse_dim", n::sparse_dim_sparse);
   m.impl("sparse_resize_", n::sparse_resize_);
   m.impl("sparse_resize_and_clear_", n::sparse_resize_and_clear_);
+  m.impl("sspaddmm.out", sspaddmm_out);
   m.impl("unsqueeze", n::unsqueeze_sparse);
   m.impl("values", n::values_sparse);
   m.impl("zero_", n::zero_sparse_);

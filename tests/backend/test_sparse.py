@@ -98,3 +98,16 @@ def test_one_more_dimension(dim, recwarn):
 
     assert_same(compute)
     assert not [w for w in recwarn if "view operator" in str(w.message)]
+
+
+def test_a_sparse_product_of_a_sparse_and_a_dense_matrix(device):
+    s, x = DENSE.to_sparse(), torch.arange(12.0).view(3, 4)
+    there, y = s.to(device), x.to(device)
+    assert torch.equal(torch.smm(there, y).to_dense().cpu(), torch.smm(s, x).to_dense())
+    addend = torch.eye(3, 4).to_sparse()
+    expected = torch.sspaddmm(addend, s, x, beta=2, alpha=3).to_dense()
+    found = torch.sspaddmm(addend.to(device), there, y, beta=2, alpha=3)
+    assert found.is_sparse
+    assert found.device.type == device
+    assert torch.equal(found.to_dense().cpu(), expected)
+    assert "aten::sspaddmm" in str(torch.lazuli.explain())
