@@ -33,7 +33,7 @@ class Libraries {
   }
 };
 
-// oneDNN and our own routines. They serve every row that needs a call.
+// oneDNN, a BLAS where the process has one, and our own routines. They serve every row that needs a call.
 const Libraries& cpu_libraries();
 
 }  // namespace lazuli::lowering

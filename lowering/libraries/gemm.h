@@ -1,5 +1,5 @@
-// Our own matrix product, for the element types and degenerate sizes that oneDNN does not serve: float64, the
-// integers, an empty inner dimension. Blocked, packed and threaded.
+// Our own matrix product, for what no library serves: the integers, and float64 where there is no BLAS or the product has
+// post-ops. Blocked, packed and threaded.
 #pragma once
 #include <memory>
 #include <span>

@@ -1,6 +1,8 @@
 // Chooses who computes a matrix product, and in which layouts.
 #include <stdexcept>
+#include "lowering/libraries/blas_product.h"
 #include "lowering/libraries/gemm.h"
+#include "lowering/libraries/host_blas.h"
 #include "lowering/libraries/matmul_operands.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
@@ -140,6 +142,24 @@ std::unique_ptr<LibraryCall> onednn_product(const Product& p) {
   return call;
 }
 
+// The BLAS's product with the operands that it cannot read where they lie copied to plain ones.
+std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
+  if (!has_host_blas() || p.out.dtype != DType::F64 || !p.ops.empty()) return nullptr;
+  Product inner = p;
+  Staging staging;
+  for (Layout* l : {&inner.a, &inner.b}) {
+    std::optional<Staging::Copy> copy;
+    const Layout given = *l;
+    if (!blas_reads(given)) *l = dense_layout(given.dtype, given.shape), copy = {given, *l};
+    staging.operands.push_back(copy);
+  }
+  if (!blas_writes(p.out, nullptr, false)) {
+    inner.out = dense_layout(p.out.dtype, p.out.shape);
+    staging.result = {inner.out, p.out};
+  }
+  return make_staged_call(make_host_blas_product(inner.a, inner.b, inner.out), std::move(staging));
+}
+
 // Runs a call whose first two operands are the other way round.
 class SwappedCall final : public LibraryCall {
  public:
@@ -162,6 +182,7 @@ std::unique_ptr<LibraryCall> any_product(const Product& p) {
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
   if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
   if (auto call = onednn_product(p)) return call;
+  if (auto call = host_blas_product(p)) return call;
   return make_gemm(p.a, p.b, p.out, p.ops);
 }
 

@@ -198,3 +198,23 @@ start(300)
 grown = (resident() - before) / 2**20
 assert grown < 20, f"{grown} MiB"
 """)
+
+
+def test_each_thread_multiplies_float64_matrices():
+    run("""
+def multiply(i, times=20):
+    g = torch.Generator().manual_seed(i)
+    draw = lambda *shape: torch.randn(shape, generator=g, dtype=torch.float64)
+    for _ in range(times):
+        for a, b in [((150, 90), (90, 120)), ((40, 9, 16), (40, 16, 12)), ((3, 70, 80), (80, 60))]:
+            a, b = draw(*a), draw(*b)
+            y = a.to("lazuli") @ b.to("lazuli")
+            torch.testing.assert_close(y.cpu(), a @ b, rtol=1e-12, atol=1e-12)
+
+multiply(0)
+all_at_once(multiply, times=4)
+torch.set_num_threads(1)
+all_at_once(multiply, times=4)
+torch.set_num_threads(2)
+multiply(0)
+""")

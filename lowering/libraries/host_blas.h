@@ -1,0 +1,17 @@
+// Float64 matrix products by the BLAS that the process has: torch brings one, tuned for the CPU, and the programs without
+// torch have none. It is found by name when the library is loaded, so nothing of it is needed to build or to link.
+#pragma once
+#include <memory>
+#include "lowering/libraries/library.h"
+
+namespace lazuli::lowering {
+
+// Whether the process has one.
+bool has_host_blas();
+
+// out[..., m, n] = sum over k of a[..., m, k] * b[..., k, n]. Null without a BLAS, for other types, for operands that
+// blas_reads and blas_writes (blas_product.h) say no to, and for sizes that its 32-bit integers do not hold. No dimension
+// may be empty.
+std::unique_ptr<LibraryCall> make_host_blas_product(const Layout& a, const Layout& b, const Layout& out);
+
+}  // namespace lazuli::lowering
