@@ -8,8 +8,32 @@ namespace lazuli::backend {
 
 void register_explicit_fallbacks(torch::Library& m) {
   for (const char* name :
-       {"_grid_sampler_2d_cpu_fallback", "_grid_sampler_2d_cpu_fallback.out", "_grid_sampler_2d_cpu_fallback_backward", "addr_",
-        "addr.out", "all.dims_out", "any.dims_out", "conj_physical_", "mode.values", "range.out_", "_stack.out"})
+       {"_grid_sampler_2d_cpu_fallback",
+        "_grid_sampler_2d_cpu_fallback.out",
+        "_grid_sampler_2d_cpu_fallback_backward",
+        "_sobol_engine_draw",
+        "_sobol_engine_ff_",
+        "_sobol_engine_initialize_state_",
+        "_sobol_engine_scramble_",
+        "_stack.out",
+        "addr_",
+        "addr.out",
+        "all.dims_out",
+        "any.dims_out",
+        "choose_qparams_optimized",
+        "conj_physical_",
+        "fbgemm_linear_fp16_weight",
+        "fbgemm_linear_fp16_weight.out",
+        "fbgemm_linear_fp16_weight_fp32_activation",
+        "fbgemm_linear_fp16_weight_fp32_activation.out",
+        "fbgemm_linear_int8_weight",
+        "fbgemm_linear_int8_weight_fp32_activation",
+        "fbgemm_linear_quantize_weight",
+        "fbgemm_pack_gemm_matrix_fp16",
+        "fbgemm_pack_quantized_matrix",
+        "fbgemm_pack_quantized_matrix.KN",
+        "mode.values",
+        "range.out_"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 

@@ -53,3 +53,40 @@ def test_a_stack_that_is_written_has_one_more_dimension(dim):
         return torch.ops.aten._stack.out([x, x + 1], dim, out=out), out
 
     assert_same(write)
+
+
+def test_ranges_that_torch_reads_by_address():
+    def choose(device):
+        x = normal(40, device=device)
+        return torch.choose_qparams_optimized(x, x.numel(), 5, 0.5, 8)
+
+    assert_same(choose)
+
+
+def test_quantizing_a_weight_on_the_host():
+    def quantize(device):
+        weight, columns, *_ = torch.fbgemm_linear_quantize_weight(normal(4, 8, device=device))
+        return weight, columns
+
+    assert_same(quantize)
+
+
+def test_packed_matrices_stay_on_the_host(device):
+    packed = torch.fbgemm_pack_gemm_matrix_fp16(normal(4, 8, device=device))
+    x, bias = normal(2, 8, device=device), normal(4, device=device)
+    with pytest.raises(RuntimeError, match="Expected temporary cpp type wrapper"):
+        torch.lazuli.synchronize(torch.fbgemm_linear_fp16_weight(x, packed, bias).device)
+
+
+def test_sobol_sequences():
+    def draw(device):
+        engine = torch.quasirandom.SobolEngine(3)
+        state, quasi = engine.sobolstate.to(device), engine.quasi.to(device)
+        points, quasi = torch._sobol_engine_draw(quasi, 4, state, 3, 0, torch.float32)
+        lower = torch.ones(3, 30, 30, dtype=torch.long, device=device).tril()
+        torch._sobol_engine_scramble_(state, lower, 3)
+        torch._sobol_engine_ff_(quasi, 5, state, 3, 4)
+        fresh = torch.zeros(3, 30, dtype=torch.long, device=device)
+        return points, quasi, state, torch._sobol_engine_initialize_state_(fresh, 3)
+
+    assert_same(draw)
