@@ -6,11 +6,23 @@
 
 namespace lazuli::backend {
 
+namespace {
+
+// Torch's kernel adds to what it is given.
+at::Tensor& linear_combination_out(const at::Tensor& inputs, const at::Tensor& coefficients, at::Tensor& out) {
+  fall_back<at::Tensor>("aten::_compute_linear_combination", "out", inputs, coefficients, out.zero_());
+  return out;
+}
+
+}  // namespace
+
 void register_explicit_fallbacks(torch::Library& m) {
+  m.impl("_compute_linear_combination.out", linear_combination_out);
   for (const char* name :
        {"_grid_sampler_2d_cpu_fallback",
         "_grid_sampler_2d_cpu_fallback.out",
         "_grid_sampler_2d_cpu_fallback_backward",
+        "_rowwise_prune",
         "_sobol_engine_draw",
         "_sobol_engine_ff_",
         "_sobol_engine_initialize_state_",

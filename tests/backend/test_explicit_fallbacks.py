@@ -90,3 +90,19 @@ def test_sobol_sequences():
         return points, quasi, state, torch._sobol_engine_initialize_state_(fresh, 3)
 
     assert_same(draw)
+
+
+def test_pruned_rows():
+    def prune(device):
+        mask = torch.tensor([True, False, True], device=device)
+        return torch._rowwise_prune(normal(3, 4, device=device), mask, torch.int32)
+
+    assert_same(prune)
+
+
+def test_a_linear_combination_is_written_not_added(device):
+    inputs, coefficients = normal(2, 3, 4, device=device), normal(5, 2, device=device)
+    out = torch.full((5, 3, 4), 7.0, device=device)
+    torch.ops.aten._compute_linear_combination.out(inputs, coefficients, out=out)
+    expected = torch.einsum("mi,ijk->mjk", coefficients.cpu(), inputs.cpu())
+    torch.testing.assert_close(out.cpu(), expected)
