@@ -12,6 +12,7 @@
 #include <functional>
 #include "lazy/backing.h"
 #include "lazy/memory.h"
+#include "lazy/mutex.h"
 #include "lazy/sync.h"
 #include "lazy/torch_buffers.h"
 
@@ -26,6 +27,7 @@ bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.si
 // A row-major snapshot of host memory on our side; the caller may change its tensor at once. `host` may also be torch's
 // own tensor on the backing GPU, which work in the current stream may still be about to fill.
 lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
+  lazy::settle_after_fork();  // torch's copies of large tensors have threads
   ir::DType dtype = lazy::to_ir(type);
   auto bytes = static_cast<size_t>(host.numel()) * c10::elementSize(type);
   // Not behind the previous step.

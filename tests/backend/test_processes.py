@@ -71,6 +71,22 @@ torch.testing.assert_close(pending.cpu(), expected, rtol=1e-4, atol=1e-2)
 
 
 @threads
+def test_a_child_begins_with_a_copy_from_the_host(threads):
+    """Torch copies a large tensor by several threads, which the child has not."""
+    run(
+        """
+w = used().detach()
+large = torch.arange(1 << 20, dtype=torch.float64)
+assert torch.equal(large * 2 + 1, large + large + 1)  # torch's own threads
+def work():
+    assert torch.equal(large.to("lazuli").cpu(), large.clone())
+assert in_child(work) == 0
+""",
+        threads,
+    )
+
+
+@threads
 def test_backward_in_a_child(threads):
     """Torch's engine, whose threads did not come along, refuses after a backward of the parent."""
     run(
