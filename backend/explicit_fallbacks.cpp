@@ -5,7 +5,6 @@
 #include "backend/registration.h"
 
 namespace lazuli::backend {
-
 namespace {
 
 // Torch's kernel adds to what it is given.

@@ -111,8 +111,8 @@ class CpuLibraries final : public Libraries {
  public:
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
   bool takes(const ir::Node& node, std::span<const PostOp>) const override {
-    const Entry* e = entry(node.op);
     if (node.op == ir::Op::matmul && node.types[0].dtype == ir::DType::F64) return false;
+    const Entry* e = entry(node.op);
     return e && e->post_ops;
   }
   // oneDNN turns row-major images to blocked ones and back at every call, and computes in channels-last as it is.

@@ -91,12 +91,10 @@ bool fits(const BlasProduct& p) {
 
 }  // namespace
 
-bool has_host_blas() { return dgemm_ != nullptr; }
-
 std::unique_ptr<LibraryCall> make_host_blas_product(const Layout& a, const Layout& b, const Layout& out) {
+  if (!dgemm_) return nullptr;
   for (const Layout* l : {&a, &b, &out})
     if (l->dtype != ir::DType::F64) return nullptr;
-  if (!has_host_blas()) return nullptr;
   auto product = blas_product(a, b, out, nullptr, false);
   if (!product || !fits(*product)) return nullptr;
   return std::make_unique<HostBlasProduct>(std::move(*product));

@@ -6,9 +6,6 @@
 
 namespace lazuli::lowering {
 
-// Whether the process has one.
-bool has_host_blas();
-
 // out[..., m, n] = sum over k of a[..., m, k] * b[..., k, n]. Null without a BLAS, for other types, for operands that
 // blas_reads and blas_writes (blas_product.h) say no to, and for sizes that its 32-bit integers do not hold. No dimension
 // may be empty.

@@ -144,7 +144,7 @@ std::unique_ptr<LibraryCall> onednn_product(const Product& p) {
 
 // The BLAS's product with the operands that it cannot read where they lie copied to plain ones.
 std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
-  if (!has_host_blas() || p.out.dtype != DType::F64 || !p.ops.empty()) return nullptr;
+  if (!p.ops.empty()) return nullptr;
   Product inner = p;
   Staging staging;
   for (Layout* l : {&inner.a, &inner.b}) {
