@@ -12,6 +12,7 @@ import report
 import supervisor
 import torch
 from differences import listed
+from settings import PLAIN, SETTINGS
 from suites import SUITES, suite
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -21,6 +22,9 @@ def parsed():
     parser = argparse.ArgumentParser(prog="tools/conformance", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("-k", "--only", default="*", help="cases of this pattern: 'add/*/float32'")
+    parser.add_argument(
+        "--setting", choices=("all", *SETTINGS), default=PLAIN, help="all: under each of them"
+    )
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--samples", default="all", help="how many of each case; all")
@@ -29,11 +33,27 @@ def parsed():
     return parser.parse_args()
 
 
-def outcomes_of(options, names, log):
-    command = [sys.executable, WORKER, options.suite, options.samples]
-    return supervisor.run_side_by_side(
+def outcomes_of(options, setting, names, expected, log):
+    variables = [f"{name}={value}" for name, value in SETTINGS[setting].items()]
+    command = ["env", *variables, sys.executable, WORKER, options.suite, options.samples]
+    outcomes = {}
+    for name, result in supervisor.run_side_by_side(
         lambda _: supervisor.Worker(command, log), names, options.timeout, options.jobs
-    )
+    ):
+        outcomes[name] = result
+        if report.verdict(result["outcome"], expected.get(name)) == "failed":
+            first = result["message"].split("\n")[0][:200]
+            print(f"{setting}: {result['outcome']:8} {name}: {first}", flush=True)
+    return {name: outcomes[name] for name in names}
+
+
+def about(options) -> str:
+    parts = [f"torch {torch.__version__}", f"{options.samples} samples"]
+    if options.shard != "1/1":
+        parts.append(f"part {options.shard}")
+    if options.only != "*":
+        parts.append(f"cases {options.only}")
+    return ", ".join(parts)
 
 
 def main() -> int:
@@ -48,27 +68,25 @@ def main() -> int:
     options = parsed()
     part, parts = (int(n) for n in options.shard.split("/"))
     cases = suite(options.suite).cases()
-    named = fnmatch.filter(cases, options.only)
-    names = named[part - 1 :: parts]
+    names = fnmatch.filter(cases, options.only)[part - 1 :: parts]
     expected = listed(options.suite, cases)
-    outcomes = {}
+    settings = list(SETTINGS) if options.setting == "all" else [options.setting]
+    whole = parts == 1 and options.samples == "all"
+    whole = whole and (options.only == "*" or settings != [PLAIN])
+    folder = options.results or (report.RESULTS if whole else Path(tempfile.mkdtemp()))
+    failed = 0
     with tempfile.NamedTemporaryFile(prefix="conformance", suffix=".log", delete=False) as log:
         print(f"what operators print: {log.name}")
-        for name, result in outcomes_of(options, names, log):
-            outcomes[name] = result
-            if report.verdict(result["outcome"], expected.get(name)) == "failed":
-                first = result["message"].split("\n")[0][:200]
-                print(f"{result['outcome']:8} {name}: {first}", flush=True)
-    outcomes = {name: outcomes[name] for name in names}
-    whole = parts == 1 and options.only == "*" and options.samples == "all"
-    folder = options.results or (report.RESULTS if whole else Path(tempfile.mkdtemp()))
-    about = f"torch {torch.__version__}, {options.samples} samples"
-    about += f", part {options.shard}" if parts > 1 else ""
-    about += f", cases {options.only}" if options.only != "*" else ""
-    table = report.write(options.suite, about, outcomes, expected, folder)
-    print((folder / f"{options.suite}.md").read_text())
-    print(f"written to {folder}")
-    return int(any(found["failed"] for found in table.values()))
+        for setting in settings:
+            outcomes = outcomes_of(options, setting, names, expected, log)
+            if settings == [PLAIN]:
+                found = report.write(options.suite, about(options), outcomes, expected, folder)
+            else:
+                found = report.write_setting(
+                    options.suite, setting, about(options), outcomes, expected, folder
+                )
+            failed += found["failed"]
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

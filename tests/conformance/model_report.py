@@ -1,8 +1,9 @@
 """The table of models: a line for each, what stays external, and what each kind of model passes."""
 
 import collections
-import json
 from pathlib import Path
+
+from report import store
 
 HEADER = (
     "model",
@@ -89,20 +90,8 @@ def settings_markdown(about: str, outcomes: dict) -> str:
     lines += ["| setting | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
     for setting, found in outcomes.items():
         results = [found.get(name, {"outcome": "not run"}) for name in models]
-        cells = [
-            f"{r['facts']['difference']:.1g}" if "facts" in r else r["outcome"] for r in results
-        ]
-        lines.append("| " + " | ".join([setting, *cells]) + " |")
+        lines.append("| " + " | ".join([setting, *map(brief, results)]) + " |")
     return "\n".join(lines) + "\n"
-
-
-def store(name: str, text: str, report: dict, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.md").write_text(text)
-    plain = json.dumps(report, indent=1).replace(f"{Path(__file__).parents[2]}/", "")
-    (folder / f"{name}.json").write_text(plain + "\n")
-    print(text)
-    print(f"written to {folder}")
 
 
 def write(setting: str, about: str, outcomes: dict, folder: Path) -> None:

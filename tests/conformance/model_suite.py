@@ -18,8 +18,8 @@ import model_report
 import supervisor
 import torch
 from model_cases import cases
-from model_settings import FILES, PLAIN, SAMPLE, SETTINGS
 from report import RESULTS
+from settings import FILES, PLAIN, SAMPLE, SETTINGS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -25,25 +25,53 @@ def counts(outcomes: dict, listed: dict) -> dict:
     return {aspect: {c: table[aspect][c] for c in COLUMNS} for aspect in table}
 
 
-def markdown(suite: str, about: str, table: dict) -> str:
-    rows = [[aspect, *(str(found[c]) for c in COLUMNS)] for aspect, found in table.items()]
-    rows.append(["all", *(str(sum(found[c] for found in table.values())) for c in COLUMNS)])
-    lines = [f"# {suite}", "", about, "", "| aspect | " + " | ".join(COLUMNS) + " |"]
-    lines.append("|---" * (len(COLUMNS) + 1) + "|")
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+def totals(table: dict) -> dict:
+    return {c: sum(found[c] for found in table.values()) for c in COLUMNS}
 
 
-def write(suite: str, about: str, outcomes: dict, listed: dict, folder: Path = RESULTS):
+def lines_of(first: str, rows: dict) -> list[str]:
+    """A Markdown table: of each row its name and counts."""
+    lines = [f"| {first} | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, found in rows.items():
+        lines.append("| " + " | ".join([name, *(str(found[c]) for c in COLUMNS)]) + " |")
+    return lines
+
+
+def store(name: str, text: str, report: dict, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    table = counts(outcomes, listed)
-    remarkable = {
+    (folder / f"{name}.md").write_text(text)
+    plain = json.dumps(report, indent=1).replace(f"{Path(__file__).parents[2]}/", "")
+    (folder / f"{name}.json").write_text(plain + "\n")
+    print(text)
+    print(f"written to {folder}")
+
+
+def remarkable(outcomes: dict, listed: dict) -> dict:
+    return {
         name: {**result, "listed": listed.get(name)}
         for name, result in outcomes.items()
         if result["outcome"] != "passed" or name in listed
     }
-    report = {"about": about, "counts": table, "cases": remarkable}
-    text = json.dumps(report, indent=1).replace(f"{Path(__file__).parents[2]}/", "")
-    (folder / f"{suite}.json").write_text(text + "\n")
-    (folder / f"{suite}.md").write_text(markdown(suite, about, table))
-    return table
+
+
+def write(suite: str, about: str, outcomes: dict, listed: dict, folder: Path = RESULTS) -> dict:
+    table = counts(outcomes, listed)
+    rows = lines_of("aspect", {**table, "all": totals(table)})
+    report = {"about": about, "counts": table, "cases": remarkable(outcomes, listed)}
+    store(suite, "\n".join([f"# {suite}", "", about, "", *rows]) + "\n", report, folder)
+    return totals(table)
+
+
+def write_setting(
+    suite: str, setting: str, about: str, outcomes: dict, listed: dict, folder: Path = RESULTS
+) -> dict:
+    """Puts a run under one setting among those of the others, which stay."""
+    name = f"{suite}-settings"
+    file = folder / f"{name}.json"
+    report = json.loads(file.read_text()) if file.exists() else {}
+    found = totals(counts(outcomes, listed))
+    failed = {n: r for n, r in outcomes.items() if verdict(r["outcome"], listed.get(n)) == "failed"}
+    report[f"{setting}: {about}"] = {"counts": found, "failed": failed}
+    rows = lines_of("setting", {row: entry["counts"] for row, entry in report.items()})
+    store(name, "\n".join([f"# {suite} under settings", "", *rows]) + "\n", report, folder)
+    return found

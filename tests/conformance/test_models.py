@@ -4,8 +4,8 @@ runs all models, and with `--setting all` the sample under all settings."""
 import contextlib
 
 import pytest
-from model_settings import PLAIN, QUICK, SAMPLE, SETTINGS
 from model_suite import start
+from settings import PLAIN, QUICK, SAMPLE, SETTINGS
 from supervisor import run_all
 
 SECONDS = 120  # for one model
