@@ -1,4 +1,4 @@
-"""Ops of bfloat16 are as exact as eager's: results and gradients, measured against float64.
+"""Ops of bfloat16, and long sums of float32, are as exact as eager's, measured against float64.
 
 Agreement with eager within a tolerance would not notice an error that is twice eager's. What is
 compared here is the root of the mean square error over many numbers, and the part of it that all
@@ -131,3 +131,27 @@ def test_errors_are_no_larger_than_eagers(op):
 @pytest.mark.parametrize("op", BIASED)
 def test_a_bias_costs_no_rounding_under_autocast(op):
     check(op, torch.float32, autocast=True)
+
+
+# The shape, what is summed over, and what of x is summed: loops of little work and of much differ.
+SUMS = {
+    "of 300 rows": ((300, 48), 0, lambda x: x),
+    "of many rows": ((1 << 19, 8), 0, lambda x: x),
+    "of two dimensions": ((64, 1000, 24), (0, 1), lambda x: x),
+    "of heavy rows": ((1 << 17, 24), 0, lambda x: torch.exp(x) * torch.tanh(x) / torch.cosh(x)),
+    "along rows": ((8, 1 << 19), 1, lambda x: x),
+    "of all": ((1 << 21,), 0, lambda x: x),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_rounding_of_long_sums_grows_no_faster_than_eagers(name):
+    shape, dim, function = SUMS[name]
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    exact = function(x.double()).sum(dim)
+    eager, ours = (
+        (function(x.to(device)).sum(dim).cpu().double() - exact).norm() / exact.norm()
+        for device in (torch.ops.lazuli._backing().type, "lazuli")
+    )
+    unit = torch.finfo(torch.float32).eps / 2
+    assert ours <= 2 * max(eager, unit), f"{ours:.1e}, eager's {eager:.1e}"

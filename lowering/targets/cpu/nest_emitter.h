@@ -1,5 +1,6 @@
 // Emits one nest for a CPU: the loop over units, the passes over vectors, and the instructions in them.
 #pragma once
+#include <array>
 #include "lowering/targets/cpu/memory.h"
 #include "lowering/targets/cpu/nest_plan.h"
 #include "lowering/targets/reduction.h"
@@ -27,9 +28,10 @@ class NestEmitter {
   };
 
   static constexpr unsigned kNoStage = ~0u;
-  // Sums of floating types are cut into so many terms each, so that rounding errors grow with the length of a chunk and the
-  // number of chunks, not with their product.
-  static constexpr int64_t kChunk = 256;
+  // Sums of floating types are cut into so many terms each, and chunks of these, so that rounding errors grow with the sum
+  // of the three numbers, not with their product. The vectors of a row are many sums already.
+  static constexpr std::array<int64_t, 3> kChunks = {32768, 1024, 32};
+  static constexpr std::array<int64_t, 1> kVectorChunks = {256};
 
   // Units (nest_emitter.cpp).
   void read_arguments();
@@ -47,7 +49,8 @@ class NestEmitter {
   void vector_loops(Value* first, Value* last, unsigned unroll, unsigned stage, llvm::ArrayRef<Value**> carried,
                     const std::function<void(const Pass&)>& body);
   void summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
-                    llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body);
+                    llvm::ArrayRef<int64_t> chunks, llvm::ArrayRef<Value**> carried,
+                    const std::function<void(Value*)>& body);
   void elements(unsigned stage, const Pass& pass);
   void start_accumulators(unsigned stage, unsigned copies);
   void finish_accumulators(unsigned stage, unsigned copies);

@@ -8,8 +8,8 @@ namespace lazuli::lowering::cpu {
 namespace {
 
 struct Sums {
-  size_t inst;                // the reduction
-  llvm::Value *whole, *part;  // by column of the block; the same if there are no parts
+  size_t inst;                            // the reduction
+  llvm::SmallVector<llvm::Value*, 3> of;  // by column of the block: of all rows, then of each size of chunk if they are cut
 };
 
 }  // namespace
@@ -55,50 +55,59 @@ void NestEmitter::row_by_row(Value* first, Value* last) {
     for (size_t i = 0; i < nest_.insts.size(); ++i) {
       const Inst& x = nest_.insts[i];
       if (x.code != Code::Reduce) continue;
-      Sums& s = sums.emplace_back(Sums{i, memory(i), nullptr});
-      s.part = x.reduce == Reduce::Sum ? memory(i) : s.whole;
+      Sums& s = sums.emplace_back(Sums{i, {memory(i)}});
+      if (x.reduce == Reduce::Sum)
+        for (size_t k = 0; k < kChunks.size(); ++k) s.of.push_back(memory(i));
     }
   }
 
   const uint32_t dim = nest_.rank - 1u;
   auto block = [&](Value* from, Value* to) {
     columns_of(from, to, [&](const Pass&, Value* column) {
-      for (const Sums& s : sums) write(neutral(s.inst), s.whole, s.inst, column);
+      for (const Sums& s : sums) write(neutral(s.inst), s.of[0], s.inst, column);
     });
     const std::vector<Value*> before = address_;
     llvm::SmallVector<Value**, 8> carried;
     for (size_t a = 0; a < address_.size(); ++a)
       if (stride_[a][dim] && is_used(stage, a)) carried.push_back(&address_[a]);
-    emit_loop(b_, "chunk", b_.getInt64(0), size_[dim], b_.getInt64(kChunk), carried, [&](Value* row) {
-      columns_of(from, to, [&](const Pass&, Value* column) {
-        for (const Sums& s : sums)
-          if (s.part != s.whole) write(neutral(s.inst), s.part, s.inst, column);
+    auto one_row = [&](Value* row) {
+      index_[dim] = row;
+      columns_of(from, to, [&](const Pass& pass, Value* column) {
+        row_insts(stage, pass);
+        for (const Sums& s : sums) accumulators_[s.inst].assign(1, {read(s.of.back(), s.inst, column), nullptr});
+        elements(stage, pass);
+        for (const Sums& s : sums) write(accumulators_[s.inst][0].value, s.of.back(), s.inst, column);
       });
-      Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(row, b_.getInt64(kChunk)), size_[dim]);
-      emit_loop(b_, "rows", row, end, b_.getInt64(1), carried, [&](Value* i) {
-        index_[dim] = i;
-        columns_of(from, to, [&](const Pass& pass, Value* column) {
-          row_insts(stage, pass);
-          for (const Sums& s : sums) accumulators_[s.inst].assign(1, {read(s.part, s.inst, column), nullptr});
-          elements(stage, pass);
-          for (const Sums& s : sums) write(accumulators_[s.inst][0].value, s.part, s.inst, column);
+      for (size_t a = 0; a < address_.size(); ++a)
+        if (stride_[a][dim] && is_used(stage, a)) address_[a] = b_.CreatePtrAdd(address_[a], stride_[a][dim]);
+    };
+    auto rows = [&](auto& self, Value* row, Value* end, size_t level) -> void {
+      if (level == kChunks.size()) return emit_loop(b_, "rows", row, end, b_.getInt64(1), carried, one_row);
+      Value* rows_of_chunk = b_.getInt64(kChunks[level]);
+      emit_loop(b_, "chunk", row, end, rows_of_chunk, carried, [&](Value* first_row) {
+        columns_of(from, to, [&](const Pass&, Value* column) {
+          for (const Sums& s : sums)
+            if (s.of.size() > 1) write(neutral(s.inst), s.of[level + 1], s.inst, column);
         });
-        for (size_t a = 0; a < address_.size(); ++a)
-          if (stride_[a][dim] && is_used(stage, a)) address_[a] = b_.CreatePtrAdd(address_[a], stride_[a][dim]);
+        self(self, first_row, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first_row, rows_of_chunk), end),
+             level + 1);
+        columns_of(from, to, [&](const Pass&, Value* column) {
+          for (const Sums& s : sums) {
+            if (s.of.size() == 1) continue;
+            Value* sum = b_.CreateFAdd(read(s.of[level], s.inst, column), read(s.of[level + 1], s.inst, column));
+            write(sum, s.of[level], s.inst, column);
+          }
+        });
       });
-      columns_of(from, to, [&](const Pass&, Value* column) {
-        for (const Sums& s : sums)
-          if (s.part != s.whole)
-            write(b_.CreateFAdd(read(s.whole, s.inst, column), read(s.part, s.inst, column)), s.whole, s.inst, column);
-      });
-    });
+    };
+    rows(rows, b_.getInt64(0), size_[dim], 0);
     address_ = before;
     columns_of(from, to, [&](const Pass& pass, Value* column) {
       for (unsigned k = 0; k < nest_.stages; ++k) {
         row_insts(k, pass);
         if (k != stage) continue;
         for (const Sums& s : sums) {
-          const Accumulator a{read(s.whole, s.inst, column), nullptr};
+          const Accumulator a{read(s.of[0], s.inst, column), nullptr};
           results_[s.inst] = {};
           results_[s.inst].copies.assign(1, reduction_result(vector_, nest_.insts[s.inst].reduce, a));
         }

@@ -38,7 +38,7 @@ void NestEmitter::reduced_loops(unsigned stage, uint32_t dim, const Pass& pass) 
   const std::vector<Value*> outside = address_;
   for (size_t a = 0; a < address_.size(); ++a)
     if (stride_[a][dim] && is_used(stage, a)) carried.push_back(&address_[a]);
-  summing_loop("reduced", stage, b_.getInt64(0), size_[dim], 1, carried, [&](Value* i) {
+  summing_loop("reduced", stage, b_.getInt64(0), size_[dim], 1, kChunks, carried, [&](Value* i) {
     const std::vector<Value*> first = address_;
     index_[dim] = i;
     reduced_loops(stage, dim + 1, pass);
@@ -66,17 +66,19 @@ void NestEmitter::lane_loops(unsigned stage) {
                [&](const Pass& pass) { elements(stage, pass); });
 }
 
-// A loop over a reduced dimension. Each kChunk passes have sums of their own, which are then added to the whole.
+// A loop over a reduced dimension. Each chunk of passes has sums of its own, which are then added to the whole; the other
+// `chunks` cut it further.
 void NestEmitter::summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
-                               llvm::ArrayRef<Value**> carried, const std::function<void(Value*)>& body) {
+                               llvm::ArrayRef<int64_t> chunks, llvm::ArrayRef<Value**> carried,
+                               const std::function<void(Value*)>& body) {
   llvm::SmallVector<std::pair<size_t, Value**>, 8> sums;
   for (size_t i = 0; i < nest_.insts.size(); ++i) {
     const Inst& x = nest_.insts[i];
     if (x.stage != stage || x.code != Code::Reduce || x.reduce != Reduce::Sum || !ir::is_floating(x.dtype)) continue;
     for (Accumulator& a : accumulators_[i]) sums.push_back({i, &a.value});
   }
-  if (sums.empty()) return emit_loop(b_, name, first, last, b_.getInt64(step), carried, body);
-  Value* chunk = b_.getInt64(step * kChunk);
+  if (sums.empty() || chunks.empty()) return emit_loop(b_, name, first, last, b_.getInt64(step), carried, body);
+  Value* chunk = b_.getInt64(step * chunks[0]);
   emit_loop(b_, "chunk", first, last, chunk, carried, [&](Value* from) {
     llvm::SmallVector<Value*, 8> whole;
     for (auto [inst, sum] : sums) {
@@ -84,7 +86,7 @@ void NestEmitter::summing_loop(const char* name, unsigned stage, Value* first, V
       *sum = start_reduction(vector_, Reduce::Sum, nest_.insts[inst].dtype).value;
     }
     Value* to = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(from, chunk), last);
-    emit_loop(b_, name, from, to, b_.getInt64(step), carried, body);
+    summing_loop(name, stage, from, to, step, chunks.drop_front(), carried, body);
     for (size_t k = 0; k < sums.size(); ++k) *sums[k].second = b_.CreateFAdd(whole[k], *sums[k].second);
   });
 }
@@ -97,7 +99,7 @@ void NestEmitter::vector_loops(Value* first, Value* last, unsigned unroll, unsig
   if (unroll > 1 || !plan_.masked_only) {
     const unsigned step = unroll * plan_.lanes;
     middle = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(last, first), b_.getInt64(-static_cast<int64_t>(step))));
-    summing_loop("vectors", stage, first, middle, step, carried, [&](Value* i) {
+    summing_loop("vectors", stage, first, middle, step, kVectorChunks, carried, [&](Value* i) {
       index_[dim] = i;
       body({unroll});
     });
@@ -107,7 +109,7 @@ void NestEmitter::vector_loops(Value* first, Value* last, unsigned unroll, unsig
     body(partial_pass(b_.CreateSub(last, i)));
   };
   if (middle == first)
-    summing_loop("masked", stage, first, last, plan_.lanes, carried, partial);
+    summing_loop("masked", stage, first, last, plan_.lanes, kVectorChunks, carried, partial);
   else
     emit_loop(b_, "tail", middle, last, b_.getInt64(plan_.lanes), carried, partial);
 }
