@@ -2,6 +2,7 @@
 #pragma once
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include "ir/error.h"
 #include "ir/interpret.h"
 
