@@ -1,0 +1,1 @@
+"""Steps whose shapes are new."""
