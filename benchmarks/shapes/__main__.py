@@ -6,6 +6,7 @@ shapes, and the arms take turns at each.
 """
 
 import itertools
+import random
 import time
 from collections.abc import Callable
 
@@ -124,8 +125,7 @@ def compare(name: str, arms: list[str], rounds: int) -> dict[str, object]:
     torch._dynamo.reset()
     steps = {arm: make_step(name, arm) for arm in arms}
     first = {arm: timed(step, range(FIRST)) for arm, step in steps.items()}
-    # In an order that is no sequence: lengths come as the data have them.
-    shapes = [FIRST + 7 * i % rounds for i in range(rounds)]
+    shapes = random.Random(0).sample(range(FIRST, FIRST + rounds), rounds)  # each once
     row: dict[str, object] = {"model": name}
     for what in ("new", "seen"):
         seconds: dict[str, list[float]] = {arm: [] for arm in arms}
@@ -139,7 +139,7 @@ def compare(name: str, arms: list[str], rounds: int) -> dict[str, object]:
 def main() -> None:
     parser = harness.argument_parser("shapes", __doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.set_defaults(rounds=41)  # a prime: each shape comes once
+    parser.set_defaults(rounds=41)
     arguments = parser.parse_args()
     harness.start(arguments)
     rows = []
