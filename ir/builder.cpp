@@ -73,7 +73,7 @@ Value Builder::mean(Value x, std::span<const int64_t> dims, bool keepdim) {
 
 GraphBuilder::Slot& GraphBuilder::find(uint64_t key, Op op, std::span<const Value> inputs, const Attrs& attrs,
                                        std::span<const Type> types) {
-  if (seen_count_ * 2 >= seen_.size()) grow(std::max<size_t>(64, seen_.size() * 2));
+  if (seen_count_ * 2 >= seen_.size()) grow();
   for (size_t i = key;; ++i) {
     Slot& slot = seen_[i & (seen_.size() - 1)];
     if (slot.node == UINT32_MAX) return slot;
@@ -85,13 +85,8 @@ GraphBuilder::Slot& GraphBuilder::find(uint64_t key, Op op, std::span<const Valu
   }
 }
 
-void GraphBuilder::reserve(size_t nodes) {
-  graph_.nodes.reserve(nodes);
-  if (nodes * 2 > seen_.size()) grow(std::bit_ceil(nodes * 2));
-}
-
-void GraphBuilder::grow(size_t slots) {
-  std::vector<Slot> old(slots);
+void GraphBuilder::grow() {
+  std::vector<Slot> old(std::max<size_t>(64, seen_.size() * 2));
   old.swap(seen_);
   for (const Slot& s : old) {
     if (s.node == UINT32_MAX) continue;
@@ -109,14 +104,14 @@ Value GraphBuilder::emit(Op op, std::span<const Value> inputs, Attrs attrs, std:
     slot = &find(key, op, inputs, attrs, types);
     if (slot->node != UINT32_MAX) return {slot->node, 0};
   }
-  Node node{.op = op, .inputs = InlineVector<Value, 4>(inputs), .attrs = std::move(attrs), .types = {}, .line = line_};
+  Node node{.op = op, .inputs = {inputs.begin(), inputs.end()}, .attrs = std::move(attrs), .types = {}, .line = line_};
   const Type* few[8];
   std::vector<const Type*> many;
   if (inputs.size() > std::size(few)) many.resize(inputs.size());
   const Type** operands = many.empty() ? few : many.data();
   for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i] ? &graph_.type(inputs[i]) : nullptr;
   if (!types.empty())
-    node.types.assign(types.data(), types.size());
+    node.types.assign(types.begin(), types.end());
   else
     node.types.resize(std::max(info(op).results, 1));
   infer(op, {operands, inputs.size()}, node.attrs, node.types);

@@ -59,8 +59,6 @@ class GraphBuilder final : public Builder {
   Value scalar(DType dtype);  // the next run-time number
   // Appends a node whose types are known to be what its row infers: what passes copy.
   Value append(Node node);
-  // Makes room for so many nodes.
-  void reserve(size_t nodes);
   void set_line(uint32_t line) { line_ = line; }
   Graph& graph() { return graph_; }
 
@@ -72,7 +70,7 @@ class GraphBuilder final : public Builder {
   };
   // The slot of an equal pure node, or the free one where this belongs.
   Slot& find(uint64_t key, Op op, std::span<const Value> inputs, const Attrs& attrs, std::span<const Type> types);
-  void grow(size_t slots);
+  void grow();
   uint32_t line_ = 0;
   std::vector<Slot> seen_;  // open addressing; a power of two, at most half full
   size_t seen_count_ = 0;

@@ -43,9 +43,9 @@ class Attrs {
 
 struct Node {
   Op op;
-  InlineVector<Value, 4> inputs;
+  std::vector<Value> inputs;
   Attrs attrs;
-  InlineVector<Type, 1> types;  // one per result
+  std::vector<Type> types;  // one per result
   uint32_t line = 0;        // index into Graph::lines: the Python line that recorded it; 0 = unknown
 };
 

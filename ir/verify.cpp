@@ -37,8 +37,8 @@ void verify_node(const Graph& graph, uint32_t id) {
     if (v) check_value(graph, v, id, "an operand");
     operands.push_back(v ? &graph.type(v) : nullptr);
   }
-  auto types = n.types;
-  if (!given_types(n)) std::ranges::fill(types, Type{});
+  std::vector<Type> types(n.types.size());
+  if (given_types(n)) types = n.types;
   infer(n.op, operands, n.attrs, types);
   for (size_t r = 0; r < types.size(); ++r)
     LAZULI_CHECK(types[r] == n.types[r], std::string(name(n.op)) + " has type " + to_string(n.types[r]) +

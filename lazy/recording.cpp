@@ -13,7 +13,7 @@
 namespace lazuli::lazy {
 namespace {
 
-const Order kRowMajor{};
+const Order kRowMajor;
 
 }  // namespace
 

@@ -38,7 +38,7 @@ struct Term {
   ir::DType dtype;    // in memory; registers hold its compute type
   ir::Value value;
   FormId form = 0;
-  ir::InlineVector<uint32_t, 4> children;
+  std::vector<uint32_t> children;
 };
 
 // Reductions over no element are numbers; they need no loop.

@@ -2,7 +2,6 @@
 #pragma once
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include "ir/error.h"
 #include "ir/interpret.h"
 

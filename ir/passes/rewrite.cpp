@@ -4,7 +4,7 @@
 namespace lazuli::ir {
 
 Rewriter::Rewriter(const Graph& from) : from_(from), builder_(to_), map_(from.nodes.size()) {
-  builder_.reserve(from.nodes.size() + from.nodes.size() / 4);  // most passes add a few
+  to_.nodes.reserve(from.nodes.size());
   to_.lines = from.lines;
   to_.input_count = from.input_count;
   to_.scalar_count = from.scalar_count;
