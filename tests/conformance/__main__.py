@@ -12,7 +12,7 @@ import report
 import supervisor
 import torch
 from differences import listed
-from settings import PLAIN, SETTINGS
+from settings import PLAIN, SETTINGS, under
 from suites import SUITES, suite
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -34,8 +34,7 @@ def parsed():
 
 
 def outcomes_of(options, setting, names, expected, log):
-    variables = [f"{name}={value}" for name, value in SETTINGS[setting].items()]
-    command = ["env", *variables, sys.executable, WORKER, options.suite, options.samples]
+    command = under(setting, [sys.executable, WORKER, options.suite, options.samples])
     outcomes = {}
     for name, result in supervisor.run_side_by_side(
         lambda _: supervisor.Worker(command, log), names, options.timeout, options.jobs

@@ -19,7 +19,7 @@ import supervisor
 import torch
 from model_cases import cases
 from report import RESULTS
-from settings import FILES, PLAIN, SAMPLE, SETTINGS
+from settings import FILES, PLAIN, SAMPLE, SETTINGS, under
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -49,9 +49,8 @@ class Known:
 
 
 def start(setting: str, log) -> supervisor.Worker:
-    variables = [f"{name}={value}" for name, value in SETTINGS[setting].items()]
     worker = [sys.executable, HERE / "worker.py", "models", "all"]
-    return supervisor.Worker(["env", *variables, *worker], log)
+    return supervisor.Worker(under(setting, worker), log)
 
 
 def run_tests(setting: str, file: str, seconds: float) -> dict:

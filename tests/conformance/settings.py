@@ -28,6 +28,12 @@ SETTINGS = {
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
 }
 
+
+def under(setting: str, command: list) -> list:
+    """The command that runs another under a setting."""
+    return ["env", *(f"{name}={value}" for name, value in SETTINGS[setting].items()), *command]
+
+
 # Models of each sort that take a second or two.
 SAMPLE = (
     "transformers/encoder/bert",
