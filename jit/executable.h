@@ -60,6 +60,11 @@ struct CompileStats {
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
 };
 
+// An index out of range, of an op for which torch's error is an IndexError.
+struct IndexError : ExecutionError {
+  using ExecutionError::ExecutionError;
+};
+
 // The host had no memory for a run.
 struct OutOfMemory : ExecutionError {
   using ExecutionError::ExecutionError;

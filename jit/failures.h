@@ -6,7 +6,12 @@
 
 namespace lazuli::jit {
 
-// By number of the check: "index_position (model.py:3): index is out of bounds for dimension with size 4".
-std::vector<std::string> failure_texts(const ir::Graph& graph, const lowering::PlanStep& step);
+struct CheckFailure {
+  std::string text;          // "index_position (model.py:3): index is out of bounds for dimension with size 4"
+  bool index_error = false;  // torch's error is an IndexError
+};
+
+// By number of the check.
+std::vector<CheckFailure> check_failures(const ir::Graph& graph, const lowering::PlanStep& step);
 
 }  // namespace lazuli::jit

@@ -12,6 +12,7 @@ Kind kind_of(const std::exception& e) {
   if (dynamic_cast<const jit::OutOfMemory*>(&e)) return Kind::OutOfMemory;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&e)) return Kind::OutOfMemory;
   if (dynamic_cast<const c10::LinAlgError*>(&e)) return Kind::LinearAlgebra;
+  if (dynamic_cast<const jit::IndexError*>(&e)) return Kind::Index;
   if (dynamic_cast<const c10::IndexError*>(&e)) return Kind::Index;
   if (dynamic_cast<const c10::ValueError*>(&e)) return Kind::Value;
   if (dynamic_cast<const c10::TypeError*>(&e)) return Kind::Type;

@@ -22,7 +22,8 @@ struct ScatterPlan {
   Axis lane{1, 0, 0, 0};      // the innermost shared dimension
   std::vector<Axis> entries;  // in the order in which they are written
   int64_t size = 0, stride = 0;  // of the dimension that is indexed
-  int64_t dim = -1;              // as the error names it; -1: torch's words for index_add
+  int64_t dim = 0;               // the dimension, as an error names it
+  bool rows = false;             // an index stands for a whole row: index_add or index_copy
   ScatterMode mode = ScatterMode::Assign;
 };
 
@@ -107,10 +108,16 @@ class Scatter final : public LibraryCall {
       for (int64_t j = 0; j < inner.size; ++j) bad |= outside(at[j * inner.index]);
       if (!bad) continue;
       while (!outside(*at)) at += inner.index;
-      throw std::out_of_range(p_.dim < 0 ? "index out of range in self"
-                                         : "index " + std::to_string(*at) + " is out of bounds for dimension " +
-                                               std::to_string(p_.dim) + " with size " + std::to_string(p_.size));
+      fail(*at);
     }
+  }
+  // In torch's words: those of index_add, of index_copy, of scatter and scatter_add.
+  [[noreturn]] void fail(int64_t at) const {
+    if (p_.rows && p_.mode == ScatterMode::Add) throw IndexError("index out of range in self");
+    const std::string text = "index " + std::to_string(at) + " is out of bounds for dimension " + std::to_string(p_.dim) +
+                             " with size " + std::to_string(p_.size);
+    if (p_.rows) throw IndexError("index_copy_(): " + text);
+    throw std::runtime_error(text);
   }
   bool outside(int64_t at) const { return at < 0 || at >= p_.size; }
 
@@ -231,6 +238,7 @@ std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& in
   ScatterPlan p = plan_for(base, index, src, out, mode);
   const size_t rank = out.shape.size(), at = static_cast<size_t>(dim), wide = index.shape.size();
   if (at >= rank) throw TypeError("index_add: no such dimension");
+  p.dim = dim, p.rows = true;
   Layout entries = index;
   const bool flat = src.shape.size() == rank && wide != 1;
   if (flat) {

@@ -1,7 +1,8 @@
 // Writes at run-time positions: scatter, scatter-add and index-add. No sorting and no atomics: threads divide the
 // destination, and each walks the entries in order, so results do not depend on the number of threads.
 //
-// An index outside [0, size) makes run() throw std::out_of_range, with torch's message, before anything is written.
+// An index outside [0, size) makes run() throw with torch's message, and an IndexError where torch does, before anything is
+// written.
 // (torch wraps negative ones in index_put only, which normalizes them first.)
 #pragma once
 #include <memory>

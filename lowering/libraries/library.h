@@ -3,6 +3,7 @@
 // depends on shapes decided, and then runs on pointers.
 #pragma once
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 #include "ir/type.h"
@@ -21,6 +22,11 @@ struct PostOp {
   enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
   Layout operand{};   // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
   double scale = 1;   // Scale
+};
+
+// An index out of range, of an op for which torch's error is an IndexError.
+struct IndexError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 class LibraryCall {

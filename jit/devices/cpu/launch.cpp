@@ -1,7 +1,6 @@
 #include "jit/devices/cpu/launch.h"
 #include <algorithm>
 #include <omp.h>
-#include "jit/failures.h"
 
 namespace lazuli::jit {
 
@@ -23,7 +22,7 @@ double work_of(const lowering::Loops& loops) {
 CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, lowering::KernelFn function)
     : nest_(steps[0].loops.nest), function_(function), status_(steps.size()) {
   for (size_t s = 0; s < steps.size(); ++s) {
-    failures_.push_back(failure_texts(graph, steps[s]));
+    failures_.push_back(check_failures(graph, steps[s]));
     add(steps[s], &status_[s]);
   }
 }
@@ -56,8 +55,12 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
       run_range(total_ / n * i, i + 1 == n ? total_ : total_ / n * (i + 1));
     }
   }
-  for (size_t s = 0; s < status_.size(); ++s)
-    if (status_[s] != 0) throw ExecutionError(failures_[s][static_cast<size_t>(status_[s] - 1)]);
+  for (size_t s = 0; s < status_.size(); ++s) {
+    if (status_[s] == 0) continue;
+    const CheckFailure& failure = failures_[s][static_cast<size_t>(status_[s] - 1)];
+    if (failure.index_error) throw IndexError(failure.text);
+    throw ExecutionError(failure.text);
+  }
 }
 
 // The units of all pieces that begin at a weight in [begin, end).

@@ -3,6 +3,7 @@
 #pragma once
 #include "jit/arguments.h"
 #include "jit/device.h"
+#include "jit/failures.h"
 
 namespace lazuli::jit {
 
@@ -23,7 +24,7 @@ class CpuLaunch final : public KernelStep {
 
   const lowering::LoopNest& nest_;
   const lowering::KernelFn function_;
-  std::vector<std::vector<std::string>> failures_;  // of each step: what its checks say
+  std::vector<std::vector<CheckFailure>> failures_;  // of each step: what its checks say
   std::vector<int64_t> status_;                     // and its status word
   Arguments arguments_;
   std::vector<Piece> pieces_;

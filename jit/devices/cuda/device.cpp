@@ -60,7 +60,9 @@ class CudaLaunch final : public KernelStep {
     const lowering::GpuArgsLayout at(step.loops.nest, chunked);
     int64_t* args = arguments.add(step, 0, at.total - lowering::KernelArgsLayout(step.loops.nest).total);
     if (step.loops.nest.checks) {
-      status_.push_back(words_.take(failure_texts(graph, step)));
+      std::vector<std::string> texts;
+      for (CheckFailure& failure : check_failures(graph, step)) texts.push_back(std::move(failure.text));
+      status_.push_back(words_.take(std::move(texts)));
       args[at.status] = reinterpret_cast<int64_t>(status_.back());
     }
     if (!chunked) return;
