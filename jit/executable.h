@@ -57,6 +57,7 @@ struct ExecutionError : std::runtime_error {
 
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
+  int64_t reused_nodes = 0;  // of the graph, whose plan was there already (suffix_cache.h)
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
 };
 

@@ -35,6 +35,7 @@ const Setting kSettings[] = {
     {"light_autograd", "LAZULI_LIGHT_AUTOGRAD", &Config::light_autograd},
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
     {"repeat_backward", "LAZULI_REPEAT_BACKWARD", &Config::repeat_backward, 1, "on off check"},
+    {"reuse_suffixes", "LAZULI_REUSE_SUFFIXES", &Config::reuse_suffixes},
     {"max_traces", "LAZULI_MAX_TRACES", &Config::max_traces, 4},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include "ir/print.h"
 #include "jit/kernel.h"
+#include "jit/suffix_cache.h"
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -79,6 +80,7 @@ using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run
 
 struct Cache {
   std::unordered_multimap<uint64_t, KnownRef> traces;
+  jit::SuffixCache suffixes;
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does.
@@ -203,7 +205,12 @@ KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, Sy
   double start = now_us();
   auto known = std::make_shared<KnownTrace>();
   const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
-  if (!live.empty()) known->executable = jit::compile(freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>()), compile_options(key));
+  if (!live.empty()) {
+    ir::Graph graph = freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>());
+    const bool reuse = config().reuse_suffixes && !backing().is_gpu();
+    known->executable = reuse ? cache().suffixes.compile(std::move(graph), compile_options(key))
+                              : jit::compile(std::move(graph), compile_options(key));
+  }
   known->code = trace.without_cells();
   known->live = std::move(live);
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
@@ -212,7 +219,9 @@ KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, Sy
   if (k->live.empty()) return k;  // remembered only so that it is recognized next time
   ++metrics().traces_compiled;
   metrics().compile_ms += us / 1000;
-  metrics().compile("trace of " + std::to_string(trace.size()) + " ops", line_text(current_line()), us);
+  std::string what = "trace of " + std::to_string(trace.size()) + " ops";
+  if (const int64_t reused = k->executable->stats().reused_nodes) what += ", the last " + std::to_string(reused) + " planned before";
+  metrics().compile(what, line_text(current_line()), us);
   return k;
 }
 
