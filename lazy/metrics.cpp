@@ -1,5 +1,6 @@
 #include "lazy/metrics.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -31,6 +32,21 @@ std::string object(const Map& m) {
   return m.empty() ? "{}" : out.str() + "}";
 }
 
+void add(EventTotal& total, double us) {
+  ++total.count;
+  total.time_us += us;
+}
+
+// "traces of 32 to 512 ops, 7 with an end planned before"
+std::string text(const Compilations& c) {
+  std::string out = c.total.count == 1 ? "trace of " : "traces of ";
+  out += std::to_string(c.fewest_ops);
+  if (c.most_ops > c.fewest_ops) out += " to " + std::to_string(c.most_ops);
+  out += " ops";
+  if (c.known_ends) out += ", " + std::to_string(c.known_ends) + " with an end planned before";
+  return out;
+}
+
 std::map<std::string, double> host_seconds_by_name() {
   const auto seconds = host_seconds();
   std::map<std::string, double> out;
@@ -55,11 +71,7 @@ const char* name(SyncReason r) {
   return "?";
 }
 
-void Metrics::note(Event e, double us) {
-  auto& total = events_[std::move(e)];
-  ++total.count;
-  total.time_us += us;
-}
+void Metrics::note(Event e, double us) { add(events_[std::move(e)], us); }
 void Metrics::ran(double us) {
   std::lock_guard lock(mutex_);
   run_ms += us / 1000;
@@ -79,9 +91,13 @@ void Metrics::peek(const std::string& what, const std::string& where, double us)
   ++peeks;
   note({"peek", what, where}, us);
 }
-void Metrics::compile(const std::string& what, const std::string& where, double us) {
+void Metrics::compile(size_t ops, bool known_end, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
-  note({"compile", what, where}, us);
+  Compilations& c = compilations_[where];
+  add(c.total, us);
+  c.fewest_ops = std::min(c.fewest_ops, ops);
+  c.most_ops = std::max(c.most_ops, ops);
+  c.known_ends += known_end;
 }
 
 std::string Metrics::json() {
@@ -105,6 +121,8 @@ std::string Metrics::explain() {
   std::lock_guard lock(mutex_);
   std::ostringstream o;
   o << "[";
+  for (const auto& [where, c] : compilations_) events_[{"compile", text(c), where}] = c.total;
+  compilations_.clear();
   bool first = true;
   for (auto& [e, t] : events_) {
     o << (first ? "" : ", ") << "{\"kind\": " << quoted(e.kind) << ", \"what\": " << quoted(e.what)

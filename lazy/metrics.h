@@ -1,6 +1,7 @@
 // Counters of what happened, for torch.lazuli.metrics() and explain().
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,6 +24,13 @@ struct EventTotal {
   double time_us = 0;
 };
 
+// Of the traces that ended at one line: where sizes vary there are many.
+struct Compilations {
+  EventTotal total;
+  size_t fewest_ops = SIZE_MAX, most_ops = 0;
+  int64_t known_ends = 0;
+};
+
 class Metrics {
  public:
   int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
@@ -33,7 +41,8 @@ class Metrics {
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);
   void peek(const std::string& what, const std::string& where, double us);
-  void compile(const std::string& what, const std::string& where, double us);
+  // `known_end`: the plan of its last ops was there already.
+  void compile(size_t ops, bool known_end, const std::string& where, double us);
   // JSON, with kernel and memory counters filled in.
   std::string json();
   // JSON list of events since the last call.
@@ -45,6 +54,7 @@ class Metrics {
   Mutex mutex_{Rank::Leaf};
   std::map<std::string, int64_t> external_calls_, syncs_;
   std::map<Event, EventTotal> events_;
+  std::map<std::string, Compilations> compilations_;  // by line
   int64_t kernels_compiled_base_ = 0, kernels_reused_base_ = 0;
 };
 Metrics& metrics();

@@ -219,9 +219,7 @@ KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, Sy
   if (k->live.empty()) return k;  // remembered only so that it is recognized next time
   ++metrics().traces_compiled;
   metrics().compile_ms += us / 1000;
-  std::string what = "trace of " + std::to_string(trace.size()) + " ops";
-  if (const int64_t reused = k->executable->stats().reused_nodes) what += ", the last " + std::to_string(reused) + " planned before";
-  metrics().compile(what, line_text(current_line()), us);
+  metrics().compile(trace.size(), k->executable->stats().reused_nodes > 0, line_text(current_line()), us);
   return k;
 }
 

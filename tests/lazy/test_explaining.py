@@ -90,6 +90,20 @@ def test_compilations_are_explained(device):
     assert any("compile" in e.kind for e in explanation())
 
 
+def test_compilations_are_explained_by_line(device):
+    """Where each trace is another one there is still one line to read."""
+    torch.lazuli.synchronize()
+    explanation()
+    for size in range(2, 7):
+        x = torch.ones(size, 3).to(device)
+        for _ in range(size):
+            x = (x * 0.456).sinh()
+        x.cpu()
+    (event,) = [e for e in explanation() if e.kind == "compile"]
+    assert event.count == 5
+    assert event.what == "traces of 7 to 19 ops"
+
+
 def test_metrics_have_the_promised_names(counters):
     names = """ops_recorded autograd_nodes derivatives_repeated traces_compiled traces_reused
     kernels_compiled kernels_reused external_calls syncs bytes_live bytes_peak"""
