@@ -1,4 +1,5 @@
 #include "ir/suffix.h"
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -112,14 +113,14 @@ class Splitter {
   Value operand(Value v, Part& part) {
     auto& moved = moved_[&part == &parts_.second];
     if (const auto it = moved.find(v.node); it != moved.end()) return {it->second, v.result};
+    if (!is_leaf(whole_[v].op)) return take_over(v);
     Node leaf = whole_[v];
     if (leaf.op == Op::input) leaf = input(static_cast<uint32_t>(leaf.attrs.number(0)), leaf.types[0], leaf.line, part);
     if (leaf.op == Op::scalar) {
       part.scalars.push_back(static_cast<uint32_t>(leaf.attrs.number(0)));
       leaf.attrs = Attrs{{static_cast<int64_t>(part.scalars.size() - 1)}};
     }
-    if (is_leaf(leaf.op)) return add(v.node, std::move(leaf), part);
-    return take_over(v);
+    return add(v.node, std::move(leaf), part);
   }
 
   // The second part's input for a value of the first.
@@ -163,6 +164,10 @@ class Splitter {
 };
 
 }  // namespace
+
+size_t applications(const Graph& graph) {
+  return static_cast<size_t>(std::ranges::count_if(graph.nodes, [](const Node& n) { return !is_leaf(n.op); }));
+}
 
 size_t common_suffix(const Graph& a, const Graph& b) { return Comparison(a, b).run(); }
 

@@ -5,6 +5,9 @@
 
 namespace lazuli::ir {
 
+// How many nodes are no leaves.
+size_t applications(const Graph& graph);
+
 // How many of the last nodes that are no leaves compute the same in both graphs: the same applications to values of the
 // same types, which hang together in the same way, and whose results are outputs in both or in neither.
 size_t common_suffix(const Graph& a, const Graph& b);

@@ -59,9 +59,15 @@ struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t reused_nodes = 0;  // of the graph, whose plan was there already (suffix_cache.h)
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
+  CompileStats& operator+=(const CompileStats& o) {
+    kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
+    reused_nodes += o.reused_nodes;
+    passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
+    return *this;
+  }
 };
 
-// An index out of range, of an op for which torch's error is an IndexError.
+// An index that a kernel found out of range, for an op whose error is torch's IndexError (a library's is nested in another).
 struct IndexError : ExecutionError {
   using ExecutionError::ExecutionError;
 };

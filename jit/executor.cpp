@@ -74,8 +74,6 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
       run_step(host, s, scalars);
     } catch (const OutOfMemory& e) {
       throw OutOfMemory(steps_[s].where + ": " + e.what());
-    } catch (const lowering::IndexError& e) {
-      throw IndexError(steps_[s].where + ": " + e.what());
     } catch (const ExecutionError&) {
       throw;
     } catch (const std::exception& e) {

@@ -15,15 +15,8 @@ class TwoParts final : public Executable {
   // `reused`: how many nodes of the second part.
   TwoParts(size_t input_count, ir::Parts parts, std::unique_ptr<Executable> first, std::shared_ptr<Executable> second, size_t reused)
       : input_count_(input_count), parts_(std::move(parts)), first_(std::move(first)), second_(std::move(second)), stats_(first_->stats()) {
+    if (reused == 0) stats_ += second_->stats();
     stats_.reused_nodes = static_cast<int64_t>(reused);
-    if (reused > 0) return;
-    const CompileStats& also = second_->stats();
-    stats_.kernels += also.kernels;
-    stats_.library_calls += also.library_calls;
-    stats_.external_calls += also.external_calls;
-    stats_.passes_ms += also.passes_ms;
-    stats_.lowering_ms += also.lowering_ms;
-    stats_.codegen_ms += also.codegen_ms;
   }
 
   void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
@@ -95,17 +88,13 @@ size_t without_leading_views(const ir::Graph& graph, size_t count) {
   return ops.size();
 }
 
-size_t applications(const ir::Graph& graph) {
-  return static_cast<size_t>(std::ranges::count_if(graph.nodes, [](const ir::Node& n) { return !ir::is_leaf(n.op); }));
-}
-
 }  // namespace
 
 // How many nodes the second part should have; 0 for none.
 size_t SuffixCache::suffix_of(const ir::Graph& graph) const {
   size_t longest = 0;
   for (const ir::Graph& whole : wholes_) longest = std::max(longest, ir::common_suffix(graph, whole));
-  if (longest < kFewestNodes || longest == applications(graph)) return 0;
+  if (longest < kFewestNodes || longest == ir::applications(graph)) return 0;
   // Rather one that is there already, though more nodes be the same this time.
   size_t known = 0;
   for (const Suffix& s : suffixes_)
@@ -133,7 +122,7 @@ std::unique_ptr<Executable> SuffixCache::compile(ir::Graph graph, const CompileO
   }
   const size_t count = suffix_of(graph);
   if (count == 0) {
-    if (applications(graph) >= 2 * kFewestNodes) keep(wholes_, graph);
+    if (ir::applications(graph) >= 2 * kFewestNodes) keep(wholes_, graph);
     return jit::compile(std::move(graph), options);
   }
   ir::Parts parts = ir::split(graph, count);

@@ -13,6 +13,7 @@ Kind kind_of(const std::exception& e) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&e)) return Kind::OutOfMemory;
   if (dynamic_cast<const c10::LinAlgError*>(&e)) return Kind::LinearAlgebra;
   if (dynamic_cast<const jit::IndexError*>(&e)) return Kind::Index;
+  if (dynamic_cast<const lowering::IndexError*>(&e)) return Kind::Index;
   if (dynamic_cast<const c10::IndexError*>(&e)) return Kind::Index;
   if (dynamic_cast<const c10::ValueError*>(&e)) return Kind::Value;
   if (dynamic_cast<const c10::TypeError*>(&e)) return Kind::Type;

@@ -1,6 +1,6 @@
 // Graphs in two parts compute what they do whole, wherever they are cut; and what counts as the same end.
 #include "ir/suffix.h"
-#include <algorithm>
+#include <bit>
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "tests/ir/fuzz.h"
@@ -8,10 +8,6 @@
 
 namespace lazuli::ir::testing {
 namespace {
-
-size_t applications(const Graph& graph) {
-  return static_cast<size_t>(std::ranges::count_if(graph.nodes, [](const Node& n) { return !is_leaf(n.op); }));
-}
 
 std::vector<Tensor> interpret_parts(const Graph& whole, const Parts& parts, const std::vector<Tensor>& inputs,
                                     const std::vector<int64_t>& scalars) {

@@ -15,17 +15,21 @@ def model_and_optimizer(device, optimizer=torch.optim.AdamW, layers=6, **options
     return model, optimizer(model.parameters(), lr=1e-2, **options)
 
 
+def take_step(optimizer, loss, between=lambda: None):
+    optimizer.zero_grad()
+    loss.backward()
+    between()
+    optimizer.step()
+    return loss.detach()
+
+
 def train(device, *args, between=lambda model, optimizer: None, **options):
     """Losses and parameters after a step on each batch."""
     model, optimizer = model_and_optimizer(device, *args, **options)
     losses = []
     for size in SIZES:
         loss = model(normal(size, 16, device=device)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        between(model, optimizer)
-        optimizer.step()
-        losses.append(loss.detach())
+        losses.append(take_step(optimizer, loss, lambda: between(model, optimizer)))
     return losses, list(model.parameters())
 
 
@@ -113,10 +117,7 @@ def test_two_models_in_turn():
         for size in SIZES:
             for model, optimizer in (first, second):
                 loss = model(normal(size, 16, device=device)).square().mean()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                losses.append(loss.detach())
+                losses.append(take_step(optimizer, loss))
         return losses, list(first[0].parameters()), list(second[0].parameters())
 
     assert_same(compute, rtol=1e-4, atol=1e-5)
@@ -137,10 +138,7 @@ def test_sequences_of_any_length(explained):
             for x in normal(length, 6, 8, device=device):
                 state = cell(x, state)
             loss = head(norms(state)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
+            losses.append(take_step(optimizer, loss))
         return losses, list(modules.parameters())
 
     assert_same(compute, rtol=1e-4, atol=1e-5)
@@ -156,10 +154,7 @@ def test_an_error_before_the_end(device):
 
     def step(tokens):
         loss = head(embedding(tokens.to(device))).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss).item()
 
     for size in (3, 5, 7):
         step(torch.arange(size))
