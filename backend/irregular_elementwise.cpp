@@ -122,6 +122,15 @@ Tensor& floor_divide_(Tensor& a, const Tensor& b) {
   return a;
 }
 
+// Torch rounds a quotient of tensors of 16 bits before it truncates it.
+Tensor truncated_quotient(const Tensor& a, const Tensor& b) {
+  const at::ScalarType type = at::result_type(a, b);
+  if (!at::isReducedFloatingType(type) || is_number(b)) return elementwise(ir::Op::trunc_divide, {{&a, {}}, {&b, {}}});
+  const Tensor above = is_number(a) ? a.to(type) : a;
+  const Tensor quotient = elementwise(ir::Op::div, {{&above, {}}, {&b, {}}});
+  return quotient.defined() ? elementwise(ir::Op::trunc, {{&quotient, {}}}) : quotient;
+}
+
 Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view> mode) {
   Tensor r;
   if (!mode)
@@ -129,7 +138,7 @@ Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view
   else if (*mode == "floor")
     r = elementwise(ir::Op::floor_divide, {{&a, {}}, {&b, {}}});
   else if (*mode == "trunc")
-    r = elementwise(ir::Op::trunc_divide, {{&a, {}}, {&b, {}}});
+    r = truncated_quotient(a, b);
   if (r.defined()) return r;
   return fall_back<Tensor>("aten::div", "Tensor_mode", a, b, mode ? std::optional<std::string>(*mode) : std::nullopt);
 }

@@ -31,6 +31,11 @@ CHAINS = {
     "selection": lambda a, b, c: torch.where(a * b > c, a * c, b + c) * a,
     "comparison": lambda a, b, c: (a + b - b == a) | (a * b < b * c),
     "remainder": lambda a, b, c: (a * 3) % (b.abs() + 1) + torch.fmod(c * 3, a.abs() + 1),
+    "truncated quotient": lambda a, b, c: (
+        torch.div(a * 40, b, rounding_mode="trunc")
+        + torch.div(c * 40, 3.3, rounding_mode="trunc")
+        + torch.div(torch.tensor(3.3), b, rounding_mode="trunc")
+    ),
     "discrete": lambda a, b, c: (a * 7).round() + (b * 7).floor() * (c * 7).trunc(),
     "broadcast": lambda a, b, c: (a[:1] + b[:, :1]) * (c[:1] * 0.3) + a,
     "largest": lambda a, b, c: (a * b).amax(1) * 0.3 + (b + c).amin(0)[:8],

@@ -7,131 +7,50 @@ they need a line in the list.
 
 A run may be stopped at any time and started again: what is known of each device's nodes stands in a
 file of the build folder, and only the rest is run. `--again` forgets what failed, or all.
+
+Under a setting lazuli has to pass what cpu does, but for what differs without the setting, too.
 """
 
 import argparse
-import collections
 import fnmatch
-import functools
-import json
 import re
-import sys
-import tempfile
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import supervisor
+import report
 import torch
 import torchcts
 from cts_report import read, write
-from cts_table import DEVICES, differences, explained, stale, tables, with_reruns, with_stored
+from cts_runs import (
+    collect_all,
+    COMPARED,
+    Known,
+    compare,
+    files,
+    forget,
+    name_of,
+    node_log,
+    run_device,
+    run_nodes,
+)
+from cts_table import (
+    DEVICES,
+    differences,
+    explained,
+    stale,
+    suite_of,
+    tables,
+    with_reruns,
+    with_stored,
+)
 from differences import listed
-from report import RESULTS
 from sampling import chosen
+from settings import PLAIN, SETTINGS
 from torchcts.cli import DEFAULT_TEST_SUITES
 
-HERE = Path(__file__).parent
-PACKAGES = Path(torchcts.__file__).resolve().parent.parent
-KNOWN = HERE.parents[1] / "build" / "conformance"
-COMPARED = "compared"  # cpu, like another device
-SELECTION = HERE / "cts" / "selection.txt"
+VERSIONS = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
+SELECTION = Path(__file__).parent / "cts" / "selection.txt"
 QUICK = 0.3  # seconds
-FEWEST_OF_A_PART = 25
 SLOW_TO_COLLECT = ("generated", "opinfo")  # minutes, however few nodes are wanted
-
-
-def name_of(node: str) -> str:
-    """A node's name for patterns: `suite/file/test/parameters`, like the other suites' cases."""
-    file, _, test = node.removeprefix("torchcts/").partition(".py::")
-    test, _, parameters = test.replace("::", ".", 1).partition("[")
-    return f"{file}/{test}/{parameters.removesuffix(']')}"
-
-
-def files(suites) -> list[str]:
-    """The test files of some suites, from the folder of packages on."""
-    found = []
-    for suite in DEFAULT_TEST_SUITES:
-        if suite in suites:
-            paths = sorted((PACKAGES / "torchcts" / suite).rglob("test_*.py"))
-            found += [str(path.relative_to(PACKAGES)) for path in paths]
-    return found
-
-
-class Known:
-    """What is known of a device: the nodes of each file, and the outcome of each node that ran."""
-
-    def __init__(self, device: str, folder: Path = KNOWN):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"torchcts-{device}.jsonl"
-        self.nodes, self.outcomes = {}, {}
-        self.lock = threading.Lock()
-        if self.path.exists():
-            for line in self.path.read_text().splitlines():
-                self.take(json.loads(line))
-
-    def take(self, line: dict):
-        if "file" in line:
-            self.nodes[line["file"]] = line["nodes"]
-        else:
-            self.outcomes[line.pop("node")] = line
-
-    def add(self, line: dict):
-        with self.lock, self.path.open("a") as out:
-            out.write(json.dumps(line) + "\n")
-            self.take(dict(line))
-
-    def forget(self, is_forgotten):
-        kept = {n: o for n, o in self.outcomes.items() if not is_forgotten(n, o)}
-        lines = [{"file": file, "nodes": nodes} for file, nodes in self.nodes.items()]
-        lines += [{"node": node, **outcome} for node, outcome in kept.items()]
-        self.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        self.outcomes = kept
-
-
-def start(device: str, nodes, log) -> supervisor.Worker:
-    """A worker that collects the files of some nodes.
-
-    Pytest would compare each of thousands of names with each of a file's.
-    """
-    collected = dict.fromkeys(node.partition("::")[0] for node in nodes)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as arguments:
-        arguments.write("\n".join(f"{PACKAGES}/{one}" for one in collected))
-        arguments.flush()
-        command = [sys.executable, HERE / "cts_worker.py", device, f"@{arguments.name}"]
-        return supervisor.Worker(command, log, cwd=HERE / "cts")
-
-
-def collect(device: str, file: str, known: Known, log):
-    """Finds a file's nodes, if they are not known yet."""
-    if file not in known.nodes:
-        worker = start(device, [file], log)
-        worker.stop()
-        known.add({"file": file, "nodes": json.loads(worker.greeting)})
-
-
-def run_nodes(device: str, nodes, options, known: Known, log):
-    by_file = collections.defaultdict(list)
-    for node in nodes:
-        by_file[node.partition("::")[0]].append(node)
-    parts = [part for some in by_file.values() for part in parts_of(some, options.jobs)]
-
-    def run(part):
-        again = functools.partial(start, device, log=log)
-        for node, outcome in supervisor.run_all(again, part, options.timeout):
-            known.add({"node": node, **outcome})
-            if device in DEVICES and outcome["outcome"] not in ("passed", "skipped"):
-                first = outcome["message"].split("\n")[0][:160]
-                print(f"{device} {outcome['outcome']:7} {node}: {first}", flush=True)
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(run, sorted(parts, key=len, reverse=True)))
-
-
-def parts_of(nodes, jobs: int):
-    """A file's nodes for some workers, none with so few that finding them again takes longest."""
-    parts = max(1, min(jobs, len(nodes) // FEWEST_OF_A_PART))
-    return [nodes[part::parts] for part in range(parts)]
 
 
 def parsed(arguments):
@@ -143,6 +62,12 @@ def parsed(arguments):
     )
     parser.add_argument(
         "--share", type=int, default=1, help="a fixed sample of one node in so many"
+    )
+    parser.add_argument(
+        "--setting",
+        choices=SETTINGS,
+        default=PLAIN,
+        help="what cpu passes, on lazuli under it; a row in the settings' table",
     )
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one node")
@@ -167,16 +92,67 @@ def main(arguments) -> int:
     suites = options.suite or DEFAULT_TEST_SUITES
     is_wanted = is_wanted_by(options)
     known = {device: Known(device) for device in (*DEVICES, COMPARED)}
-    if not (options.report or options.select):
-        with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
-            print(f"what nodes print: {log.name}")
-            for device in options.device or DEVICES:
-                run_device(device, suites, is_wanted, options, known[device], log)
     if options.select:
         return select(known, options.select)
+    folder = options.results or report.RESULTS
+    if options.setting != PLAIN:
+        found = Known(f"lazuli-{options.setting.replace(' ', '-')}")
+        if not options.report:
+            run_under_setting(known, found, suites, is_wanted, options)
+        return report_of_setting(known, found, suites, is_wanted, options, folder)
     if not options.report:
+        with node_log() as log:
+            for device in options.device or DEVICES:
+                if options.again:
+                    forget(known[device], options.again, suites, is_wanted)
+                run_device(device, suites, is_wanted, options, known[device], log)
         compare(known, options)
-    return report_of(known, options.results or RESULTS)
+    return report_of(known, folder)
+
+
+def run_under_setting(known: dict[str, Known], found: Known, suites, is_wanted, options):
+    """Runs on lazuli what cpu passes; on cpu only what is not known."""
+    with node_log() as log:
+        run_device("cpu", suites, is_wanted, options, known["cpu"], log)
+        collect_all("lazuli", suites, options, known["lazuli"], log)
+        if options.again:
+            forget(found, options.again, suites, is_wanted)
+        nodes = [n for n in passed_nodes(known, suites, is_wanted) if n not in found.outcomes]
+        run_nodes("lazuli", nodes, options, found, log, options.setting)
+    compare({**known, "lazuli": found}, options)
+
+
+def passed_nodes(known: dict[str, Known], suites, is_wanted) -> list[str]:
+    """What cpu passes and lazuli has, too."""
+    on_lazuli = {node for nodes in known["lazuli"].nodes.values() for node in nodes}
+    return [
+        node
+        for node, found in known["cpu"].outcomes.items()
+        if found["outcome"] == "passed" and suite_of(node) in suites and is_wanted(node)
+        if node in on_lazuli
+    ]
+
+
+def about(options) -> str:
+    parts = [VERSIONS, *(f"suite {suite}" for suite in options.suite or ())]
+    if options.only != "*":
+        parts.append(f"nodes {options.only}")
+    if options.share > 1:
+        parts.append(f"one node in {options.share}")
+    return ", ".join(parts)
+
+
+def report_of_setting(known, under_it: Known, suites, is_wanted, options, folder: Path) -> int:
+    """Writes the setting's row; 1 if a node that cpu passes differs without a reason."""
+    nodes = passed_nodes(known, suites, is_wanted)
+    ran = {node: under_it.outcomes[node] for node in nodes if node in under_it.outcomes}
+    names = {name_of(node): node for node in ran}
+    reasons = {names[name]: why for name, why in listed("torchcts", names, whole=False).items()}
+    outcomes = {device: found.outcomes for device, found in known.items()}
+    found = explained(differences({**outcomes, "lazuli": ran}), reasons)
+    reasons = {node: one["reason"] for node, one in found.items() if one["reason"]}
+    totals = report.write_setting("torchcts", options.setting, about(options), ran, reasons, folder)
+    return int(totals["failed"] > 0)
 
 
 def report_of(known: dict[str, Known], folder: Path) -> int:
@@ -186,19 +162,19 @@ def report_of(known: dict[str, Known], folder: Path) -> int:
         suite: {device: gap(suite, known[device]) for device in DEVICES}
         for suite in DEFAULT_TEST_SUITES
     }
-    report = {
-        "about": f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8",
+    table = {
+        "about": VERSIONS,
         "suites": tables(outcomes, gaps),
         "differences": differences(outcomes),
     }
-    report = with_reruns(with_stored(report, read(folder)), outcomes)
+    table = with_reruns(with_stored(table, read(folder)), outcomes)
     whole = set(known["lazuli"].nodes) == set(files(DEFAULT_TEST_SUITES))
     collected = [node for nodes in known["lazuli"].nodes.values() for node in nodes]
-    names = {name_of(node): node for node in [*report["differences"], *collected]}
+    names = {name_of(node): node for node in [*table["differences"], *collected]}
     reasons = {names[name]: why for name, why in listed("torchcts", names, whole).items()}
-    report["differences"] = explained(report["differences"], reasons)
-    write(report, folder)
-    unknown = [n for n, found in report["differences"].items() if not found["reason"]]
+    table["differences"] = explained(table["differences"], reasons)
+    write(table, folder)
+    unknown = [n for n, found in table["differences"].items() if not found["reason"]]
     return int(bool(unknown + stale(outcomes, reasons)))
 
 
@@ -207,19 +183,11 @@ def gap(suite: str, known: Known) -> str:
     paths = files([suite])
     collected = [path for path in paths if path in known.nodes]
     rest = sum(n not in known.outcomes for path in collected for n in known.nodes[path])
-    if not any(n.split("/")[1] == suite for n in known.outcomes):
+    if not any(suite_of(n) == suite for n in known.outcomes):
         return "all" if rest or len(collected) < len(paths) else ""
     missing = ", ".join(Path(path).stem for path in paths if path not in collected)
     parts = [f"{rest} nodes"] * bool(rest) + [f"all of {missing}"] * bool(missing)
     return " and ".join(parts)
-
-
-def compare(known: dict[str, Known], options):
-    """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
-    differing = differences({device: found.outcomes for device, found in known.items()})
-    rest = [node for node in differing if node not in known[COMPARED].outcomes]
-    with tempfile.NamedTemporaryFile(prefix="torchcts", suffix=".log", delete=False) as log:
-        run_nodes(COMPARED, rest, options, known[COMPARED], log)
 
 
 def select(known, share: int) -> int:
@@ -229,25 +197,8 @@ def select(known, share: int) -> int:
         for node, found in known["cpu"].outcomes.items()
         if found["outcome"] == "passed" and found["seconds"] < QUICK and chosen(node, share)
         if known["lazuli"].outcomes.get(node, {}).get("outcome") == "passed"
-        if node.split("/")[1] not in SLOW_TO_COLLECT
+        if suite_of(node) not in SLOW_TO_COLLECT
     ]
     SELECTION.write_text("".join(f"{node}\n" for node in quick))
     print(f"{len(quick)} nodes in {SELECTION}")
     return 0
-
-
-def run_device(device, suites, is_wanted, options, known, log):
-    if options.again:
-        every = options.again == "all"
-        known.forget(
-            lambda node, found: (
-                is_wanted(node)
-                and node.split("/")[1] in suites
-                and (every or found["outcome"] not in ("passed", "skipped"))
-            )
-        )
-    paths = files(suites)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(lambda file: collect(device, file, known, log), paths))
-    nodes = [node for file in paths for node in known.nodes[file] if is_wanted(node)]
-    run_nodes(device, [n for n in nodes if n not in known.outcomes], options, known, log)

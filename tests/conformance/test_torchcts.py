@@ -3,7 +3,8 @@
 import contextlib
 
 import pytest
-from cts_suite import SELECTION, name_of, start
+from cts_runs import name_of, start
+from cts_suite import SELECTION
 from differences import listed, must_differ
 from supervisor import run_all
 
