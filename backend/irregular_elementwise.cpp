@@ -115,6 +115,14 @@ Tensor& clamp_out(const Tensor& x, const std::optional<Scalar>& low, const std::
   if (!clamping(x, low, high, record)) fall_back<Tensor>("aten::clamp", "out", x, low, high, out);
   return out;
 }
+Tensor clamp_between_tensors(const Tensor& x, const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
+  const bool above = low && low->defined(), below = high && high->defined();
+  Tensor r;
+  if (above && below) r = elementwise(ir::Op::clamp, {{&x, {}}, {&*low, {}}, {&*high, {}}});
+  else if (above) r = elementwise(ir::Op::clamp_min, {{&x, {}}, {&*low, {}}});
+  else if (below) r = elementwise(ir::Op::clamp_max, {{&x, {}}, {&*high, {}}});
+  return r.defined() ? r : fall_back<Tensor>("aten::clamp", "Tensor", x, low, high);
+}
 
 // The functional form has no overload name, which the table goes by.
 Tensor& floor_divide_(Tensor& a, const Tensor& b) {
@@ -277,6 +285,7 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("polygamma", polygamma_of);
   m.impl("polygamma.out", polygamma_out);
   m.impl("clamp", clamp);
+  m.impl("clamp.Tensor", clamp_between_tensors);
   m.impl("clamp_", clamp_);
   m.impl("clamp.out", clamp_out);
   m.impl("floor_divide_.Tensor", floor_divide_);

@@ -1,4 +1,5 @@
 // Losses: what torch decomposes into one forward and one backward operator each.
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/binary_cross_entropy_with_logits_native.h>
@@ -7,6 +8,7 @@
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
+#include "backend/requirements.h"
 
 namespace lazuli::backend {
 namespace {
@@ -59,6 +61,30 @@ Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
 }
+// Logarithms count for no less than -100, and the slope's denominator for no less than 1e-12. What is in 16 bits is rounded
+// once.
+bool bce_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
+  return floating(x) && floating(target) && x.scalar_type() == target.scalar_type() && x.sizes() == target.sizes() && x.numel() > 0 &&
+         (!has(weight) || (floating(*weight) && at::is_expandable_to(weight->sizes(), x.sizes())));
+}
+Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
+  if (!bce_covered(x, target, weight)) return fall_back<Tensor>("aten::binary_cross_entropy", "", x, target, weight, reduction);
+  const auto wide = at::toOpMathType(x.scalar_type());
+  const Tensor p = required(x, (x >= 0).logical_and_(x <= 1), ir::Requirement::Target).to(wide), t = target.to(wide);
+  Tensor loss = (t - 1) * at::log1p(-p).clamp_min(-100) - t * at::log(p).clamp_min(-100);
+  if (has(weight)) loss = loss * *weight;
+  return reduced(loss, reduction).to(x.scalar_type());
+}
+Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
+  if (!bce_covered(x, target, weight) || !floating(gy))
+    return fall_back<Tensor>("aten::binary_cross_entropy_backward", "", gy, x, target, weight, reduction);
+  const auto wide = at::toOpMathType(x.scalar_type());
+  const Tensor p = x.to(wide);
+  Tensor slope = gy.to(wide) * (p - target.to(wide)) / ((1 - p) * p).clamp_min(1e-12);
+  if (has(weight)) slope = slope * *weight;
+  return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(x.scalar_type());
+}
+
 // Torch's formula, (1 - t) x - w log_sigmoid(x), is a difference of infinities where x is one. So positive and negative x take
 // what is left of it: a multiple of x, which counts for nothing where its factor is zero, and a part that vanishes.
 Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, const optional<Tensor>& pos_weight,
@@ -102,25 +128,42 @@ Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double be
   return {d, width, r.emit(ir::Op::clamp, {r.div(d, width), r.constant(-1, r.dtype(d)), r.constant(1, r.dtype(d))})};
 }
 
-// d * d / (2 * beta) below beta, |d| - beta / 2 from there on.
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
-  if (!curved(x, target, beta)) return fall_back<Tensor>("aten::smooth_l1_loss", "", x, target, reduction, beta);
+// d * d / (2 * beta) below beta, |d| - beta / 2 from there on; `factor` times that.
+Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
   lazy::Recording r;
   const Curve c = curve(r, x, target, beta);
   ir::Value loss = r.mul(c.slope, r.sub(c.d, r.mul(r.mul(c.slope, c.width), 0.5)));
+  if (factor != 1) loss = r.mul(loss, r.number(factor, r.dtype(loss)));
   ir::Dims every;
   for (int64_t i = 0; i < x.dim(); ++i) every.push_back(i);
   if (reduction == at::Reduction::Mean) loss = r.mean(loss, every, false);
   if (reduction == at::Reduction::Sum) loss = r.sum(loss, every, false);
   return r.tensor(r.convert(loss, lazy::to_ir(x.scalar_type())), x.scalar_type());
 }
+Tensor curved_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
+  lazy::Recording r;
+  ir::Value slope = curve(r, x, target, beta).slope;
+  if (factor != 1) slope = r.mul(slope, r.number(factor, r.dtype(slope)));
+  if (reduction == at::Reduction::Mean) slope = r.mul(slope, 1.0 / static_cast<double>(x.numel()));
+  return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
+}
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
+  if (!curved(x, target, beta)) return fall_back<Tensor>("aten::smooth_l1_loss", "", x, target, reduction, beta);
+  return curved_loss(x, target, reduction, beta, 1);
+}
 Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
   if (!curved(x, target, beta) || !floating(gy))
     return fall_back<Tensor>("aten::smooth_l1_loss_backward", "", gy, x, target, reduction, beta);
-  lazy::Recording r;
-  ir::Value slope = curve(r, x, target, beta).slope;
-  if (reduction == at::Reduction::Mean) slope = r.mul(slope, 1.0 / static_cast<double>(x.numel()));
-  return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
+  return curved_loss_backward(gy, x, target, reduction, beta, 1);
+}
+Tensor huber_loss(const Tensor& x, const Tensor& target, int64_t reduction, double delta) {
+  if (!curved(x, target, delta)) return fall_back<Tensor>("aten::huber_loss", "", x, target, reduction, delta);
+  return curved_loss(x, target, reduction, delta, delta);
+}
+Tensor huber_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double delta) {
+  if (!curved(x, target, delta) || !floating(gy))
+    return fall_back<Tensor>("aten::huber_loss_backward", "", gy, x, target, reduction, delta);
+  return curved_loss_backward(gy, x, target, reduction, delta, delta);
 }
 
 }  // namespace
@@ -128,7 +171,11 @@ Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& 
 void register_losses(torch::Library& m) {
   m.impl("nll_loss_forward", nll_loss);
   m.impl("nll_loss_backward", nll_loss_backward);
+  m.impl("binary_cross_entropy", bce_loss);
+  m.impl("binary_cross_entropy_backward", bce_loss_backward);
   m.impl("binary_cross_entropy_with_logits", bce_with_logits);
+  m.impl("huber_loss", huber_loss);
+  m.impl("huber_loss_backward", huber_loss_backward);
   m.impl("mse_loss", mse_loss);
   m.impl("mse_loss_backward", mse_loss_backward);
   m.impl("soft_margin_loss", soft_margin_loss);

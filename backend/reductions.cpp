@@ -202,6 +202,15 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, c
   return {var(x, dims, correction, keepdim), mean_dims(x, dims, keepdim, std::nullopt)};
 }
 
+// What is not a number counts for nothing.
+Tensor nansum(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> dtype) {
+  if (!is_ours(x) || !c10::isFloatingType(x.scalar_type())) return fall_back<Tensor>("aten::nansum", "", x, dims, keepdim, dtype);
+  return at::where(at::isnan(x), 0, x).sum(dims, keepdim, dtype);
+}
+Tensor count_nonzero(const Tensor& x, IntArrayRef dims) {
+  return is_ours(x) ? at::ne(x, 0).sum(dims) : fall_back<Tensor>("aten::count_nonzero", "dim_IntList", x, dims);
+}
+
 }  // namespace
 
 bool sums_a_norm(const Tensor& x, const Scalar& order, optional<ScalarType> type) {
@@ -225,6 +234,8 @@ void register_reductions(torch::Library& m) {
   m.impl("sum.IntList_out", sum_out);
   m.impl("prod", prod_all);
   m.impl("prod.dim_int", prod_dim);
+  m.impl("nansum", nansum);
+  m.impl("count_nonzero.dim_IntList", count_nonzero);
   m.impl("mean", mean_all);
   m.impl("mean.dim", mean_dims);
   m.impl("mean.out", mean_out);

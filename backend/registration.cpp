@@ -3,6 +3,7 @@
 namespace lazuli::backend {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_activations(m);
   register_advanced_indexing(m);
   register_arithmetic(m);
   register_attention(m);
@@ -24,6 +25,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_random(m);
   register_recurrent(m);
   register_reductions(m);
+  register_sampling(m);
   register_scans(m);
   register_scattering(m);
   register_streams(m);

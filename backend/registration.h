@@ -4,6 +4,7 @@
 
 namespace lazuli::backend {
 
+void register_activations(torch::Library& m);
 void register_advanced_indexing(torch::Library& m);
 void register_arithmetic(torch::Library& m);
 void register_attention(torch::Library& m);
@@ -25,6 +26,7 @@ void register_quantized(torch::Library& m);
 void register_random(torch::Library& m);
 void register_recurrent(torch::Library& m);
 void register_reductions(torch::Library& m);
+void register_sampling(torch::Library& m);
 void register_scans(torch::Library& m);
 void register_scattering(torch::Library& m);
 void register_streams(torch::Library& m);

@@ -162,6 +162,15 @@ Tensor& index_fill_(Tensor& x, int64_t dim, const Tensor& index, const Scalar& v
   return x;
 }
 
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce, bool include_self) {
+  if (reduce == "sum" && include_self) return at::scatter_add(x, dim, index, src);
+  return fall_back<Tensor>("aten::scatter_reduce", "two", x, dim, index, src, std::string(reduce), include_self);
+}
+Tensor& scatter_reduce_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce, bool include_self) {
+  if (reduce == "sum" && include_self) return x.scatter_add_(dim, index, src);
+  return fall_back<Tensor>("aten::scatter_reduce_", "two", x, dim, index, src, std::string(reduce), include_self), x;
+}
+
 }  // namespace
 
 void register_scattering(torch::Library& m) {
@@ -172,6 +181,8 @@ void register_scattering(torch::Library& m) {
   m.impl("scatter_.value", scatter_number_);
   m.impl("scatter_add", Scatter<ir::Op::scatter_add>::fresh);
   m.impl("scatter_add_", Scatter<ir::Op::scatter_add>::in_place);
+  m.impl("scatter_reduce.two", scatter_reduce);
+  m.impl("scatter_reduce_.two", scatter_reduce_);
   m.impl("index_add", index_add);
   m.impl("index_add_", index_add_);
   m.impl("index_copy", index_copy);

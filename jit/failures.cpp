@@ -1,13 +1,26 @@
 #include "jit/failures.h"
+#include "ir/requirement.h"
 #include "jit/executor.h"
 
 namespace lazuli::jit {
 namespace {
 
+const char* words(ir::Requirement requirement) {
+  switch (requirement) {
+    case ir::Requirement::Deviation: return "normal expects all elements of std >= 0.0";
+    case ir::Requirement::Probability: return "Expected p_in >= 0 && p_in <= 1 to be true, but got false.";
+    case ir::Requirement::Weights: return "probability tensor contains either `inf`, `nan` or element < 0";
+    case ir::Requirement::SomeWeight: return "invalid multinomial distribution (sum of probabilities <= 0)";
+    case ir::Requirement::Target: return "all elements of input should be between 0 and 1";
+  }
+  return "";
+}
+
 // torch's words: those of integer division, of embedding, of losses by class, and of indexing.
 std::string words(const ir::Graph& graph, const lowering::Check& check) {
   if (check.kind == lowering::Check::ZeroDivisor) return "ZeroDivisionError";
   const ir::Node& node = graph[check.by];
+  if (node.op == ir::Op::require) return words(static_cast<ir::Requirement>(node.attrs.number(0)));
   if (node.op == ir::Op::check_index) return "Target is out of bounds.";
   if (node.op != ir::Op::index_position) return "index out of range in self";
   ir::Value size = node.inputs[1];
@@ -21,7 +34,8 @@ std::string words(const ir::Graph& graph, const lowering::Check& check) {
 std::vector<CheckFailure> check_failures(const ir::Graph& graph, const lowering::PlanStep& step) {
   std::vector<CheckFailure> out;
   for (const lowering::Check& c : step.loops.checks) {
-    const bool index_error = c.kind != lowering::Check::ZeroDivisor && graph[c.by].op != ir::Op::gather;
+    const ir::Op op = graph[c.by].op;
+    const bool index_error = c.kind != lowering::Check::ZeroDivisor && op != ir::Op::gather && op != ir::Op::require;
     out.push_back({where(graph, c.by.node) + ": " + words(graph, c), index_error});
   }
   return out;

@@ -81,6 +81,23 @@ def adamw(rows: int, columns: int) -> Case:
     return Case(update, [parameter, grad, mean, square], 7 * _bytes(parameter))
 
 
+def gated(rows: int, columns: int) -> Case:
+    """A gated linear unit behind a bias."""
+    x, b = torch.randn(rows, columns), torch.randn(columns)
+    return Case(lambda x, b: functional.glu(x + b, -1), [x, b], _bytes(x) * 3 // 2)
+
+
+def distillation(rows: int, columns: int) -> Case:
+    """How far a student's distribution is from its teacher's."""
+    student, teacher = torch.randn(rows, columns), torch.randn(rows, columns)
+
+    def loss(student, teacher):
+        target = functional.softmax(teacher, -1)
+        return functional.kl_div(functional.log_softmax(student, -1), target, reduction="batchmean")
+
+    return Case(loss, [student, teacher], 2 * _bytes(student))
+
+
 def transpose(rows: int, columns: int) -> Case:
     x = torch.randn(rows, columns)
     return Case(lambda x: x.t().contiguous(), [x], 2 * _bytes(x))
@@ -110,6 +127,8 @@ CASES = {
     "layer_norm": layer_norm,
     "layer_norm backward": layer_norm_backward,
     "adamw": adamw,
+    "glu(x + b)": gated,
+    "kl_div": distillation,
     "transpose": transpose,
     "x + y.t()": transposed_sum,
     "permute heads": permute_heads,

@@ -65,6 +65,11 @@ void infer_check_index(std::span<const Type* const> in, const Attrs&, std::span<
   broadcast_into(out[0].shape, in[1]->shape);
 }
 
+void infer_require(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
+  out[0] = *in[0];
+  if (in[0]->dtype != DType::I64) type_error("require needs int64");
+}
+
 void infer_reduction(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   out[0].dtype = in[0]->dtype;
   out[0].shape = reduced_shape(*in[0], attrs.list(0), attrs.number(1));

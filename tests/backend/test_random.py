@@ -16,6 +16,19 @@ DRAWS = {
     "multinomial": lambda g: torch.multinomial(
         torch.ones(50, device="lazuli"), 1000, replacement=True, generator=g
     ),
+    "one category": lambda g: torch.multinomial(
+        torch.ones(1000, 50, device="lazuli"), 1, generator=g
+    ),
+    "normal of tensors": lambda g: torch.normal(
+        torch.zeros(1000, device="lazuli"), torch.ones(1, device="lazuli"), generator=g
+    ),
+    "normal of means": lambda g: torch.normal(torch.ones(9, 99, device="lazuli"), 2, generator=g),
+    "normal of deviations": lambda g: torch.normal(
+        2.0, torch.ones(9, 99, device="lazuli"), generator=g
+    ),
+    "bernoulli": lambda g: torch.bernoulli(torch.full((1000,), 0.3, device="lazuli"), generator=g),
+    "log_normal_": lambda g: torch.empty(1000, device="lazuli").log_normal_(1, 2, generator=g),
+    "geometric_": lambda g: torch.empty(1000, device="lazuli").geometric_(0.1, generator=g),
     "poisson": lambda g: torch.poisson(torch.full((1000,), 40.0, device="lazuli"), generator=g),
 }
 each = pytest.mark.parametrize("name", DRAWS)
@@ -70,8 +83,11 @@ def test_fork_rng_puts_the_state_back(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["rand", "randn", "randint", "bernoulli_", "exponential_", "cauchy_"]
-)
+    "name",
+    ["rand", "randn", "randint", "bernoulli_", "exponential_", "cauchy_", "one category",
+     "normal of tensors", "normal of means", "normal of deviations", "bernoulli", "log_normal_",
+     "geometric_"],
+)  # fmt: skip
 def test_what_kernels_of_ours_draw(name, counters):
     """These are part of the trace: no sync, no external call."""
     DRAWS[name](None)
@@ -159,6 +175,43 @@ def test_neighbours_are_independent():
     assert abs(torch.corrcoef(torch.stack([z[0, 1:], z[0, :-1]]))[0, 1]) < 0.02
     again = torch.randn(100_000, device="lazuli").double().cpu()
     assert abs(torch.corrcoef(torch.stack([z[0], again]))[0, 1]) < 0.02
+
+
+def test_moments_of_distributions_given_by_tensors():
+    torch.manual_seed(0)
+    n = 100_000
+    mean = torch.tensor([[-3.0], [5.0]]).expand(2, n).to("lazuli")
+    std = torch.tensor([[0.5], [4.0]]).to("lazuli")
+    z = torch.normal(mean, std).double().cpu()
+    for row, (m, s) in enumerate([(-3, 0.5), (5, 4)]):
+        assert abs(z[row].mean() - m) < 0.02 * s
+        assert abs(z[row].std() - s) < 0.02 * s
+    p = torch.tensor([[0.0], [0.25], [1.0]]).expand(3, n).to("lazuli")
+    b = torch.bernoulli(p).double().cpu().mean(1)
+    assert b[0] == 0
+    assert abs(b[1] - 0.25) < 0.005
+    assert b[2] == 1
+    assert torch.zeros(n, dtype=torch.int64, device="lazuli").bernoulli_(p[1]).sum() > 0.2 * n
+    logs = torch.empty(n, device="lazuli").log_normal_(1, 2).double().cpu().log()
+    assert abs(logs.mean() - 1) < 0.03
+    assert abs(logs.std() - 2) < 0.03
+    waits = torch.empty(n, dtype=torch.int64, device="lazuli").geometric_(0.25).double().cpu()
+    assert waits.min() == 1
+    assert abs(waits.mean() - 4) < 0.05
+    assert abs((waits == 1).double().mean() - 0.25) < 0.005
+
+
+def test_categories_by_their_weights():
+    torch.manual_seed(0)
+    weights = torch.tensor([0.0, 1.0, 3.0, 0.0, 4.0])
+    drawn = torch.multinomial(weights.expand(80_000, 5).to("lazuli"), 1)
+    assert drawn.shape == (80_000, 1)
+    assert drawn.dtype == torch.int64
+    shares = drawn.cpu().flatten().bincount(minlength=5) / len(drawn)
+    torch.testing.assert_close(shares, weights / weights.sum(), atol=0.01, rtol=0)
+    assert torch.multinomial(weights.to("lazuli"), 1).shape == (1,)
+    certain = torch.tensor([0.0, 0.0, 1e-30]).to("lazuli")
+    assert torch.multinomial(certain, 1, replacement=True).item() == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])

@@ -97,7 +97,9 @@ def settings_markdown(about: str, outcomes: dict) -> str:
 def write(setting: str, about: str, outcomes: dict, folder: Path) -> None:
     title = "models" if setting == "plain" else f"models, {setting}"
     report = {"about": about, "models": outcomes}
-    store(title.replace(", ", "-").replace(" ", "-"), markdown(title, about, outcomes), report, folder)
+    store(
+        title.replace(", ", "-").replace(" ", "-"), markdown(title, about, outcomes), report, folder
+    )
 
 
 def write_settings(about: str, outcomes: dict, folder: Path) -> None:

@@ -52,6 +52,36 @@ OUT_OF_RANGE = {
 }
 
 
+def of(numbers, device):
+    return torch.tensor(numbers).to(device)
+
+
+functional = torch.nn.functional
+NOT_A_PARAMETER = {
+    "normal": lambda d: torch.normal(torch.zeros(2).to(d), of([1.0, -0.1], d)),
+    "normal, nan": lambda d: torch.normal(1.0, of([1.0, float("nan")], d)),
+    "bernoulli": lambda d: torch.bernoulli(of([0.5, 1.5], d)),
+    "bernoulli_": lambda d: torch.zeros(2).to(d).bernoulli_(of([0.5, -0.5], d)),
+    "multinomial": lambda d: torch.multinomial(of([0.5, -0.5], d), 1),
+    "multinomial, nan": lambda d: torch.multinomial(of([[0.5, float("nan")]], d), 1),
+    "multinomial, zeros": lambda d: torch.multinomial(of([[0.5, 0.5], [0.0, 0.0]], d), 1),
+    "binary_cross_entropy": lambda d: functional.binary_cross_entropy(
+        of([0.5, 1.5], d), of([0.0, 1.0], d)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_PARAMETER)
+def test_a_number_that_is_no_parameter_is_refused_in_eagers_words(name):
+    texts = []
+    for device in ("cpu", "lazuli"):
+        with pytest.raises(RuntimeError) as error:
+            NOT_A_PARAMETER[name](device).sum().item()
+        texts.append(str(error.value).partition("  (Could")[0])
+    assert texts[0] in texts[1]
+    assert "test_late.py" in texts[1]
+
+
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
 def test_an_index_out_of_range_has_eagers_class(name):
     errors = []

@@ -136,7 +136,7 @@ class Fuzzer {
     Value first = any();
     std::vector<Value> operands;
     DType dtype = b_.dtype(first);
-    if (op == Op::random_uniform || (!options_.discrete && op == Op::convert)) return {};
+    if (op == Op::random_uniform || op == Op::require || (!options_.discrete && op == Op::convert)) return {};
     if (op == Op::where) {
       operands.push_back(compatible(DType::Bool, b_.shape(first)));
       if (!operands[0]) return {};

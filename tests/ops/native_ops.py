@@ -19,11 +19,10 @@ nn.functional.softplus nn.functional.softsign nn.functional.tanhshrink
 nn.functional.threshold nn.functional.softshrink nn.functional.hardshrink"""
 
 BINARY = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor
-clamp_max clamp_min copysign div.floor_rounding
-div.no_rounding_mode div.trunc_rounding eq float_power floor_divide fmax fmin fmod ge gt hypot le
-logical_and logical_or logical_xor lt max.binary maximum min.binary minimum mul ne pow remainder
-rsub sub true_divide xlogy __radd__ __rand__ __rdiv__ __rmod__ __rmul__ __ror__ __rpow__ __rsub__
-__rxor__ gcd ldexp"""
+clamp_max clamp_min copysign div.floor_rounding div.no_rounding_mode div.trunc_rounding eq
+float_power floor_divide fmax fmin fmod ge gt hypot le logaddexp logical_and logical_or logical_xor
+lt max.binary maximum min.binary minimum mul ne pow remainder rsub sub true_divide xlogy __radd__
+__rand__ __rdiv__ __rmod__ __rmul__ __ror__ __rpow__ __rsub__ __rxor__ gcd ldexp"""
 
 TERNARY = "addcdiv addcmul clamp lerp masked_fill where"
 
@@ -31,7 +30,7 @@ REDUCTION = """all amax amin any argmax argmin count_nonzero cumsum cumprod logs
 max.reduction_no_dim max.reduction_with_dim mean min.reduction_no_dim min.reduction_with_dim norm
 prod std std_mean sum var var_mean linalg.vector_norm aminmax nansum nanmean std.unbiased
 var.unbiased std_mean.unbiased var_mean.unbiased masked.sum masked.cumsum masked.prod masked.amax
-masked.amin masked.argmax masked.argmin masked.mean masked.var masked.std"""
+masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var masked.std"""
 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm
@@ -57,10 +56,12 @@ nn.functional.interpolate.nearest nn.functional.interpolate.bilinear
 nn.functional.interpolate.bicubic nn.functional.unfold
 nn.functional.pixel_shuffle nn.functional.upsample_nearest nn.functional.upsample_bilinear"""
 
-INDEX = """cat gather index_add index_copy index_fill index_put index_select nn.functional.embedding
-nn.functional.one_hot nn.functional.pad.constant nn.functional.pad.reflect roll scatter scatter_add
-stack take take_along_dim tril triu __getitem__ constant_pad_nd masked_select hstack vstack dstack
-column_stack flip repeat repeat_interleave tile topk sort histc nonzero argsort unique"""
+INDEX = """cat gather index_add index_copy index_fill index_put index_select
+nn.functional.embedding nn.functional.one_hot nn.functional.pad.constant nn.functional.pad.reflect
+roll scatter scatter_add scatter_reduce.sum scatter_reduce.prod scatter_reduce.mean
+scatter_reduce.amin scatter_reduce.amax stack take take_along_dim tril triu __getitem__
+constant_pad_nd masked_select hstack vstack dstack column_stack flip repeat repeat_interleave tile
+topk sort histc nonzero argsort unique"""
 
 VIEW = """as_strided as_strided.partial_views atleast_1d atleast_2d atleast_3d broadcast_tensors
 broadcast_to chunk contiguous diag diag_embed diagonal dsplit expand expand_as flatten hsplit
@@ -76,12 +77,12 @@ double float half int long short to _softmax_backward_data"""
 # Registered too, and not compared to cpu here: what has no content yet (empty), random numbers,
 # whose sequence is each device's own (see backend/test_random.py), what shares only a name, what
 # is registered for the fallback (tests/conformance compares all operators).
-ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential mode
-native_dropout_backward nn.functional.silu.complex normal normal.in_place normal.number_mean
-resize_ signal.windows.exponential sparse.mm.reduce uniform special.chebyshev_polynomial_t
-special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w
-special.hermite_polynomial_h special.hermite_polynomial_he special.laguerre_polynomial_l
-special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
+ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential geometric log_normal
+mode multinomial native_dropout_backward nn.functional.silu.complex normal normal.in_place
+normal.number_mean resize_ signal.windows.exponential sparse.mm.reduce uniform
+special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
+special.laguerre_polynomial_l special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
 special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
 special.shifted_chebyshev_polynomial_w"""
 
