@@ -21,9 +21,9 @@ import torch
 import torchcts
 from cts_report import read, write
 from cts_runs import (
-    collect_all,
     COMPARED,
     Known,
+    collect_all,
     compare,
     files,
     forget,
