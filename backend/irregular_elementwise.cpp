@@ -68,7 +68,7 @@ Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   at::native::resize_output(out, y.sizes());
   return out.copy_(y);
 }
-// Torch's two functions of one formula; this one divides infinities.
+// Torch's second function of one formula.
 Tensor modified_bessel_i0(const Tensor& x) {
   return is_floating(x) ? elementwise(ir::Op::i0, {{&x, {}}}) : fall_back<Tensor>("aten::special_modified_bessel_i0", "", x);
 }

@@ -117,20 +117,21 @@ Tensor& normal_(Tensor& self, double mean, double deviation, optional<at::Genera
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Dims shape = lazy::to_dims(self.sizes());
   Generator& generator = generator_of(g);
-  ir::Value u = uniform(r, shape, t, generator), w = uniform(r, shape, t, generator);
+  ir::Value u = uniform(r, shape, c, generator), w = uniform(r, shape, c, generator);
   ir::Value radius = r.emit(ir::Op::sqrt, {r.mul(r.emit(ir::Op::log1p, {r.neg(u)}), -2.0)});
   ir::Value z = r.mul(radius, r.emit(ir::Op::cos, {r.mul(w, 6.283185307179586)}));
   r.write(self, r.convert(r.add(r.mul(z, r.number(deviation, c)), r.number(mean, c)), t));
   return self;
 }
 
-// Fills a floating tensor with what `of` makes of uniform numbers from (0, 1), computed at full precision.
+// Fills a floating tensor with what `of` makes of uniform numbers from (0, 1), computed at full precision. The smallest is not
+// zero in the tensor's type either.
 template <class F>
 Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Value u = uniform(r, lazy::to_dims(self.sizes()), c, generator_of(g));
-  u = r.emit(ir::Op::maximum, {u, r.constant(c == ir::DType::F64 ? 0x1p-54 : 0x1p-25, c)});
+  u = r.emit(ir::Op::maximum, {u, r.constant(t == ir::DType::F64 ? 0x1p-54 : t == ir::DType::F16 ? 0x1p-24 : 0x1p-25, c)});
   r.write(self, r.convert(of(r, u, c), t));
   return self;
 }
@@ -193,14 +194,15 @@ Tensor& random_from(Tensor& self, int64_t from, optional<int64_t> to, optional<a
   return integers(self, from, *to - from, g);
 }
 
-ir::Value kept(lazy::Recording& r, const ir::Dims& shape, ir::DType type, double p, Generator& g) {
-  return r.emit(ir::Op::lt, {uniform(r, shape, type, g), r.number(p, ir::compute_type(type))});
+// True with probability p, whatever the type of what it is for can tell apart.
+ir::Value kept(lazy::Recording& r, at::IntArrayRef shape, double p, Generator& g) {
+  return r.emit(ir::Op::lt, {uniform(r, lazy::to_dims(shape), ir::DType::F32, g), r.number(p, ir::DType::F32)});
 }
 
 Tensor& bernoulli_(Tensor& self, double p, optional<at::Generator> g) {
   if (!is_drawn(self) || !(p >= 0 && p <= 1)) return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
   lazy::Recording r;
-  r.write(self, r.convert(kept(r, lazy::to_dims(self.sizes()), ir::DType::F32, p, generator_of(g)), lazy::to_ir(self.scalar_type())));
+  r.write(self, r.convert(kept(r, self.sizes(), p, generator_of(g)), lazy::to_ir(self.scalar_type())));
   return self;
 }
 
@@ -208,7 +210,7 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, optional<bool> tra
   if (!is_drawn(x) || !is_floating(x) || !(p >= 0 && p <= 1) || (train && !*train)) return fall_back_tuple<2>("aten::native_dropout", "", x, p, train);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(x.scalar_type());
-  ir::Value mask = kept(r, lazy::to_dims(x.sizes()), t, 1 - p, generator_of(std::nullopt));
+  ir::Value mask = kept(r, x.sizes(), 1 - p, generator_of(std::nullopt));
   double scale = p == 1 ? 0 : 1 / (1 - p);
   // A product with zero, as eager's: what is nan or infinite stays nan where it is dropped. The derivative reads the mask.
   ir::Value v = r.value(x), y = r.emit(ir::Op::where, {mask, r.mul(v, r.number(scale, t)), r.mul(v, r.constant(0, t))});

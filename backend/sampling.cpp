@@ -58,7 +58,7 @@ Tensor& geometric_(Tensor& self, double p, optional<at::Generator> g) {
 }
 
 // One category of each distribution: that which has the largest quotient of weight and exponential number (the "exponential
-// race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it.
+// race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits numbers would be equal.
 Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, optional<at::Generator> g) {
   const int64_t n = count.expect_int();
   if (n != 1 || !is_drawn(weights) || weights.dim() < 1 || weights.dim() > 2 || weights.numel() == 0)
@@ -67,7 +67,8 @@ Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, o
   const Tensor sound = required(weights, (weights >= 0).logical_and_(weights < kInfinity), Requirement::Weights);
   const Tensor sum = sound.sum(-1, true);
   const Tensor possible = required(sum, sum > 0, Requirement::SomeWeight);
-  const Tensor race = at::empty(weights.sizes(), weights.options()).exponential_(1, g);
+  const auto wide = weights.options().dtype(at::toOpMathType(weights.scalar_type()));
+  const Tensor race = at::empty(weights.sizes(), wide).exponential_(1, g);
   return at::argmax(sound.mul(possible > 0).div(race), -1, true);
 }
 

@@ -224,6 +224,24 @@ def test_other_dtypes(dtype):
     assert abs(u.double().mean() - 0.5) < 0.02
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_few_bits_of_a_type_change_no_probability(dtype):
+    """What is drawn has the resolution of the arithmetic behind it, not that of the result."""
+    torch.manual_seed(0)
+    n = 1 << 20
+    ones = torch.ones(n, device="lazuli", dtype=dtype)
+    dropped = (torch.nn.functional.dropout(ones, 1e-3) == 0).sum().item() / n
+    assert abs(dropped - 1e-3) < 2e-4
+    assert 4.5 < torch.randn(n, device="lazuli", dtype=dtype).abs().max() < 6.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_exponential_numbers_divide(dtype):
+    """They are above zero: `weights / noise` and its logarithm are finite."""
+    torch.manual_seed(0)
+    assert torch.empty(1 << 27, device="lazuli", dtype=dtype).exponential_().min() > 0
+
+
 def test_dropout():
     torch.manual_seed(0)
     x = torch.ones(10_000, device="lazuli", requires_grad=True)
