@@ -169,25 +169,28 @@ struct Truth {
   }
 };
 
-ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, double correction, bool keepdim) {
-  ir::Value v = r.value(x);
+// In this type: what is in 16 bits may have a root there, and none of its square.
+ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, double correction, bool keepdim, ir::DType type) {
+  ir::Value v = r.convert(r.value(x), type);
   ir::Attrs attrs;
   attrs.add(dims).add(keepdim);
   if (x.dim() == 0) v = r.reshape(v, ir::Dims{1}), attrs = {{0}, {0}};
-  return r.emit(ir::Op::var, {v, r.number(correction, lazy::to_ir(x.scalar_type()))}, attrs);
+  return r.emit(ir::Op::var, {v, r.number(correction, type)}, attrs);
 }
 bool variance_covered(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()); }
 
 Tensor variance_of(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
   if (!variance_covered(x)) return fall_back<Tensor>("aten::var", "correction", x, dims, correction, keepdim);
   lazy::Recording r;
-  return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim), x.scalar_type());
+  const ir::DType t = lazy::to_ir(x.scalar_type());
+  return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, t), x.scalar_type());
 }
 Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
   if (!variance_covered(x)) return fall_back<Tensor>("aten::std", "correction", x, dims, correction, keepdim);
   lazy::Recording r;
-  ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim);
-  return r.tensor(r.emit(ir::Op::sqrt, {v}), x.scalar_type());
+  const ir::DType t = lazy::to_ir(x.scalar_type());
+  ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, ir::compute_type(t));
+  return r.tensor(r.convert(r.emit(ir::Op::sqrt, {v}), t), x.scalar_type());
 }
 Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type) {
   if (!sums_a_norm(x, order, type)) return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);

@@ -125,3 +125,19 @@ def test_a_weight_saturated_for_float16(shape, device):
     found = torch._saturate_weight_to_fp16(weight)
     assert torch.equal(found.cpu(), x.clamp(-65504, 65504))
     assert torch.equal(weight.cpu(), x)
+
+
+@pytest.mark.parametrize("scale", [1000, 1e-3, 1e-4])
+@pytest.mark.parametrize("dim", [None, 1])
+def test_deviations_whose_squares_have_no_float16(scale, dim):
+    x = (torch.randn(8, 500) * scale).half()
+
+    def run(x):
+        leaf = x.detach().requires_grad_()
+        std = leaf.std(dim)
+        std.sum().backward()
+        return std.detach().cpu(), leaf.grad.cpu()
+
+    for actual, expected in zip(run(x.to("lazuli")), run(x), strict=True):
+        assert expected.isfinite().all()
+        torch.testing.assert_close(actual, expected)
