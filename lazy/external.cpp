@@ -449,7 +449,26 @@ at::Tensor adopt(const at::Tensor& cpu) {
   return adopted;
 }
 
+namespace {
+
+// Where an operand lies in its storage is part of a call's signature, and of the trace. Operands that are only read need not
+// lie where they do.
+void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& v = (*stack)[stack->size() - arguments.size() + i];
+    if (!v.isTensor() || arguments[i].alias_info()) continue;
+    const at::Tensor& t = v.toTensor();
+    if (!t.defined() || t.device() != device() || t.layout() != at::kStrided || t.is_conj() || t.is_neg()) continue;
+    if (static_cast<size_t>(t.numel()) * t.itemsize() == t.storage().nbytes()) continue;
+    v = Recording().settled(t);
+  }
+}
+
+}  // namespace
+
 void external_call(const c10::OperatorHandle& op, Stack* stack) {
+  settle_operands(op, stack);
   const Bound bound = bind_call(op, *stack);
   int64_t id = -1;
   CallRef learned;

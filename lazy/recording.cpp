@@ -4,6 +4,7 @@
 #include <numeric>
 #include "ir/error.h"
 #include "ir/infer.h"
+#include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/metrics.h"
 #include "lazy/source.h"
@@ -86,11 +87,36 @@ ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
   return reshape(v, ir::Dims{n});
 }
 
+Cell* Recording::moving_window(const at::Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  LazyStorage& storage = storage_of(t);
+  const Cell& whole = *storage.cell();
+  const ir::DType dtype = to_ir(t.scalar_type());
+  // On a GPU a buffer may come to be only when the Runner gets there, and kernels rely on where buffers begin.
+  if (whole.state != Cell::State::Ready || backing().is_gpu() || whole.type.dtype != dtype || impl->numel() == 0) return nullptr;
+  int64_t extent = 1;
+  for (int64_t d = 0; d < impl->dim(); ++d) extent += (impl->size(d) - 1) * impl->stride(d);
+  if (extent == whole.type.numel() || !storage.windows().note(trace_.epoch(), {impl->storage_offset(), extent})) return nullptr;
+  return &trace_.window(whole, impl->storage_offset(), {dtype, impl->is_contiguous() ? to_dims(impl->sizes()) : ir::Dims{extent}});
+}
+
+at::Tensor Recording::settled(const at::Tensor& t) {
+  Cell* alone = moving_window(t);
+  return alone ? make_tensor(CellRef::share(alone), t.scalar_type(), t.sizes(), t.strides()) : t;
+}
+
 ir::Value Recording::window(const at::Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   const ir::DType dtype = to_ir(t.scalar_type());
   TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", t.scalar_type());
   const ir::Dims shape = to_dims(impl->sizes());
+  if (Cell* alone = moving_window(t)) {
+    ir::Value v = cell_value(*alone);
+    if (impl->is_contiguous()) return v;
+    ir::Attrs attrs;
+    attrs.add(shape).add(to_dims(impl->strides())).add(0);
+    return emit(ir::Op::as_strided, {v}, attrs);
+  }
   Order order;
   const bool dense = impl->storage_offset() == 0 && memory_order(impl->sizes(), impl->strides(), order);
   ir::Value base = storage_value(t);

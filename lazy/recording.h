@@ -53,6 +53,8 @@ class Recording final : public ir::Builder {
   ir::Value storage_value(const at::Tensor& t) { return storage_value(storage_of(t)); }
   // The whole storage as a flat list of elements of this type.
   ir::Value flat_value(const at::Tensor& t, ir::DType dtype);
+  // A tensor to read in its place: where it is a window that moves from trace to trace, one with that memory alone.
+  at::Tensor settled(const at::Tensor& t);
   // What a cell holds.
   ir::Value cell_value(Cell& cell);
   Cell& cell(ir::Value v) const { return *trace_.cell(id(v)); }
@@ -83,6 +85,8 @@ class Recording final : public ir::Builder {
   }
   // What a tensor that is not the whole of its storage shows of it.
   ir::Value window(const at::Tensor& t);
+  // The memory that it shows, row-major or flat, if it moves from trace to trace; null otherwise.
+  Cell* moving_window(const at::Tensor& t);
   HostTimer timer_{HostAccount::Recording};
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include "lazy/cell.h"
+#include "lazy/windows.h"
 
 namespace lazuli::lazy {
 
@@ -22,10 +23,19 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
   }
   Cell* cell() const { return cell_.get(); }
   const CellRef& cell_ref() const { return cell_; }
-  void rebind(CellRef cell) { cell_ = std::move(cell); }
+  void rebind(CellRef cell) {
+    cell_ = std::move(cell);
+    windows_.reset();
+  }
+  // Of what it holds since it was last written.
+  Windows& windows() {
+    if (!windows_) windows_ = std::make_unique<Windows>();
+    return *windows_;
+  }
 
  private:
   CellRef cell_;
+  std::unique_ptr<Windows> windows_;
 };
 
 // The mark by which our storages are known; also the device's allocator.

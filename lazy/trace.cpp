@@ -14,6 +14,7 @@ void Trace::restart(uint64_t epoch) {
   cells_.clear();
   scalars_.clear();
   inputs_.clear();
+  windows_.clear();
   lines.clear();
   prefix_hashes.clear();
   segments.clear();
@@ -95,6 +96,18 @@ ValueId Trace::enter(Cell* cell) {
   cell->epoch = epoch_;
   cell->id = id;
   return id;
+}
+
+Cell& Trace::window(const Cell& whole, int64_t offset, const ir::Type& type) {
+  char* data = static_cast<char*>(whole.buffer.data) + offset * ir::item_size(type.dtype);
+  for (const CellRef& w : windows_)
+    if (w->buffer.data == data && w->type == type) return *w;
+  auto* cell = new Cell;
+  cell->state = Cell::State::Ready;
+  cell->type = type;
+  cell->buffer = {data, static_cast<size_t>(type.bytes()), whole.buffer.owner};
+  windows_.emplace_back(cell);
+  return *cell;
 }
 
 ValueId Trace::scalar(int64_t bits, ir::DType dtype) {

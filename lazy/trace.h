@@ -51,6 +51,10 @@ class Trace {
   // A 0-dim (or, with shape, filled) constant that is part of the code.
   ValueId constant(double value, ir::DType dtype);
 
+  // A ready cell for what lies `offset` elements into another: one for each window while the trace lasts. Its memory is the
+  // whole's, which nothing writes over meanwhile.
+  Cell& window(const Cell& whole, int64_t offset, const ir::Type& type);
+
   // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell.
   struct Place {
     uint64_t hash;
@@ -122,6 +126,7 @@ class Trace {
   std::vector<CellRef> cells_;
   std::vector<int64_t> scalars_;
   std::vector<ValueId> inputs_;
+  std::vector<CellRef> windows_;
 };
 
 }  // namespace lazuli::lazy

@@ -1,5 +1,7 @@
 """Measures training steps (AdamW) whose shape was never there before: sentences, images and graphs.
 
+The batches of `slices` have one shape, and each is another part of one tensor.
+
 torch.compile and lazuli have their kernels by then: the first steps, of other shapes, are counted
 apart. The same shapes come once more afterwards, so that what is new costs shows. Medians over the
 shapes, and the arms take turns at each.
@@ -83,26 +85,36 @@ def graphs(n: int) -> Batch:
     return torch.randn(nodes, WIDTH), *(torch.randint(nodes, (edges,)) for _ in range(2))
 
 
-MODELS: dict[str, tuple[type[nn.Module], Callable[[int], Batch]]] = {
-    "encoder": (Encoder, sentences),
-    "convolutions": (Convolutions, images),
-    "messages": (Messages, graphs),
+def moved(make: Callable[[int], Batch]) -> Callable[[torch.device], Callable[[int], Batch]]:
+    return lambda device: lambda n: tuple(part.to(device) for part in make(n))
+
+
+def slices(device: torch.device) -> Callable[[int], Batch]:
+    corpus = torch.randint(VOCABULARY, (8 * 256, 32)).to(device)
+    return lambda n: (corpus[8 * n : 8 * n + 8],)
+
+
+MODELS: dict[str, tuple[type[nn.Module], Callable[[torch.device], Callable[[int], Batch]]]] = {
+    "encoder": (Encoder, moved(sentences)),
+    "convolutions": (Convolutions, moved(images)),
+    "messages": (Messages, moved(graphs)),
+    "slices": (Encoder, slices),
 }
 
 
 def make_step(name: str, arm: str) -> Callable[[int], float]:
     """A function that takes a step of shape n and returns its loss."""
     torch.manual_seed(0)
-    model_class, make_batch = MODELS[name]
+    model_class, source = MODELS[name]
     device = harness.device_of(arm)
+    make_batch = source(device)
     model = model_class().to(device)
     run = harness.compiled(arm, model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
 
     def step(n: int) -> float:
         torch.manual_seed(n)
-        batch = [part.to(device) for part in make_batch(n)]
-        scores = run(*batch)
+        scores = run(*make_batch(n))
         labels = torch.arange(len(scores), device=device) % CLASSES
         loss = nn.functional.cross_entropy(scores, labels)
         optimizer.zero_grad()
