@@ -86,6 +86,14 @@ bool is_random(const Signature& s) {
   return true;
 }
 
+// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators are
+// torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for them.
+bool has_static_shapes(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
+                                                        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
+  return names.contains(op.schema().name());
+}
+
 // Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
 // do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
@@ -97,12 +105,14 @@ class Analysis {
   bool run() {
     OneThread one;
     if (!call_.describable || is_random(signature_)) return false;
-    if (!learn(c10::Device(c10::kMeta))) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     int64_t bytes = 0;
     for (int64_t b : signature_.storage_bytes) bytes += b;
+    const bool rehearsed = bytes <= kRehearsed;
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
+    if (!learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
-    return only_views || bytes > kRehearsed || learn(backing().device());
+    return only_views || !rehearsed || learn(backing().device());
   }
 
  private:
