@@ -1,6 +1,7 @@
 // A weight that is used at every step of time has a gradient that is a sum of products, each over the few rows of a
 // step. a1 b1 + a2 b2 + ... is one product of the a's side by side and the b's below each other: instead of walking
-// through a sum of the weight's size at every step, small operands are copied once.
+// through a sum of the weight's size at every step, small operands are copied once. A bias's is a sum of sums over the same
+// rows, which is one over the b's below each other: a kernel for any number of steps and of rows.
 #include <array>
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
@@ -9,6 +10,7 @@ namespace lazuli::ir::passes {
 namespace {
 
 constexpr size_t kFewest = 4;
+constexpr int64_t kMostRows = 64;  // of a sum that is worth a copy of what it adds up
 
 class Sums {
  public:
@@ -18,17 +20,21 @@ class Sums {
         for (Value v : n.inputs) inner_[v.node] = is_part(v, n);
   }
 
-  // The sum that node `id` is the last addition of, with its products as one; none if they are too few.
+  // The sum that node `id` is the last addition of, with its products or sums of rows as one; none if they are too few.
   Value rebuild(Rewriter& r, uint32_t id) const {
     const Node& n = graph_.nodes[id];
     if (n.op != Op::add || inner_[id]) return {};
-    std::vector<Value> products, others;
+    std::vector<Value> products, rows, others;
+    bool sums = false;
     for (Value v : terms(n)) {
-      const bool joins = graph_.type(v) == n.types[0] && is_short_product(v);
-      (joins ? products : others).push_back(v);
+      const bool joins = graph_.type(v) == n.types[0];
+      if (const Value summed = joins ? rows_of(v) : Value{})
+        rows.push_back(summed), sums = sums || graph_.type(summed).shape[0] > 1;
+      else
+        (joins && is_short_product(v) ? products : others).push_back(v);
     }
-    if (products.size() < kFewest) return {};
-    Value sum = joined(r, products);
+    if (std::max(products.size(), rows.size()) < kFewest || (products.empty() && !sums)) return {};
+    Value sum = rows.empty() ? joined(r, products) : sum_of(r, rows, n.types[0].shape);
     for (Value v : others) sum = r.builder().add(r[v], sum);
     return sum;
   }
@@ -71,6 +77,28 @@ class Sums {
     if (!n) return false;
     const Dims &a = graph_.type(n->inputs[0]).shape, &b = graph_.type(n->inputs[1]).shape;
     return a.size() == 2 && b.size() == 2 && a[1] * (a[0] + b[1]) <= a[0] * b[1];
+  }
+
+  // The few rows, [rows, n], whose sum `v`, [n], is, or the one row that it is; none if something else needs the sum.
+  Value rows_of(Value v) const {
+    const Node& n = graph_[v];
+    if (n.op != Op::reshape || uses_[v.node] != 1 || n.types[0].rank() != 1) return {};
+    const Value row = n.inputs[0];
+    if (graph_.type(row).shape != Dims{1, n.types[0].shape[0]}) return {};
+    const Node& sum = graph_[row];
+    if (sum.op != Op::sum || !std::ranges::equal(sum.attrs.list(0), std::array<int64_t, 1>{0})) return row;
+    const Value summed = sum.inputs[0];
+    const bool joins = uses_[row.node] == 1 && graph_.type(summed).rank() == 2 && graph_.type(summed).shape[0] <= kMostRows;
+    return joins ? summed : row;
+  }
+
+  Value sum_of(Rewriter& r, const std::vector<Value>& rows, const Dims& shape) const {
+    Builder& b = r.builder();
+    std::vector<Value> all;
+    for (Value v : rows) all.push_back(r[v]);
+    Attrs attrs;
+    attrs.add(Dims{0}).add(true);
+    return b.reshape(b.emit(Op::sum, {b.emit(Op::cat, all, Attrs{{0}})}, attrs), shape);
   }
 
   Value joined(Rewriter& r, const std::vector<Value>& products) const {

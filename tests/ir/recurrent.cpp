@@ -111,5 +111,33 @@ TEST(Recurrent, ALongSequence) {
   EXPECT_EQ(products(after), 1u);
 }
 
+// A bias's gradient: steps of one row and of several, in any order, and rows that something else reads as well.
+TEST(Recurrent, SumsOfRowsAreOneSum) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 generator(seed);
+    Graph graph;
+    GraphBuilder b(graph);
+    const int64_t width = 5;
+    Value sum = b.input({DType::F32, {width}});
+    const int steps = 4 + static_cast<int>(generator() % 6);
+    for (int t = 0; t < steps; ++t) {
+      const int64_t count = t == 0 ? 3 : 1 + static_cast<int64_t>(generator() % 4);
+      const Value rows = b.emit(Op::tanh, {b.input({DType::F32, {count, width}})});
+      Attrs attrs;
+      attrs.add(Dims{0}).add(true);
+      const Value one = count > 1 ? b.emit(Op::sum, {rows}, attrs) : rows;
+      sum = b.add(sum, b.reshape(one, Dims{width}));
+      if (generator() % 4 == 0) graph.outputs.push_back(rows);
+    }
+    graph.outputs.push_back(sum);
+    PassOptions options;
+    options.verify = true;
+    const Graph after = run_passes(graph, std::vector{*find_pass("sums_of_products"), *find_pass("dead_code")}, options);
+    EXPECT_EQ(std::ranges::count(after.nodes, Op::sum, &Node::op), 1);
+    const std::vector<Tensor> inputs = inputs_of(graph, seed), want = interpret(graph, inputs), got = interpret(after, inputs);
+    for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 1e-5, print(after));
+  }
+}
+
 }  // namespace
 }  // namespace lazuli::ir::testing

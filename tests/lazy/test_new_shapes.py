@@ -145,6 +145,30 @@ def test_sequences_of_any_length(explained):
     assert any("planned before" in line for line in compiles())
 
 
+def packed_steps(device):
+    """Losses and gradients of an LSTM over packed sequences of other lengths in each step."""
+    torch.manual_seed(0)
+    layer = nn.LSTM(6, 5, batch_first=True).double().to(device)
+    numbers = torch.Generator().manual_seed(0)
+    for _ in range(24):
+        lengths = torch.randint(2, 14, (4,), generator=numbers)
+        x = torch.randn(4, 14, 6, generator=numbers, dtype=torch.float64).to(device)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+        loss = layer(packed)[0].data.square().sum()
+        layer.zero_grad()
+        loss.backward()
+        yield [loss.item(), *(p.grad.cpu() for p in layer.parameters())]
+
+
+def test_packed_sequences_of_any_lengths(device, counters):
+    """How many steps and rows there are is in few kernels: most are known after some steps."""
+    compiled = []
+    for actual, expected in zip(packed_steps(device), packed_steps("cpu"), strict=True):
+        torch.testing.assert_close(actual, expected)
+        compiled.append(counters()["kernels_compiled"])
+    assert compiled[-1] - compiled[7] < 16  # in as many steps
+
+
 def test_an_error_before_the_end(device):
     """It fails the step's values as it would in one plan, and the next step is as good as ever."""
     embedding = nn.Embedding(10, 16).to(device)
