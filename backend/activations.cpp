@@ -1,7 +1,6 @@
 // Activations of two operands: gated linear units (Dauphin et al., arXiv 1612.08083), of the halves of a tensor, and
 // rectifiers with a slope that is learned (He et al., arXiv 1502.01852). What is in 16 bits is rounded once.
 #include <ATen/OpMathType.h>
-#include <ATen/WrapDimUtils.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
@@ -11,7 +10,6 @@ namespace {
 
 using at::Tensor;
 
-bool is_floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 
 bool has_halves(const Tensor& x, int64_t dim) {
   return is_floating(x) && x.dim() > 0 && x.numel() > 0 && dim >= -x.dim() && dim < x.dim() && x.size(dim) % 2 == 0;

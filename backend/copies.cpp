@@ -44,11 +44,9 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
 
 void copy_from_host(const Tensor& self, const Tensor& src) {
   Tensor expanded = src.sizes() == self.sizes() ? src : src.expand(self.sizes());
-  lazy::LazyStorage& storage = lazy::storage_of(self);
-  bool whole = self.storage_offset() == 0 && static_cast<size_t>(self.numel()) * self.itemsize() == storage.nbytes();
   lazy::Order order;
-  if (whole && dense(self, order)) {
-    storage.rebind(snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
+  if (lazy::fills_storage(self) && dense(self, order)) {
+    lazy::storage_of(self).rebind(snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
   if (!has_native_numbers(self)) {
@@ -65,8 +63,8 @@ void copy_within(const Tensor& self, const Tensor& src) {
   if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();
-    bool whole = self.storage_offset() == 0 && static_cast<size_t>(self.numel()) * self.itemsize() == self.storage().nbytes();
-    if (!(whole && dense(self, order))) order.clear(), whole = false;
+    const bool whole = lazy::fills_storage(self) && dense(self, order);
+    if (!whole) order.clear();
     lazy::Recording r;
     if (same && whole) return r.rebind_storage(self, r.value(src, order));
     ir::Value v = r.convert(r.value(src), lazy::to_ir(self.scalar_type()));

@@ -126,8 +126,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   } else {
     lazy::Order inverse(order.size(), 0);
     for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
-    bool whole = out.storage_offset() == 0 && static_cast<size_t>(out.numel()) * out.itemsize() == out.storage().nbytes();
-    if (whole)
+    if (lazy::fills_storage(out))
       r.rebind_storage(out, v);
     else
       r.write(out, r.permute(v, inverse));
@@ -186,7 +185,7 @@ bool binary_fast_in_place(ir::Op op, const at::Tensor& a, const at::Tensor& b) {
   if (kind == Second::Other) return false;
   lazy::LazyStorage& storage = lazy::storage_of(a);
   // Writing a part of a storage, or over what is still to be read, has rules of its own.
-  if (static_cast<size_t>(a.numel()) * a.itemsize() != storage.nbytes() || (kind == Second::Like && &lazy::storage_of(b) == &storage)) return false;
+  if (!lazy::fills_storage(a) || (kind == Second::Like && &lazy::storage_of(b) == &storage)) return false;
   lazy::Recording r;
   ir::Value v = r.row_major_value(a), w = second(r, op, v, b, kind == Second::Number);
   r.rebind_storage(storage, r.emit_typed(op, {v, w}, r.type(v)));

@@ -11,7 +11,6 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-bool is_floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 
 Tensor gelu(const Tensor& x, c10::string_view approximate) {
   if (!is_floating(x) || (approximate != "tanh" && approximate != "none")) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));

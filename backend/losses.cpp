@@ -17,7 +17,6 @@ using at::IntArrayRef;
 using at::Tensor;
 using std::optional;
 
-bool floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 bool has(const optional<Tensor>& t) { return t && t->defined(); }
 Tensor reduced(const Tensor& loss, int64_t reduction) {
   return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
@@ -26,9 +25,9 @@ ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
 // [N, C] log-probabilities and [N] classes. A class out of range is an error of the kernel that meets it.
 bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
-  return floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
+  return is_floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
          target.size(0) == x.size(0) && x.numel() > 0 &&
-         (!has(weight) || (floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) && weight->scalar_type() == x.scalar_type()));
+         (!has(weight) || (is_floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) && weight->scalar_type() == x.scalar_type()));
 }
 
 std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction, int64_t ignore) {
@@ -39,7 +38,7 @@ std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const
 }
 Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction,
                          int64_t ignore, const Tensor& total) {
-  if (!nll_covered(x, target, weight) || !floating(gy) || !floating(total))
+  if (!nll_covered(x, target, weight) || !is_floating(gy) || !is_floating(total))
     return fall_back<Tensor>("aten::nll_loss_backward", "", gy, x, target, weight, reduction, ignore, total);
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::nll_loss_backward,
@@ -49,7 +48,7 @@ Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
 }
 
 bool same_floating(const Tensor& a, const Tensor& b) {
-  return floating(a) && floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.is_contiguous() && b.is_contiguous();
+  return is_floating(a) && is_floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.is_contiguous() && b.is_contiguous();
 }
 Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!same_floating(x, target)) return fall_back<Tensor>("aten::mse_loss", "", x, target, reduction);
@@ -57,15 +56,15 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   return r.tensor(r.emit(ir::Op::mse_loss, {r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
 }
 Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!same_floating(x, target) || !floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
+  if (!same_floating(x, target) || !is_floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
 }
 // Logarithms count for no less than -100, and the slope's denominator for no less than 1e-12. What is in 16 bits is rounded
 // once.
 bool bce_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
-  return floating(x) && floating(target) && x.scalar_type() == target.scalar_type() && x.sizes() == target.sizes() && x.numel() > 0 &&
-         (!has(weight) || (floating(*weight) && at::is_expandable_to(weight->sizes(), x.sizes())));
+  return is_floating(x) && is_floating(target) && x.scalar_type() == target.scalar_type() && x.sizes() == target.sizes() && x.numel() > 0 &&
+         (!has(weight) || (is_floating(*weight) && at::is_expandable_to(weight->sizes(), x.sizes())));
 }
 Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
   if (!bce_covered(x, target, weight)) return fall_back<Tensor>("aten::binary_cross_entropy", "", x, target, weight, reduction);
@@ -76,7 +75,7 @@ Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& w
   return reduced(loss, reduction).to(x.scalar_type());
 }
 Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
-  if (!bce_covered(x, target, weight) || !floating(gy))
+  if (!bce_covered(x, target, weight) || !is_floating(gy))
     return fall_back<Tensor>("aten::binary_cross_entropy_backward", "", gy, x, target, weight, reduction);
   const auto wide = at::toOpMathType(x.scalar_type());
   const Tensor p = x.to(wide);
@@ -103,12 +102,12 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Ten
 // log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is in 16
 // bits is rounded once.
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!floating(x) || !floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
+  if (!is_floating(x) || !is_floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
   const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
   return reduced(-at::log_sigmoid(x.to(wide) * target.to(wide)), reduction).to(type);
 }
 Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!floating(gy) || !floating(x) || !floating(target))
+  if (!is_floating(gy) || !is_floating(x) || !is_floating(target))
     return fall_back<Tensor>("aten::soft_margin_loss_backward", "", gy, x, target, reduction);
   const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
   const Tensor slope = -target.to(wide) * at::sigmoid(-x.to(wide) * target.to(wide)) * gy.to(wide);
@@ -152,7 +151,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, 
   return curved_loss(x, target, reduction, beta, 1);
 }
 Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
-  if (!curved(x, target, beta) || !floating(gy))
+  if (!curved(x, target, beta) || !is_floating(gy))
     return fall_back<Tensor>("aten::smooth_l1_loss_backward", "", gy, x, target, reduction, beta);
   return curved_loss_backward(gy, x, target, reduction, beta, 1);
 }
@@ -161,7 +160,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, int64_t reduction, doub
   return curved_loss(x, target, reduction, delta, delta);
 }
 Tensor huber_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double delta) {
-  if (!curved(x, target, delta) || !floating(gy))
+  if (!curved(x, target, delta) || !is_floating(gy))
     return fall_back<Tensor>("aten::huber_loss_backward", "", gy, x, target, reduction, delta);
   return curved_loss_backward(gy, x, target, reduction, delta, delta);
 }

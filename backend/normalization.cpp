@@ -12,9 +12,8 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-bool floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 bool has(const optional<Tensor>& t) { return t && t->defined(); }
-bool absent_or_ours(const optional<Tensor>& t) { return !has(t) || floating(*t); }
+bool absent_or_ours(const optional<Tensor>& t) { return !has(t) || is_floating(*t); }
 ir::Value read(lazy::Recording& r, const optional<Tensor>& t) { return has(t) ? r.value(*t) : ir::Value{}; }
 ir::Value read_as(lazy::Recording& r, const optional<Tensor>& t, ir::DType type) { return has(t) ? r.convert(r.value(*t), type) : ir::Value{}; }
 ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
@@ -32,13 +31,13 @@ struct Softmax {
     return r.reshape(r.emit(row, flat, {{0}}, {}), ir::Dims{});
   }
   static Tensor forward(const Tensor& x, int64_t dim, bool half_to_float) {
-    if (!floating(x) || half_to_float) return fall_back<Tensor>(name, "", x, dim, half_to_float);
+    if (!is_floating(x) || half_to_float) return fall_back<Tensor>(name, "", x, dim, half_to_float);
     dim = at::maybe_wrap_dim(dim, x.dim());
     lazy::Recording r;
     return r.tensor(along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type());
   }
   static Tensor backward(const Tensor& gy, const Tensor& y, int64_t dim, at::ScalarType type) {
-    if (!floating(gy) || !floating(y) || type != gy.scalar_type() || gy.scalar_type() != y.scalar_type())
+    if (!is_floating(gy) || !is_floating(y) || type != gy.scalar_type() || gy.scalar_type() != y.scalar_type())
       return fall_back<Tensor>(backward_name, "", gy, y, dim, type);
     dim = at::maybe_wrap_dim(dim, y.dim());
     lazy::Recording r;
@@ -56,7 +55,7 @@ Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x, std::initiali
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const optional<Tensor>& w, const optional<Tensor>& b, double eps) {
-  bool fits = floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
+  bool fits = is_floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
               x.sizes().slice(x.dim() - shape.size()) == shape && x.numel() > 0;
   for (auto* t : {&w, &b}) fits = fits && (!has(*t) || ((**t).sizes() == shape && (**t).scalar_type() == x.scalar_type()));
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm", "", x, shape, w, b, eps);
@@ -70,7 +69,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape, const Tensor& mean,
                                                        const Tensor& rstd, const optional<Tensor>& w, const optional<Tensor>& b,
                                                        std::array<bool, 3> mask) {
-  bool fits = floating(gy) && floating(x) && floating(mean) && floating(rstd) && absent_or_ours(w) && x.numel() > 0 &&
+  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && is_floating(rstd) && absent_or_ours(w) && x.numel() > 0 &&
               gy.scalar_type() == x.scalar_type() && (!has(w) || w->scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm_backward", "", gy, x, shape, mean, rstd, w, b, mask);
   const ir::DType c = ir::compute_type(lazy::to_ir(x.scalar_type()));
@@ -85,7 +84,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const T
 
 bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters) {
   for (auto* t : parameters)
-    if (has(*t) && (!floating(**t) || (**t).dim() != 1 || (**t).numel() != x.size(1))) return false;
+    if (has(*t) && (!is_floating(**t) || (**t).dim() != 1 || (**t).numel() != x.size(1))) return false;
   return true;
 }
 
@@ -104,7 +103,7 @@ void update_running(lazy::Recording& r, const Tensor& running, ir::Value batch, 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
                                               const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
                                               bool training, double momentum, double eps) {
-  bool fits = floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
+  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
               (training || (has(running_mean) && has(running_var)));
   if (!fits) return fall_back_tuple<3>("aten::native_batch_norm", "", x, w, b, running_mean, running_var, training, momentum, eps);
   lazy::Order order = format_order(x);
@@ -136,8 +135,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
                                                        const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
                                                        const optional<Tensor>& mean, const optional<Tensor>& invstd, bool training,
                                                        double eps, std::array<bool, 3> mask) {
-  bool fits = floating(gy) && floating(x) && gy.scalar_type() == x.scalar_type() && x.numel() > 0 &&
-              channels_fit(x, {&w, &running_mean, &running_var}) && (training ? has(mean) && has(invstd) && floating(*mean) : has(running_mean));
+  bool fits = is_floating(gy) && is_floating(x) && gy.scalar_type() == x.scalar_type() && x.numel() > 0 &&
+              channels_fit(x, {&w, &running_mean, &running_var}) && (training ? has(mean) && has(invstd) && is_floating(*mean) : has(running_mean));
   if (!fits)
     return fall_back_tuple<3>("aten::native_batch_norm_backward", "", gy, x, w, running_mean, running_var, mean, invstd, training, eps, mask);
   lazy::Order order = format_order(x);
@@ -157,7 +156,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b, int64_t n, int64_t c,
                                               int64_t hw, int64_t groups, double eps) {
-  bool fits = floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b});
+  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b});
   for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm", "", x, w, b, n, c, hw, groups, eps);
   lazy::Order order = format_order(x);
@@ -169,7 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Te
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                                                        const optional<Tensor>& w, int64_t n, int64_t c, int64_t hw, int64_t groups,
                                                        std::array<bool, 3> mask) {
-  bool fits = floating(gy) && floating(x) && floating(mean) && absent_or_ours(w) && x.numel() > 0 && gy.scalar_type() == x.scalar_type();
+  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && absent_or_ours(w) && x.numel() > 0 && gy.scalar_type() == x.scalar_type();
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
   const ir::DType type = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;

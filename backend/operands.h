@@ -28,6 +28,7 @@ inline bool nameless_on_device(const c10::TensorImpl& t) {
 }
 // Whether kernels of ours compute on it.
 inline bool is_ours(const at::Tensor& t) { return has_native_numbers(t) && nameless_on_device(*t.unsafeGetTensorImpl()); }
+inline bool is_floating(const at::Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 bool covered(const Operands& operands);
 
 c10::ScalarType promoted_type(const Operands& operands);

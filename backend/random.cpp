@@ -83,7 +83,6 @@ using std::optional;
 
 // Whether kernels of ours fill it with random numbers.
 bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
-bool is_floating(const Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 
 // Uniform numbers in [0, 1) of this shape, in the compute type.
 ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Generator& g) {

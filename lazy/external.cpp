@@ -465,13 +465,15 @@ namespace {
 // lie where they do.
 void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
   const auto& arguments = op.schema().arguments();
+  std::optional<Recording> recording;
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::IValue& v = (*stack)[stack->size() - arguments.size() + i];
     if (!v.isTensor() || arguments[i].alias_info()) continue;
     const at::Tensor& t = v.toTensor();
     if (!t.defined() || t.device() != device() || t.layout() != at::kStrided || t.is_conj() || t.is_neg()) continue;
-    if (static_cast<size_t>(t.numel()) * t.itemsize() == t.storage().nbytes()) continue;
-    v = Recording().settled(t);
+    if (fills_storage(t)) continue;
+    if (!recording) recording.emplace();
+    v = recording->settled(t);
   }
 }
 

@@ -110,13 +110,12 @@ ir::Value Recording::window(const at::Tensor& t) {
   const ir::DType dtype = to_ir(t.scalar_type());
   TORCH_CHECK(ir::is_native(dtype), "lazuli: no kernel computes on ", t.scalar_type());
   const ir::Dims shape = to_dims(impl->sizes());
-  if (Cell* alone = moving_window(t)) {
-    ir::Value v = cell_value(*alone);
-    if (impl->is_contiguous()) return v;
+  const auto strided = [&](ir::Value memory, int64_t offset) {
     ir::Attrs attrs;
-    attrs.add(shape).add(to_dims(impl->strides())).add(0);
-    return emit(ir::Op::as_strided, {v}, attrs);
-  }
+    attrs.add(shape).add(to_dims(impl->strides())).add(offset);
+    return emit(ir::Op::as_strided, {memory}, attrs);
+  };
+  if (Cell* alone = moving_window(t)) return impl->is_contiguous() ? cell_value(*alone) : strided(cell_value(*alone), 0);
   Order order;
   const bool dense = impl->storage_offset() == 0 && memory_order(impl->sizes(), impl->strides(), order);
   ir::Value base = storage_value(t);
@@ -128,9 +127,7 @@ ir::Value Recording::window(const at::Tensor& t) {
   }
   base = flat_value(t, dtype);
   if (dense && order.empty() && this->type(base).numel() == impl->numel()) return reshape(base, shape);
-  ir::Attrs attrs;
-  attrs.add(shape).add(to_dims(impl->strides())).add(impl->storage_offset());
-  return emit(ir::Op::as_strided, {base}, attrs);
+  return strided(base, impl->storage_offset());
 }
 
 ir::Value Recording::value(const at::Tensor& t) {
@@ -194,13 +191,11 @@ at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef 
 
 void Recording::write(const at::Tensor& t, ir::Value v) {
   auto* impl = t.unsafeGetTensorImpl();
-  LazyStorage& storage = storage_of(t);
   ir::DType dtype = to_ir(t.scalar_type());
   LAZULI_CHECK(this->dtype(v) == dtype, "a write must have the tensor's type");
   LAZULI_CHECK(std::ranges::equal(shape(v), impl->sizes()), "a write must have the tensor's shape");
   Order order;
-  bool whole = impl->storage_offset() == 0 && static_cast<size_t>(impl->numel()) * impl->itemsize() == storage.nbytes();
-  if (whole && memory_order(impl->sizes(), impl->strides(), order)) {
+  if (fills_storage(t) && memory_order(impl->sizes(), impl->strides(), order)) {
     rebind_storage(t, order.empty() ? v : permute(v, order));
     return;
   }

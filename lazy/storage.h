@@ -53,6 +53,11 @@ inline LazyStorage& storage_of(const at::Tensor& t) {
     throw_foreign_storage(t);
   return *static_cast<LazyStorage*>(s);
 }
+// Whether the tensor's elements are as many as its storage holds, from the first on.
+inline bool fills_storage(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  return impl->storage_offset() == 0 && static_cast<size_t>(impl->numel()) * impl->itemsize() == storage_of(t).nbytes();
+}
 
 class LazyTensor final : public c10::TensorImpl, public Pooled<LazyTensor, 256> {
  public:

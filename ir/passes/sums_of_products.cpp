@@ -25,15 +25,15 @@ class Sums {
     const Node& n = graph_.nodes[id];
     if (n.op != Op::add || inner_[id]) return {};
     std::vector<Value> products, rows, others;
-    bool sums = false;
     for (Value v : terms(n)) {
       const bool joins = graph_.type(v) == n.types[0];
       if (const Value summed = joins ? rows_of(v) : Value{})
-        rows.push_back(summed), sums = sums || graph_.type(summed).shape[0] > 1;
+        rows.push_back(summed);
       else
         (joins && is_short_product(v) ? products : others).push_back(v);
     }
-    if (std::max(products.size(), rows.size()) < kFewest || (products.empty() && !sums)) return {};
+    const bool sums = std::ranges::any_of(rows, [&](Value v) { return graph_.type(v).shape[0] > 1; });
+    if (products.size() < kFewest && (rows.size() < kFewest || !sums)) return {};
     Value sum = rows.empty() ? joined(r, products) : sum_of(r, rows, n.types[0].shape);
     for (Value v : others) sum = r.builder().add(r[v], sum);
     return sum;
