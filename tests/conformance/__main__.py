@@ -12,7 +12,15 @@ import report
 import supervisor
 import torch
 from differences import listed
-from settings import PLAIN, SETTINGS, under
+from settings import (
+    ONE_BY_ONE,
+    PLAIN,
+    SETTINGS,
+    group,
+    setting_of,
+    started,
+    tagged,
+)
 from suites import SUITES, suite
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -23,7 +31,10 @@ def parsed():
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("-k", "--only", default="*", help="cases of this pattern: 'add/*/float32'")
     parser.add_argument(
-        "--setting", choices=("all", *SETTINGS), default=PLAIN, help="all: under each of them"
+        "--setting",
+        choices=("all", ONE_BY_ONE, *SETTINGS),
+        default=PLAIN,
+        help="all: under each of them",
     )
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
@@ -33,17 +44,21 @@ def parsed():
     return parser.parse_args()
 
 
-def outcomes_of(options, setting, names, expected, log):
-    command = under(setting, [sys.executable, WORKER, options.suite, options.samples])
-    outcomes = {}
-    for name, result in supervisor.run_side_by_side(
-        lambda _: supervisor.Worker(command, log), names, options.timeout, options.jobs
+def outcomes_of(options, settings, names, expected, log):
+    """Of each setting the outcome of each case; one worker runs a case under all of them."""
+    command = started(settings, [sys.executable, WORKER, options.suite, options.samples])
+    most = supervisor.CASES_OF_A_WORKER * len(settings)
+    parts = [tagged(names[part :: options.jobs], settings) for part in range(options.jobs)]
+    outcomes = {setting: {} for setting in settings}
+    for line, result in supervisor.run_side_by_side(
+        lambda _: supervisor.Worker(command, log, most), parts, options.timeout
     ):
-        outcomes[name] = result
+        setting, name = setting_of(line, settings)
+        outcomes[setting][name] = result
         if report.verdict(result["outcome"], expected.get(name)) == "failed":
             first = result["message"].split("\n")[0][:200]
             print(f"{setting}: {result['outcome']:8} {name}: {first}", flush=True)
-    return {name: outcomes[name] for name in names}
+    return {s: {name: found[name] for name in names} for s, found in outcomes.items()}
 
 
 def about(options) -> str:
@@ -69,22 +84,22 @@ def main() -> int:
     cases = suite(options.suite).cases()
     names = fnmatch.filter(cases, options.only)[part - 1 :: parts]
     expected = listed(options.suite, cases)
-    settings = list(SETTINGS) if options.setting == "all" else [options.setting]
+    groups = list(map(group, SETTINGS if options.setting == "all" else [options.setting]))
     whole = parts == 1 and options.samples == "all"
-    whole = whole and (options.only == "*" or settings != [PLAIN])
+    whole = whole and (options.only == "*" or groups != [[PLAIN]])
     folder = options.results or (report.RESULTS if whole else Path(tempfile.mkdtemp()))
     failed = 0
     with tempfile.NamedTemporaryFile(prefix="conformance", suffix=".log", delete=False) as log:
         print(f"what operators print: {log.name}")
-        for setting in settings:
-            outcomes = outcomes_of(options, setting, names, expected, log)
-            if settings == [PLAIN]:
-                found = report.write(options.suite, about(options), outcomes, expected, folder)
-            else:
-                found = report.write_setting(
-                    options.suite, setting, about(options), outcomes, expected, folder
-                )
-            failed += found["failed"]
+        for settings in groups:
+            for setting, outcomes in outcomes_of(options, settings, names, expected, log).items():
+                if groups == [[PLAIN]]:
+                    found = report.write(options.suite, about(options), outcomes, expected, folder)
+                else:
+                    found = report.write_setting(
+                        options.suite, setting, about(options), outcomes, expected, folder
+                    )
+                failed += found["failed"]
     return int(failed > 0)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import supervisor
 import torchcts
 from cts_table import DEVICES, differences, suite_of
-from settings import PLAIN, under
+from settings import PLAIN, setting_of, started, tagged
 from torchcts.cli import DEFAULT_TEST_SUITES
 
 HERE = Path(__file__).parent
@@ -71,17 +71,19 @@ class Known:
         self.outcomes = kept
 
 
-def start(device: str, nodes, log, setting: str = PLAIN) -> supervisor.Worker:
+def start(device: str, lines, log, settings=(PLAIN,)) -> supervisor.Worker:
     """A worker that collects the files of some nodes.
 
     Pytest would compare each of thousands of names with each of a file's.
     """
+    nodes = (setting_of(line, settings)[1] for line in lines)
     collected = dict.fromkeys(node.partition("::")[0] for node in nodes)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as arguments:
         arguments.write("\n".join(f"{PACKAGES}/{one}" for one in collected))
         arguments.flush()
         command = [sys.executable, HERE / "cts_worker.py", device, f"@{arguments.name}"]
-        return supervisor.Worker(under(setting, command), log, cwd=HERE / "cts")
+        most = supervisor.CASES_OF_A_WORKER * len(settings)
+        return supervisor.Worker(started(settings, command), log, most, cwd=HERE / "cts")
 
 
 def collect(device: str, file: str, known: Known, log):
@@ -92,15 +94,23 @@ def collect(device: str, file: str, known: Known, log):
         known.add({"file": file, "nodes": json.loads(worker.greeting)})
 
 
-def run_nodes(device: str, nodes, options, known: Known, log, setting: str = PLAIN):
+def run_nodes(device: str, nodes, options, known: dict[str, Known], log):
+    """Runs nodes under each of some settings, unless it is known what they give there."""
+    settings = list(known)
+
     def run(part):
-        again = functools.partial(start, device, log=log, setting=setting)
-        for node, outcome in supervisor.run_all(again, part, options.timeout):
-            known.add({"node": node, **outcome})
+        cases = {line: setting_of(line, settings) for line in tagged(part, settings)}
+        rest = [line for line, (setting, n) in cases.items() if n not in known[setting].outcomes]
+        again = functools.partial(start, device, log=log, settings=settings)
+        for line, outcome in supervisor.run_all(again, rest, options.timeout):
+            setting, node = cases[line]
+            known[setting].add({"node": node, **outcome})
             if device in DEVICES and outcome["outcome"] not in ("passed", "skipped"):
                 first = outcome["message"].split("\n")[0][:160]
-                print(f"{device} {outcome['outcome']:7} {node}: {first}", flush=True)
+                where = device if setting == PLAIN else f"{device}, {setting}:"
+                print(f"{where} {outcome['outcome']:7} {node}: {first}", flush=True)
 
+    nodes = [n for n in nodes if any(n not in one.outcomes for one in known.values())]
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(run, sorted(parts_of(nodes, options.jobs), key=len, reverse=True)))
 
@@ -136,7 +146,7 @@ def collect_all(device: str, suites, options, known: Known, log) -> list[str]:
 
 def run_device(device, suites, is_wanted, options, known, log):
     nodes = [n for n in collect_all(device, suites, options, known, log) if is_wanted(n)]
-    run_nodes(device, [n for n in nodes if n not in known.outcomes], options, known, log)
+    run_nodes(device, nodes, options, {PLAIN: known}, log)
 
 
 def forget(known: Known, which: str, suites, is_wanted):
@@ -153,9 +163,8 @@ def forget(known: Known, which: str, suites, is_wanted):
 def compare(known: dict[str, Known], options):
     """Runs on cpu, with the comparison, what lazuli fails and cpu passes without."""
     differing = differences({device: found.outcomes for device, found in known.items()})
-    rest = [node for node in differing if node not in known[COMPARED].outcomes]
     with node_log() as log:
-        run_nodes(COMPARED, rest, options, known[COMPARED], log)
+        run_nodes(COMPARED, differing, options, {PLAIN: known[COMPARED]}, log)
 
 
 @contextlib.contextmanager

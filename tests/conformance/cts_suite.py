@@ -44,7 +44,7 @@ from cts_table import (
 )
 from differences import listed
 from sampling import chosen
-from settings import PLAIN, SETTINGS
+from settings import ONE_BY_ONE, PLAIN, SETTINGS, group
 from torchcts.cli import DEFAULT_TEST_SUITES
 
 VERSIONS = f"torch {torch.__version__}, TorchCTS {torchcts.__version__}, level 8"
@@ -65,7 +65,7 @@ def parsed(arguments):
     )
     parser.add_argument(
         "--setting",
-        choices=SETTINGS,
+        choices=(ONE_BY_ONE, *SETTINGS),
         default=PLAIN,
         help="what cpu passes, on lazuli under it; a row in the settings' table",
     )
@@ -96,10 +96,14 @@ def main(arguments) -> int:
         return select(known, options.select)
     folder = options.results or report.RESULTS
     if options.setting != PLAIN:
-        found = Known(f"lazuli-{options.setting.replace(' ', '-')}")
+        found = {s: Known(f"lazuli-{s.replace(' ', '-')}") for s in group(options.setting)}
         if not options.report:
-            run_under_setting(known, found, suites, is_wanted, options)
-        return report_of_setting(known, found, suites, is_wanted, options, folder)
+            run_under(known, found, suites, is_wanted, options)
+        reports = [
+            report_of_setting(setting, known, one, suites, is_wanted, options, folder)
+            for setting, one in found.items()
+        ]
+        return max(reports)
     if not options.report:
         with node_log() as log:
             for device in options.device or DEVICES:
@@ -110,16 +114,17 @@ def main(arguments) -> int:
     return report_of(known, folder)
 
 
-def run_under_setting(known: dict[str, Known], found: Known, suites, is_wanted, options):
-    """Runs on lazuli what cpu passes; on cpu only what is not known."""
+def run_under(known: dict[str, Known], found: dict[str, Known], suites, is_wanted, options):
+    """Runs on lazuli under some settings what cpu passes; on cpu only what is not known."""
     with node_log() as log:
         run_device("cpu", suites, is_wanted, options, known["cpu"], log)
         collect_all("lazuli", suites, options, known["lazuli"], log)
         if options.again:
-            forget(found, options.again, suites, is_wanted)
-        nodes = [n for n in passed_nodes(known, suites, is_wanted) if n not in found.outcomes]
-        run_nodes("lazuli", nodes, options, found, log, options.setting)
-    compare({**known, "lazuli": found}, options)
+            for one in found.values():
+                forget(one, options.again, suites, is_wanted)
+        run_nodes("lazuli", passed_nodes(known, suites, is_wanted), options, found, log)
+    for one in found.values():
+        compare({**known, "lazuli": one}, options)
 
 
 def passed_nodes(known: dict[str, Known], suites, is_wanted) -> list[str]:
@@ -142,7 +147,9 @@ def about(options) -> str:
     return ", ".join(parts)
 
 
-def report_of_setting(known, under_it: Known, suites, is_wanted, options, folder: Path) -> int:
+def report_of_setting(
+    setting: str, known, under_it: Known, suites, is_wanted, options, folder: Path
+) -> int:
     """Writes the setting's row; 1 if a node that cpu passes differs without a reason."""
     nodes = passed_nodes(known, suites, is_wanted)
     ran = {node: under_it.outcomes[node] for node in nodes if node in under_it.outcomes}
@@ -151,7 +158,7 @@ def report_of_setting(known, under_it: Known, suites, is_wanted, options, folder
     outcomes = {device: found.outcomes for device, found in known.items()}
     found = explained(differences({**outcomes, "lazuli": ran}), reasons)
     reasons = {node: one["reason"] for node, one in found.items() if one["reason"]}
-    totals = report.write_setting("torchcts", options.setting, about(options), ran, reasons, folder)
+    totals = report.write_setting("torchcts", setting, about(options), ran, reasons, folder)
     return int(totals["failed"] > 0)
 
 

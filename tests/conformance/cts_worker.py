@@ -1,8 +1,8 @@
 """Runs nodes of TorchCTS on a device as it is told, in a pytest session that a crash may end.
 
 Called with the device (or `compared`) and what to collect (files, or nodes). The first line that it
-answers is a JSON list of the collected nodes; then it reads a node a line, and answers with a line
-of JSON. What pytest and the nodes print goes to stderr.
+answers is a JSON list of the collected nodes; then it reads a node a line (see settings.tagged),
+and answers with a line of JSON. What pytest and the nodes print goes to stderr.
 """
 
 import json
@@ -25,6 +25,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 import torchcts  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
+from settings import in_process, setting_of  # noqa: E402
 
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,9 @@ class Session:
         items = {item.nodeid: item for item in session.items}
         print(json.dumps(list(items)), file=answers)
         for line in sys.stdin:
-            print(json.dumps(run(items[line.rstrip("\n")])), file=answers)
+            setting, node = setting_of(line.rstrip("\n"), [""])
+            with in_process(setting):
+                print(json.dumps(run(items[node])), file=answers)
         return True
 
 

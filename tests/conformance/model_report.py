@@ -94,12 +94,39 @@ def settings_markdown(about: str, outcomes: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def group_markdown(title: str, about: str, outcomes: dict) -> str:
+    """Models under several settings: the difference from eager, or the outcome."""
+    models = list(dict.fromkeys(name for found in outcomes.values() for name in found))
+    lines = [f"# {title}", "", about, ""]
+    for setting, found in outcomes.items():
+        passed = sum(result["outcome"] == "passed" for result in found.values())
+        lines.append(f"- {setting}: {passed} of {len(found)} models pass")
+    lines += ["", "The largest difference from eager:", ""]
+    lines += ["| model | " + " | ".join(outcomes) + " |", "|---" * (len(outcomes) + 1) + "|"]
+    for name in models:
+        results = [found.get(name, {"outcome": "not run"}) for found in outcomes.values()]
+        lines.append("| " + " | ".join([name, *map(brief, results)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def file_of(title: str) -> str:
+    return title.replace(", ", "-").replace(" ", "-")
+
+
+def write_group(setting: str, about: str, outcomes: dict, folder: Path) -> None:
+    title = f"models, {setting}"
+    failed = {
+        s: {name: r for name, r in found.items() if r["outcome"] != "passed"}
+        for s, found in outcomes.items()
+    }
+    report = {"about": about, "failed": failed}
+    store(file_of(title), group_markdown(title, about, outcomes), report, folder)
+
+
 def write(setting: str, about: str, outcomes: dict, folder: Path) -> None:
     title = "models" if setting == "plain" else f"models, {setting}"
     report = {"about": about, "models": outcomes}
-    store(
-        title.replace(", ", "-").replace(" ", "-"), markdown(title, about, outcomes), report, folder
-    )
+    store(file_of(title), markdown(title, about, outcomes), report, folder)
 
 
 def write_settings(about: str, outcomes: dict, folder: Path) -> None:

@@ -19,7 +19,17 @@ import supervisor
 import torch
 from model_cases import cases
 from report import RESULTS
-from settings import FILES, PLAIN, SAMPLE, SETTINGS, under
+from settings import (
+    FILES,
+    ONE_BY_ONE,
+    PLAIN,
+    SAMPLE,
+    SETTINGS,
+    group,
+    setting_of,
+    started,
+    tagged,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -48,9 +58,9 @@ class Known:
         self.path.write_text("".join(lines))
 
 
-def start(setting: str, log) -> supervisor.Worker:
+def start(settings: list[str], log) -> supervisor.Worker:
     worker = [sys.executable, HERE / "worker.py", "models", "all"]
-    return supervisor.Worker(under(setting, worker), log)
+    return supervisor.Worker(started(settings, worker), log)
 
 
 def run_tests(setting: str, file: str, seconds: float) -> dict:
@@ -72,12 +82,16 @@ def run_tests(setting: str, file: str, seconds: float) -> dict:
     return {"outcome": outcome, "message": message if outcome != "passed" else "", "seconds": taken}
 
 
-def results(setting: str, names: list[str], seconds: float, log):
-    models = [name for name in names if name not in FILES]
-    yield from supervisor.run_all(lambda _: start(setting, log), models, seconds)
-    for file in names:
-        if file in FILES:
-            yield file, run_tests(setting, file, seconds)
+def results(settings: list[str], lines: list[str], options, log):
+    cases = {line: setting_of(line, settings) for line in lines}
+    models = list(dict.fromkeys(name for _, name in cases.values() if name not in FILES))
+    # What one worker runs of a model: it compiles once what is the same under several settings.
+    parts = [set(models[part :: options.jobs]) for part in range(options.jobs)]
+    parts = [[line for line, (_, name) in cases.items() if name in part] for part in parts]
+    yield from supervisor.run_side_by_side(lambda _: start(settings, log), parts, options.timeout)
+    for file, (setting, name) in cases.items():
+        if name in FILES:
+            yield file, run_tests(setting, name, options.timeout)
 
 
 def parsed(arguments):
@@ -85,11 +99,12 @@ def parsed(arguments):
     parser.add_argument("-k", "--only", default="*", help="models of this pattern: 'timm/*'")
     parser.add_argument(
         "--setting",
-        choices=("all", *SETTINGS),
+        choices=("all", ONE_BY_ONE, *SETTINGS),
         default=PLAIN,
         help="all: a sample and some tests under each",
     )
     parser.add_argument("--shard", default="1/1", help="the n-th of m parts: 2/4")
+    parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one model")
     parser.add_argument("--again", choices=("failed", "all"), help="run these again though known")
     parser.add_argument("--results", type=Path, help="folder for the table")
@@ -97,15 +112,18 @@ def parsed(arguments):
     return parser.parse_args(arguments)
 
 
-def run(setting: str, names: list[str], options, log):
+def run(settings: list[str], names: list[str], options, log):
     """Runs what is not known yet."""
-    known = Known(setting)
+    known = {setting: Known(setting) for setting in settings}
     if options.again:
         every = options.again == "all"
-        known.forget(lambda n, found: n in names and (every or found["outcome"] != "passed"))
-    rest = [name for name in names if name not in known.outcomes]
-    for name, result in results(setting, rest, options.timeout, log):
-        known.add(name, result)
+        for one in known.values():
+            one.forget(lambda n, found: n in names and (every or found["outcome"] != "passed"))
+    cases = {line: setting_of(line, settings) for line in tagged(names, settings)}
+    rest = [line for line, (setting, name) in cases.items() if name not in known[setting].outcomes]
+    for line, result in results(settings, rest, options, log):
+        setting, name = cases[line]
+        known[setting].add(name, result)
         if result["outcome"] != "passed":
             first = result["message"].split("\n")[0][:200]
             print(f"{setting}: {result['outcome']:7} {name}: {first}", flush=True)
@@ -114,15 +132,16 @@ def run(setting: str, names: list[str], options, log):
 def main(arguments) -> int:
     options = parsed(arguments)
     every = options.setting == "all"
-    settings = list(SETTINGS) if every else [options.setting]
+    groups = list(map(group, SETTINGS if every else [options.setting]))
+    settings = [setting for one in groups for setting in one]
     wanted = [*SAMPLE, *FILES] if every else list(cases())
     part, parts = (int(n) for n in options.shard.split("/"))
     names = fnmatch.filter(wanted, options.only)[part - 1 :: parts]
     if not options.report:
         with tempfile.NamedTemporaryFile(prefix="models", suffix=".log", delete=False) as log:
             print(f"what models print: {log.name}")
-            for setting in settings:
-                run(setting, names, options, log)
+            for one in groups:
+                run(one, names, options, log)
     known = {setting: Known(setting).outcomes for setting in settings}
     found = {s: {n: o[n] for n in wanted if n in o} for s, o in known.items()}
     whole = all(len(outcomes) == len(wanted) for outcomes in found.values())
@@ -132,6 +151,8 @@ def main(arguments) -> int:
         about += f"; run so far: {sum(map(len, found.values()))} of {len(wanted) * len(settings)}"
     if every:
         model_report.write_settings(about, found, folder)
+    elif options.setting == ONE_BY_ONE:
+        model_report.write_group(ONE_BY_ONE, about, found, folder)
     else:
         model_report.write(options.setting, about, found[options.setting], folder)
     outcomes = [result for one in found.values() for result in one.values()]

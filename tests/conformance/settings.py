@@ -1,5 +1,6 @@
 """The settings under which everything has to do the same: each a few environment variables."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -28,10 +29,49 @@ SETTINGS = {
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
 }
 
+ONE_BY_ONE = "passes off one by one"
+
+
+def group(setting: str) -> list[str]:
+    """The settings of one run: all single passes, or just this one."""
+    return [f"{name} off" for name in passes()] if setting == ONE_BY_ONE else [setting]
+
 
 def under(setting: str, command: list) -> list:
     """The command that runs another under a setting."""
     return ["env", *(f"{name}={value}" for name, value in SETTINGS[setting].items()), *command]
+
+
+# A worker takes what it costs to start, and to compile what is the same without a pass, only once
+# if it runs each case under one setting after the other: such a case's line names its setting, too.
+
+
+def started(settings: list[str], command: list) -> list:
+    """The command that starts a worker for cases under these settings."""
+    return under(settings[0] if len(settings) == 1 else PLAIN, command)
+
+
+def tagged(names, settings: list[str]) -> list[str]:
+    """The lines for such a worker."""
+    if len(settings) == 1:
+        return list(names)
+    return [f"{setting}\t{name}" for name in names for setting in settings]
+
+
+def setting_of(line: str, settings: list[str]) -> tuple[str, str]:
+    """The setting and the case of a line."""
+    setting, _, name = line.rpartition("\t")
+    return setting or settings[0], name
+
+
+def in_process(setting: str):
+    """What a running process does under a setting that leaves out passes; empty: as it is."""
+    if not setting:
+        return contextlib.nullcontext()
+    import torch  # the supervisor needs none
+
+    disabled = SETTINGS[setting]["LAZULI_DISABLE_PASSES"]
+    return torch.lazuli.config.patch(disable_passes=disabled)
 
 
 # Models of each sort that take a second or two.

@@ -17,10 +17,11 @@ CASES_OF_A_WORKER = 1500  # a new process now and then, so that compiled kernels
 class Worker:
     """A process that reads a case's name a line and answers with a line of JSON.
 
-    Its first line, before any case, is `greeting`.
+    Its first line, before any case, is `greeting`. `most`: cases, before another takes its place.
     """
 
-    def __init__(self, command: Sequence, log, **popen):
+    def __init__(self, command: Sequence, log, most: int = CASES_OF_A_WORKER, **popen):
+        self.most = most
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -64,7 +65,7 @@ class Worker:
         return {"outcome": "crashed", "message": f"the process ended with {status}", "seconds": 0}
 
     def is_spent(self) -> bool:
-        return self.process.poll() is not None or self.done >= CASES_OF_A_WORKER
+        return self.process.poll() is not None or self.done >= self.most
 
     def stop(self):
         # With whatever its cases have started: a process that holds a pipe open outlives them.
@@ -96,22 +97,22 @@ def run_all(
 
 
 def run_side_by_side(
-    start: Callable[[Sequence[str]], Worker], names: Sequence[str], seconds: float, jobs: int
+    start: Callable[[Sequence[str]], Worker], parts: Sequence[Sequence[str]], seconds: float
 ) -> Iterator[tuple[str, dict]]:
-    """The same by so many workers at a time, in the order in which outcomes are found."""
+    """The same, each part by a worker of its own, in the order in which outcomes are found."""
     found = SimpleQueue()
 
-    def run(part: int):
+    def run(part: Sequence[str]):
         try:
-            for result in run_all(start, names[part::jobs], seconds):
+            for result in run_all(start, part, seconds):
                 found.put(result)
         finally:
             found.put(None)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        parts = [pool.submit(run, part) for part in range(jobs)]
-        for _ in parts:
+    with ThreadPoolExecutor(len(parts)) as pool:
+        running = [pool.submit(run, part) for part in parts]
+        for _ in running:
             while result := found.get():
                 yield result
-        for part in parts:
-            part.result()
+        for one in running:
+            one.result()

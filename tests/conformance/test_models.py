@@ -20,7 +20,7 @@ def outcomes(tmp_path_factory):
         if setting not in found:
             names = SAMPLE if setting == PLAIN else QUICK
             with open(tmp_path_factory.mktemp("models") / "log", "w") as log:
-                runs = run_all(lambda left: start(setting, log), names, SECONDS)
+                runs = run_all(lambda left: start([setting], log), names, SECONDS)
                 with contextlib.closing(runs):
                     found[setting] = dict(runs)
         return found[setting][name]

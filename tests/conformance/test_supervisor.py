@@ -45,7 +45,7 @@ def test_workers_side_by_side(tmp_path):
     names = ["a", "crash", "b", "c", "d", "e", "f"]
     with open(tmp_path / "log", "w") as log:
         start = lambda _: supervisor.Worker([sys.executable, worker], log)  # noqa: E731
-        found = dict(supervisor.run_side_by_side(start, names, 20, jobs=3))
+        found = dict(supervisor.run_side_by_side(start, [names[n::3] for n in range(3)], 20))
     assert set(found) == set(names)
     assert [n for n in names if found[n]["outcome"] != "passed"] == ["crash"]
 
@@ -55,4 +55,4 @@ def test_a_worker_that_cannot_start_is_an_error(tmp_path):
         raise RuntimeError("no worker")
 
     with pytest.raises(RuntimeError, match="no worker"):
-        list(supervisor.run_side_by_side(start, ["a", "b"], 20, jobs=2))
+        list(supervisor.run_side_by_side(start, [["a"], ["b"]], 20))

@@ -1,6 +1,7 @@
 """Runs cases one by one as it is told, in a process that a crash may end.
 
-Reads a case's name a line, answers with a line of JSON. What operators print goes to stderr.
+Reads a case a line (see settings.tagged), answers with a line of JSON. What operators print goes to
+stderr.
 """
 
 import json
@@ -12,14 +13,17 @@ answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 
 import torch  # noqa: E402
+from settings import in_process, setting_of  # noqa: E402
 from suites import suite  # noqa: E402
 
 
-def answer(cases, name: str, most) -> dict:
+def answer(cases, line: str, most) -> dict:
     start = time.perf_counter()
     facts = None
+    setting, name = setting_of(line, [""])
     try:
-        facts = cases.run(cases.cases()[name], most)
+        with in_process(setting):
+            facts = cases.run(cases.cases()[name], most)
         outcome, message = "passed", ""
     except Exception as error:  # a case's failure of any kind is its outcome
         outcome, message = "failed", f"{type(error).__name__}: {error}"
