@@ -12,6 +12,7 @@ import report
 import supervisor
 import torch
 from differences import listed
+from known import Known
 from settings import (
     ONE_BY_ONE,
     PLAIN,
@@ -40,6 +41,7 @@ def parsed():
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--samples", default="all", help="how many of each case; all")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one case")
+    parser.add_argument("--resume", action="store_true", help="go on where such a run was stopped")
     parser.add_argument("--results", type=Path, help="folder for the tables")
     return parser.parse_args()
 
@@ -48,17 +50,26 @@ def outcomes_of(options, settings, names, expected, log):
     """Of each setting the outcome of each case; one worker runs a case under all of them."""
     command = started(settings, [sys.executable, WORKER, options.suite, options.samples])
     most = supervisor.CASES_OF_A_WORKER * len(settings)
+    known = {setting: Known(options.suite, setting) for setting in settings}
+    if not options.resume:
+        for one in known.values():
+            one.forget(lambda *_: True)
+
+    def is_open(line: str) -> bool:
+        setting, name = setting_of(line, settings)
+        return name not in known[setting].outcomes
+
     parts = [tagged(names[part :: options.jobs], settings) for part in range(options.jobs)]
-    outcomes = {setting: {} for setting in settings}
+    parts = [list(filter(is_open, part)) for part in parts]
     for line, result in supervisor.run_side_by_side(
         lambda _: supervisor.Worker(command, log, most), parts, options.timeout
     ):
         setting, name = setting_of(line, settings)
-        outcomes[setting][name] = result
+        known[setting].add(name, result)
         if report.verdict(result["outcome"], expected.get(name)) == "failed":
             first = result["message"].split("\n")[0][:200]
             print(f"{setting}: {result['outcome']:8} {name}: {first}", flush=True)
-    return {s: {name: found[name] for name in names} for s, found in outcomes.items()}
+    return {s: {name: found.outcomes[name] for name in names} for s, found in known.items()}
 
 
 def about(options) -> str:

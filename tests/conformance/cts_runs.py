@@ -13,12 +13,12 @@ from pathlib import Path
 import supervisor
 import torchcts
 from cts_table import DEVICES, differences, suite_of
+from known import FOLDER
 from settings import PLAIN, setting_of, started, tagged
 from torchcts.cli import DEFAULT_TEST_SUITES
 
 HERE = Path(__file__).parent
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
-KNOWN = HERE.parents[1] / "build" / "conformance"
 COMPARED = "compared"  # cpu, like another device
 FEWEST_OF_A_PART = 100
 
@@ -43,7 +43,7 @@ def files(suites) -> list[str]:
 class Known:
     """What is known of a device: the nodes of each file, and the outcome of each node that ran."""
 
-    def __init__(self, device: str, folder: Path = KNOWN):
+    def __init__(self, device: str, folder: Path = FOLDER):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"torchcts-{device}.jsonl"
         self.nodes, self.outcomes = {}, {}

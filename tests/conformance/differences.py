@@ -2,15 +2,15 @@
 
 A line is `operator/aspect/dtype | reason`; each part may be several with commas between,
 and `*` stands for any. Whatever a line names must differ, so that the list cannot rot; only what
-a library sums in an order of its own for each kind of CPU, or returns unwritten, or what rounds
-otherwise when nothing is fused, need not, and its reason says so first.
+a library sums in an order of its own for each kind of CPU, or what rounds otherwise when nothing is
+fused, or what reads memory that nobody has written need not, and its reason says so first.
 """
 
 import fnmatch
 import itertools
 from pathlib import Path
 
-VARIES = ("on some CPUs, ", "under some settings, ")
+VARIES = ("on some CPUs, ", "under some settings, ", "by chance, ")
 LISTS = Path(__file__).with_name("differences")
 
 

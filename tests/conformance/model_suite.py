@@ -6,7 +6,6 @@ folder, and only the rest is run. `--again` forgets what failed, or all.
 
 import argparse
 import fnmatch
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import model_report
 import supervisor
 import torch
+from known import Known
 from model_cases import cases
 from report import RESULTS
 from settings import (
@@ -33,29 +33,6 @@ from settings import (
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-KNOWN = ROOT / "build" / "conformance"
-
-
-class Known:
-    """What is known under a setting: the outcome of each model that ran."""
-
-    def __init__(self, setting: str, folder: Path = KNOWN):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"models-{setting.replace(' ', '-')}.jsonl"
-        self.outcomes = {}
-        if self.path.exists():
-            for line in map(json.loads, self.path.read_text().splitlines()):
-                self.outcomes[line.pop("model")] = line
-
-    def add(self, name: str, outcome: dict):
-        with self.path.open("a") as out:
-            out.write(json.dumps({"model": name, **outcome}) + "\n")
-        self.outcomes[name] = outcome
-
-    def forget(self, is_forgotten):
-        self.outcomes = {n: o for n, o in self.outcomes.items() if not is_forgotten(n, o)}
-        lines = [json.dumps({"model": n, **o}) + "\n" for n, o in self.outcomes.items()]
-        self.path.write_text("".join(lines))
 
 
 def start(settings: list[str], log) -> supervisor.Worker:
@@ -114,7 +91,7 @@ def parsed(arguments):
 
 def run(settings: list[str], names: list[str], options, log):
     """Runs what is not known yet."""
-    known = {setting: Known(setting) for setting in settings}
+    known = {setting: Known("models", setting) for setting in settings}
     if options.again:
         every = options.again == "all"
         for one in known.values():
@@ -142,7 +119,7 @@ def main(arguments) -> int:
             print(f"what models print: {log.name}")
             for one in groups:
                 run(one, names, options, log)
-    known = {setting: Known(setting).outcomes for setting in settings}
+    known = {setting: Known("models", setting).outcomes for setting in settings}
     found = {s: {n: o[n] for n in wanted if n in o} for s, o in known.items()}
     whole = all(len(outcomes) == len(wanted) for outcomes in found.values())
     folder = options.results or (RESULTS if whole else Path(tempfile.mkdtemp()))
