@@ -93,3 +93,38 @@ def test_poles_of_the_first_polygamma(dtype, device):
     expected[:4] = math.inf
     for found in (torch.polygamma(1, x.to(device)), torch.polygamma(1, x.to(device), out=out)):
         torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
+
+
+@NARROW
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_places_of_an_image_are_computed_at_full_precision(dtype, mode, padding, device):
+    """A grid in 16 bits is what it is; eager's kernel would also round the place that it means."""
+    image = torch.randn(1, 2, 300, 200, dtype=dtype)
+    grid = torch.rand(1, 40, 30, 2).mul(2.2).sub(1.1).to(dtype)
+
+    def sampled(image, grid):
+        image, grid = image.requires_grad_(), grid.requires_grad_()
+        y = torch.nn.functional.grid_sample(image, grid, mode, padding, align_corners=False)
+        return y, *torch.autograd.grad(y.float().square().sum(), (image, grid))
+
+    expected = sampled(image.double(), grid.double())
+    found = sampled(image.to(device), grid.to(device))
+    for f, e in zip(found, expected, strict=True):
+        assert f.dtype == dtype
+        torch.testing.assert_close(
+            f.detach().cpu(), e.detach().to(dtype), rtol=0.02, atol=e.abs().max().item() * 0.01
+        )
+
+
+@NARROW
+def test_places_of_a_volume_are_computed_at_full_precision(dtype, device):
+    volume = torch.randn(2, 1, 40, 50, 60, dtype=dtype)
+    grid = torch.rand(2, 4, 5, 6, 3).mul(2).sub(1).to(dtype)
+    expected = torch.nn.functional.grid_sample(volume.float(), grid.float(), align_corners=True)
+    found = torch.nn.functional.grid_sample(volume.to(device), grid.to(device), align_corners=True)
+    torch.testing.assert_close(found.cpu(), expected.to(dtype))
+    only = grid.to(device).requires_grad_()  # the volume needs no gradient
+    torch.nn.functional.grid_sample(volume.to(device), only, align_corners=True).sum().backward()
+    assert only.grad.dtype == dtype
+    assert only.grad.isfinite().all()
