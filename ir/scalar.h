@@ -115,11 +115,11 @@ LAZULI_UNARY(ceil)
 LAZULI_UNARY(trunc)
 LAZULI_UNARY(round)
 #undef LAZULI_UNARY
+// Of equals, as 0 and -0 are, the first.
 inline Scalar minimum(Scalar a, Scalar b) { return apply(Prim::minimum, a, b); }
 inline Scalar maximum(Scalar a, Scalar b) { return apply(Prim::maximum, a, b); }
-// The number goes first: of equals, as 0 and -0 are, the other operand is the result, and so is its NaN.
-inline Scalar minimum(Scalar a, double b) { return minimum(like(a, b), a); }
-inline Scalar maximum(Scalar a, double b) { return maximum(like(a, b), a); }
+inline Scalar minimum(Scalar a, double b) { return minimum(a, like(a, b)); }
+inline Scalar maximum(Scalar a, double b) { return maximum(a, like(a, b)); }
 inline Scalar pow(Scalar a, Scalar b) { return apply(Prim::pow, a, b); }
 inline Scalar atan2(Scalar a, Scalar b) { return apply(Prim::atan2, a, b); }
 inline Scalar fmod(Scalar a, Scalar b) { return apply(Prim::fmod, a, b); }

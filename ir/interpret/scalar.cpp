@@ -100,9 +100,9 @@ Number evaluate_floating(Prim prim, DType t, const Number* x) {
     case Prim::atan2:
       return number(std::atan2(a, b));
     case Prim::minimum:
-      return number(std::isnan(a) || a < b ? a : b);
+      return number(std::isnan(a) || a <= b ? a : b);
     case Prim::maximum:
-      return number(std::isnan(a) || a > b ? a : b);
+      return number(std::isnan(a) || a >= b ? a : b);
     case Prim::fma:
       return t == DType::F32 ? Number{std::fmaf(float(a), float(b), float(c)), 0} : Number{std::fma(a, b, c), 0};
     case Prim::neg:

@@ -42,9 +42,9 @@ Vec emit_floating(Prim prim, DType type, std::span<const Vec> x) {
     case Prim::atan2:
       return math::atan2(a, b);
     case Prim::minimum:
-      return select(is_nan(a), a, min_or_second(a, b));
+      return select(is_nan(b), b, min_or_second(b, a));  // of equals, zeros of two signs, the first
     case Prim::maximum:
-      return select(is_nan(a), a, max_or_second(a, b));
+      return select(is_nan(b), b, max_or_second(b, a));
     case Prim::fma:
       return fma(a, b, x[2]);
     case Prim::neg:

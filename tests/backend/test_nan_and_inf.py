@@ -328,6 +328,30 @@ def test_complex_sums_of_finite_numbers():
     assert_same(compute)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_of_equal_zeros_the_first_is_the_larger_and_the_smaller(dtype, size):
+    zeros = torch.tensor([-0.0, 0.0, 0.0], dtype=dtype).repeat(size, 2)
+    for a in (zeros, zeros.t(), zeros[:, ::2]):
+        x, y = a.to("lazuli"), -a.to("lazuli")
+        for function in (torch.maximum, torch.minimum):
+            assert torch.equal(function(x, y).cpu().signbit(), a.signbit())
+            assert torch.equal(function(y, x).cpu().signbit(), ~a.signbit())
+        for held in (x.clamp(min=0.0), x.clamp(max=0.0), x.clamp(-0.0, 0.0), x.clamp(y, y)):
+            assert torch.equal(held.cpu().signbit(), a.signbit())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_nan_is_the_larger_and_the_smaller(dtype):
+    def compute(device):
+        x = torch.tensor([math.nan, 1.0, math.nan, 2.0, -3.0] * 9, dtype=dtype, device=device)
+        y = torch.tensor([1.0, math.nan, math.nan, -2.0, 3.0] * 9, dtype=dtype, device=device)
+        held = x.clamp(-1, 1), x.clamp(min=0), x.clamp(max=0), x.clamp(min=y), x.clamp(y, y + 1)
+        return x.maximum(y), x.minimum(y), x.relu(), *held, torch.nn.functional.hardtanh(x)
+
+    assert_same(compute)
+
+
 def test_bessel_function():
     x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 8.0, 8.1, -30.0, 88.0, 1e3])
     for dtype in (torch.float32, torch.float64):
