@@ -10,7 +10,6 @@ namespace {
 
 using at::Tensor;
 
-
 bool has_halves(const Tensor& x, int64_t dim) {
   return is_floating(x) && x.dim() > 0 && x.numel() > 0 && dim >= -x.dim() && dim < x.dim() && x.size(dim) % 2 == 0;
 }

@@ -11,7 +11,6 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-
 Tensor gelu(const Tensor& x, c10::string_view approximate) {
   if (!is_floating(x) || (approximate != "tanh" && approximate != "none")) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
   return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh : ir::Op::gelu, {{&x, {}}});

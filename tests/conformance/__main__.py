@@ -12,15 +12,13 @@ import report
 import supervisor
 import torch
 from differences import listed
-from known import Known
+from known import Known, unknown
 from settings import (
     ONE_BY_ONE,
     PLAIN,
     SETTINGS,
     group,
-    setting_of,
     started,
-    tagged,
 )
 from suites import SUITES, suite
 
@@ -55,16 +53,12 @@ def outcomes_of(options, settings, names, expected, log):
         for one in known.values():
             one.forget(lambda *_: True)
 
-    def is_open(line: str) -> bool:
-        setting, name = setting_of(line, settings)
-        return name not in known[setting].outcomes
-
-    parts = [tagged(names[part :: options.jobs], settings) for part in range(options.jobs)]
-    parts = [list(filter(is_open, part)) for part in parts]
+    parts = [unknown(names[part :: options.jobs], settings, known) for part in range(options.jobs)]
+    cases = {line: case for part in parts for line, case in part.items()}
     for line, result in supervisor.run_side_by_side(
-        lambda _: supervisor.Worker(command, log, most), parts, options.timeout
+        lambda _: supervisor.Worker(command, log, most), list(map(list, parts)), options.timeout
     ):
-        setting, name = setting_of(line, settings)
+        setting, name = cases[line]
         known[setting].add(name, result)
         if report.verdict(result["outcome"], expected.get(name)) == "failed":
             first = result["message"].split("\n")[0][:200]

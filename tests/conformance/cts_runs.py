@@ -13,8 +13,8 @@ from pathlib import Path
 import supervisor
 import torchcts
 from cts_table import DEVICES, differences, suite_of
-from known import FOLDER
-from settings import PLAIN, setting_of, started, tagged
+from known import FOLDER, unknown
+from settings import PLAIN, setting_of, started
 from torchcts.cli import DEFAULT_TEST_SUITES
 
 HERE = Path(__file__).parent
@@ -99,11 +99,10 @@ def run_nodes(device: str, nodes, options, known: dict[str, Known], log):
     settings = list(known)
 
     def run(part):
-        cases = {line: setting_of(line, settings) for line in tagged(part, settings)}
-        rest = [line for line, (setting, n) in cases.items() if n not in known[setting].outcomes]
+        rest = unknown(part, settings, known)
         again = functools.partial(start, device, log=log, settings=settings)
-        for line, outcome in supervisor.run_all(again, rest, options.timeout):
-            setting, node = cases[line]
+        for line, outcome in supervisor.run_all(again, list(rest), options.timeout):
+            setting, node = rest[line]
             known[setting].add({"node": node, **outcome})
             if device in DEVICES and outcome["outcome"] not in ("passed", "skipped"):
                 first = outcome["message"].split("\n")[0][:160]

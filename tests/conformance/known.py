@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from settings import setting_of, tagged
+
 FOLDER = Path(__file__).parents[2] / "build" / "conformance"
 
 
@@ -26,3 +28,9 @@ class Known:
         self.outcomes = {n: o for n, o in self.outcomes.items() if not is_forgotten(n, o)}
         lines = [json.dumps({"case": n, **o}) + "\n" for n, o in self.outcomes.items()]
         self.path.write_text("".join(lines))
+
+
+def unknown(names, settings: list[str], known: dict) -> dict[str, tuple[str, str]]:
+    """The lines of what has not run yet, each with its setting and case."""
+    cases = {line: setting_of(line, settings) for line in tagged(names, settings)}
+    return {line: (s, name) for line, (s, name) in cases.items() if name not in known[s].outcomes}

@@ -16,7 +16,7 @@ from pathlib import Path
 import model_report
 import supervisor
 import torch
-from known import Known
+from known import Known, unknown
 from model_cases import cases
 from report import RESULTS
 from settings import (
@@ -26,9 +26,7 @@ from settings import (
     SAMPLE,
     SETTINGS,
     group,
-    setting_of,
     started,
-    tagged,
 )
 
 HERE = Path(__file__).parent
@@ -59,8 +57,7 @@ def run_tests(setting: str, file: str, seconds: float) -> dict:
     return {"outcome": outcome, "message": message if outcome != "passed" else "", "seconds": taken}
 
 
-def results(settings: list[str], lines: list[str], options, log):
-    cases = {line: setting_of(line, settings) for line in lines}
+def results(settings: list[str], cases: dict[str, tuple[str, str]], options, log):
     models = list(dict.fromkeys(name for _, name in cases.values() if name not in FILES))
     # What one worker runs of a model: it compiles once what is the same under several settings.
     parts = [set(models[part :: options.jobs]) for part in range(options.jobs)]
@@ -96,10 +93,9 @@ def run(settings: list[str], names: list[str], options, log):
         every = options.again == "all"
         for one in known.values():
             one.forget(lambda n, found: n in names and (every or found["outcome"] != "passed"))
-    cases = {line: setting_of(line, settings) for line in tagged(names, settings)}
-    rest = [line for line, (setting, name) in cases.items() if name not in known[setting].outcomes]
+    rest = unknown(names, settings, known)
     for line, result in results(settings, rest, options, log):
-        setting, name = cases[line]
+        setting, name = rest[line]
         known[setting].add(name, result)
         if result["outcome"] != "passed":
             first = result["message"].split("\n")[0][:200]
