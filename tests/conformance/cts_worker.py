@@ -26,6 +26,7 @@ import torch  # noqa: E402
 import torchcts  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 from settings import in_process, setting_of  # noqa: E402
+from torchcts import op_metadata  # noqa: E402
 
 PACKAGES = Path(torchcts.__file__).resolve().parent.parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,20 @@ def conftest(config):
     raise RuntimeError("TorchCTS's conftest is not among pytest's plugins")
 
 
+def remember_versions():
+    """Which versions of torch TorchCTS's table of operators covers, found out once.
+
+    It reads the whole table for each case that it collects, which takes minutes in a long file.
+    """
+    versions_of, table = op_metadata._validation_metadata, op_metadata.load_op_metadata()
+    versions = versions_of(table)
+
+    def remembered(metadata):
+        return versions if metadata is None or metadata is table else versions_of(metadata)
+
+    op_metadata._validation_metadata = remembered
+
+
 def run(item) -> dict:
     start = time.perf_counter()
     torch.manual_seed(0)
@@ -87,6 +102,7 @@ def text_of(report) -> str:
 def main() -> int:
     device, *collected = sys.argv[1:]
     torch.set_num_threads(1)
+    remember_versions()
     options = ["-c", os.devnull, f"--rootdir={PACKAGES}", "-s", "-q", "--tb=short"]
     plugins = ["cacheprovider", "xdist", "timeout"]
     options += [part for name in plugins for part in ("-p", f"no:{name}")]
