@@ -66,16 +66,6 @@ Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   at::native::resize_output(out, y.sizes());
   return out.copy_(y);
 }
-// Torch's second function of one formula.
-Tensor modified_bessel_i0(const Tensor& x) {
-  return is_floating(x) ? elementwise(ir::Op::i0, {{&x, {}}}) : fall_back<Tensor>("aten::special_modified_bessel_i0", "", x);
-}
-Tensor& modified_bessel_i0_out(const Tensor& x, Tensor& out) {
-  if (!is_floating(x) || !elementwise_into(out, ir::Op::i0, {{&x, {}}}, true))
-    fall_back<Tensor>("aten::special_modified_bessel_i0", "out", x, out);
-  return out;
-}
-
 // Torch's recurrences end at nan, and begin with it where x is nan: what they return then was never written.
 constexpr const char* kRecurrences[] = {
     "chebyshev_polynomial_t",         "chebyshev_polynomial_u",         "chebyshev_polynomial_v",
@@ -275,8 +265,6 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("log_sigmoid_backward", log_sigmoid_backward);
   m.impl("log_sigmoid_backward.grad_input", log_sigmoid_backward_out);
   m.impl("_saturate_weight_to_fp16", saturated);
-  m.impl("special_modified_bessel_i0", modified_bessel_i0);
-  m.impl("special_modified_bessel_i0.out", modified_bessel_i0_out);
   for (const char* name : kRecurrences)
     for (const char* overload : {"", ".out"})
       m.impl(("special_" + std::string(name) + overload).c_str(), torch::CppFunction::makeFromBoxedFunction<&recurrence>());
