@@ -48,18 +48,30 @@ Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
 }
 
 bool same_floating(const Tensor& a, const Tensor& b) {
-  return is_floating(a) && is_floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.is_contiguous() && b.is_contiguous();
+  return is_floating(a) && is_floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
 }
+// How eager lays out a loss of two operands; its gradient is row-major.
+lazy::Order loss_order(const Tensor& x, const Tensor& target) {
+  return result_order({{&x, {}}, {&target, {}}}, lazy::to_dims(x.sizes()));
+}
+Tensor laid_out(lazy::Recording& r, ir::Value loss, const Tensor& x, int64_t reduction, const lazy::Order& order) {
+  return r.tensor(loss, x.scalar_type(), reduction == at::Reduction::None ? order : lazy::Order{});
+}
+
 Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!same_floating(x, target)) return fall_back<Tensor>("aten::mse_loss", "", x, target, reduction);
   lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::mse_loss, {r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
+  const lazy::Order order = loss_order(x, target);
+  const ir::DType type = lazy::to_ir(x.scalar_type());
+  return laid_out(r, r.emit(ir::Op::mse_loss, {read(r, {&x, {}}, type, order), read(r, {&target, {}}, type, order)}, {{reduction}}), x,
+                  reduction, order);
 }
 Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
   if (!same_floating(x, target) || !is_floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
 }
+
 // Logarithms count for no less than -100, and the slope's denominator for no less than 1e-12. What is in 16 bits is rounded
 // once.
 bool bce_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
@@ -116,32 +128,35 @@ Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor
 
 // Where the curve has no width it is l1_loss, which is eager's to say.
 bool curved(const Tensor& x, const Tensor& target, double beta) { return same_floating(x, target) && x.numel() > 0 && beta > 0; }
-ir::Value widened(lazy::Recording& r, const Tensor& t) { return r.convert(r.value(t), ir::compute_type(lazy::to_ir(t.scalar_type()))); }
+ir::Value widened(lazy::Recording& r, const Tensor& t, const lazy::Order& order) {
+  return read(r, {&t, {}}, ir::compute_type(lazy::to_ir(t.scalar_type())), order);
+}
 
 // The difference d of the operands, and the loss's slope there, which is held between -1 and 1.
 struct Curve {
   ir::Value d, width, slope;
 };
-Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double beta) {
-  ir::Value d = r.sub(widened(r, x), widened(r, target)), width = r.number(beta, r.dtype(d));
+Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double beta, const lazy::Order& order) {
+  ir::Value d = r.sub(widened(r, x, order), widened(r, target, order)), width = r.number(beta, r.dtype(d));
   return {d, width, r.emit(ir::Op::clamp, {r.div(d, width), r.constant(-1, r.dtype(d)), r.constant(1, r.dtype(d))})};
 }
 
 // d * d / (2 * beta) below beta, |d| - beta / 2 from there on; `factor` times that.
 Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
   lazy::Recording r;
-  const Curve c = curve(r, x, target, beta);
+  const lazy::Order order = loss_order(x, target);
+  const Curve c = curve(r, x, target, beta, order);
   ir::Value loss = r.mul(c.slope, r.sub(c.d, r.mul(r.mul(c.slope, c.width), 0.5)));
   if (factor != 1) loss = r.mul(loss, r.number(factor, r.dtype(loss)));
   ir::Dims every;
   for (int64_t i = 0; i < x.dim(); ++i) every.push_back(i);
   if (reduction == at::Reduction::Mean) loss = r.mean(loss, every, false);
   if (reduction == at::Reduction::Sum) loss = r.sum(loss, every, false);
-  return r.tensor(r.convert(loss, lazy::to_ir(x.scalar_type())), x.scalar_type());
+  return laid_out(r, r.convert(loss, lazy::to_ir(x.scalar_type())), x, reduction, order);
 }
 Tensor curved_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
   lazy::Recording r;
-  ir::Value slope = curve(r, x, target, beta).slope;
+  ir::Value slope = curve(r, x, target, beta, {}).slope;
   if (factor != 1) slope = r.mul(slope, r.number(factor, r.dtype(slope)));
   if (reduction == at::Reduction::Mean) slope = r.mul(slope, 1.0 / static_cast<double>(x.numel()));
   return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
