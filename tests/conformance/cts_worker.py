@@ -5,6 +5,7 @@ answers is a JSON list of the collected nodes; then it reads a node a line (see 
 and answers with a line of JSON. What pytest and the nodes print goes to stderr.
 """
 
+import functools
 import json
 import os
 import re
@@ -68,11 +69,12 @@ def remember_versions():
 
     It reads the whole table for each case that it collects, which takes minutes in a long file.
     """
-    versions_of, table = op_metadata._validation_metadata, op_metadata.load_op_metadata()
-    versions = versions_of(table)
+    versions_of = op_metadata._validation_metadata
+    versions = functools.cache(lambda: versions_of(None))
 
     def remembered(metadata):
-        return versions if metadata is None or metadata is table else versions_of(metadata)
+        is_own = metadata is None or metadata is op_metadata.load_op_metadata()
+        return versions() if is_own else versions_of(metadata)
 
     op_metadata._validation_metadata = remembered
 
