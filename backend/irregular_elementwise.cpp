@@ -66,6 +66,7 @@ Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   at::native::resize_output(out, y.sizes());
   return out.copy_(y);
 }
+
 // Torch's recurrences end at nan, and begin with it where x is nan: what they return then was never written.
 constexpr const char* kRecurrences[] = {
     "chebyshev_polynomial_t",         "chebyshev_polynomial_u",         "chebyshev_polynomial_v",

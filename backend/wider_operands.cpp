@@ -2,10 +2,10 @@
 // a range, in which it does not.
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/gcd.h>
-#include <ATen/ops/grid_sampler_2d.h>
-#include <ATen/ops/grid_sampler_2d_backward.h>
-#include <ATen/ops/grid_sampler_3d.h>
-#include <ATen/ops/grid_sampler_3d_backward.h>
+#include <ATen/ops/grid_sampler_2d_backward_ops.h>
+#include <ATen/ops/grid_sampler_2d_ops.h>
+#include <ATen/ops/grid_sampler_3d_backward_ops.h>
+#include <ATen/ops/grid_sampler_3d_ops.h>
 #include <ATen/ops/linalg_matrix_exp.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/native/Resize.h>
@@ -74,23 +74,20 @@ Tensor matrix_exp(const Tensor& x) {
 bool has_coarse_places(const Tensor& x, const Tensor& grid) {
   return c10::isReducedFloatingType(x.scalar_type()) && grid.scalar_type() == x.scalar_type() && !lazy::backing().is_gpu();
 }
-template <auto sample, const char* name>
+template <class Op>
 Tensor sampled(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool corners) {
-  if (!has_coarse_places(x, grid)) return fall_back<Tensor>(name, "", x, grid, mode, padding, corners);
-  return sample(x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners).to(x.scalar_type());
+  if (!has_coarse_places(x, grid)) return fall_back<Tensor>(Op::name, "", x, grid, mode, padding, corners);
+  return Op::call(x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners).to(x.scalar_type());
 }
-template <auto sample_backward, const char* name>
+template <class Op>
 std::tuple<Tensor, Tensor> sampled_backward(const Tensor& gy, const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding,
                                             bool corners, std::array<bool, 2> wanted) {
   if (!has_coarse_places(x, grid) || gy.scalar_type() != x.scalar_type())
-    return fall_back_tuple<2>(name, "", gy, x, grid, mode, padding, corners, wanted);
-  const auto [gx, ggrid] =
-      sample_backward(gy.to(c10::kFloat), x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners, wanted);
+    return fall_back_tuple<2>(Op::name, "", gy, x, grid, mode, padding, corners, wanted);
+  const auto [gx, ggrid] = Op::call(gy.to(c10::kFloat), x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners, wanted);
   const auto narrow = [&](const Tensor& t) { return t.defined() ? t.to(x.scalar_type()) : t; };
   return {narrow(gx), narrow(ggrid)};
 }
-constexpr char kSample2d[] = "aten::grid_sampler_2d", kSample3d[] = "aten::grid_sampler_3d";
-constexpr char kSample2dBackward[] = "aten::grid_sampler_2d_backward", kSample3dBackward[] = "aten::grid_sampler_3d_backward";
 
 }  // namespace
 
@@ -98,10 +95,10 @@ void register_wider_operands(torch::Library& m) {
   m.impl("gcd", common_divisor);
   m.impl("gcd.out", gcd_out);
   m.impl("gcd_", gcd_);
-  m.impl("grid_sampler_2d", sampled<at::grid_sampler_2d, kSample2d>);
-  m.impl("grid_sampler_2d_backward", sampled_backward<at::grid_sampler_2d_backward, kSample2dBackward>);
-  m.impl("grid_sampler_3d", sampled<at::grid_sampler_3d, kSample3d>);
-  m.impl("grid_sampler_3d_backward", sampled_backward<at::grid_sampler_3d_backward, kSample3dBackward>);
+  m.impl("grid_sampler_2d", sampled<at::_ops::grid_sampler_2d>);
+  m.impl("grid_sampler_2d_backward", sampled_backward<at::_ops::grid_sampler_2d_backward>);
+  m.impl("grid_sampler_3d", sampled<at::_ops::grid_sampler_3d>);
+  m.impl("grid_sampler_3d_backward", sampled_backward<at::_ops::grid_sampler_3d_backward>);
   m.impl("ldexp.Tensor", scale);
   m.impl("ldexp.out", scale_out);
   m.impl("ldexp_", scale_);
