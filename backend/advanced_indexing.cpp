@@ -2,7 +2,6 @@
 // dimension that stands for all that they index, so that reading is one gather and writing one scatter of slices.
 #include <numeric>
 #include <ATen/ExpandUtils.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/IListRef.h>
 #include "backend/dispatch.h"
 #include "backend/operands.h"
@@ -163,7 +162,7 @@ Tensor read_mask(const Tensor& x, const Indices& indices) {
 // x[mask] = one value of x's type, which chooses and depends on no data.
 bool fill_masked(Tensor& x, const Indices& indices, const Tensor& values) {
   if (!is_ours(x) || x.numel() == 0 || values.numel() != 1 || values.scalar_type() != x.scalar_type()) return false;
-  if (!(values.is_cpu() || is_ours(values)) || at::has_internal_overlap(x) == at::MemOverlap::Yes) return false;
+  if (!(values.is_cpu() || is_ours(values)) || overlaps_itself(x)) return false;
   const Tensor mask = read_mask(x, indices);
   if (!mask.defined() || mask.storage().unsafeGetStorageImpl() == x.storage().unsafeGetStorageImpl()) return false;
   x.masked_fill_(mask, values.reshape({}));
@@ -175,7 +174,8 @@ Tensor& index_put(Tensor& x, const Indices& indices, const Tensor& values, bool 
   auto i = read_indices(x, indices);
   const bool fits = i && values.scalar_type() == x.scalar_type() && (is_ours(values) || is_number(values)) &&
                     at::is_expandable_to(values.sizes(), lazy::to_ref(i->shape)) &&
-                    !(accumulate && x.scalar_type() == at::kBool) && at::has_internal_overlap(x) != at::MemOverlap::Yes;
+                    !(accumulate && x.scalar_type() == at::kBool) && is_writable(x, {&values}) &&
+                    std::ranges::none_of(i->index, [&](const Tensor& t) { return t.is_alias_of(x); });
   if (fits)
     write(x, *i, values, accumulate);
   else

@@ -26,7 +26,13 @@ Operands sum_operands(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 }
 
 // torch rejects some types here (bool subtraction, floating alpha for integers): the fallback raises its error.
-bool plain_alpha(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+template <ir::Op op>
+bool takes(const Tensor& a, const Tensor& b) {
+  return op != ir::Op::sub || (a.scalar_type() != at::kBool && b.scalar_type() != at::kBool);
+}
+template <ir::Op op>
+bool takes(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (!takes<op>(a, b)) return false;
   if (is_one(alpha)) return true;
   return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() && !alpha.isComplex();
 }
@@ -64,10 +70,10 @@ bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 template <ir::Op op>
 Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
-  if (is_one(alpha) && !(op == ir::Op::sub && b.scalar_type() == at::kBool)) {
+  if (is_one(alpha) && takes<op>(a, b)) {
     if (Tensor r = binary_fast(op, a, b); r.defined()) return r;
   }
-  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+  if (takes<op>(a, b, alpha)) {
     if (Tensor r = elementwise(sum_row<op>(alpha), sum_operands<op>(a, b, alpha)); r.defined()) return r;
   }
   if (sums_parts(a, b, alpha)) return sum_parts<op>(a, b);
@@ -76,8 +82,8 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 template <ir::Op op>
 Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add_" : "aten::sub_";
-  if (is_one(alpha) && binary_fast_in_place(op, a, b)) return a;
-  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+  if (is_one(alpha) && takes<op>(a, b) && binary_fast_in_place(op, a, b)) return a;
+  if (takes<op>(a, b, alpha)) {
     if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }
   if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, a)) return a;
@@ -87,7 +93,7 @@ Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
 template <ir::Op op>
 Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
-  if (plain_alpha(a, b, alpha) && !(op == ir::Op::sub && (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool))) {
+  if (takes<op>(a, b, alpha)) {
     if (elementwise_into(out, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), true)) return out;
   }
   if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, out)) return out;

@@ -70,8 +70,11 @@ bool bias_fits(const Tensor& bias, const Tensor& like, at::ArrayRef<int64_t> sha
   return is_ours(bias) && bias.scalar_type() == like.scalar_type() && at::is_expandable_to(bias.sizes(), shape);
 }
 
+// Elements in one place are an error for all products. Of eager's some have it, and others write outside of the memory.
 void store(lazy::Recording& r, const Tensor& out, ir::Value v) { r.write(out, v); }
-bool takes(const Tensor& out, const Tensor& like) { return is_ours(out) && out.scalar_type() == like.scalar_type(); }
+bool takes(const Tensor& out, const Tensor& a, const Tensor& b) {
+  return is_ours(out) && out.scalar_type() == a.scalar_type() && !is_alias_of_any(out, {&a, &b});
+}
 
 // The operators of a product: alone, and added to something.
 template <class Kind>
@@ -82,7 +85,7 @@ struct Product {
     return r.tensor(Kind::emit(r, a, b), a.scalar_type());
   }
   static Tensor& plain_out(const Tensor& a, const Tensor& b, Tensor& out) {
-    if (!Kind::takes(a, b) || !takes(out, a)) return fall_back<Tensor>(Kind::name, "out", a, b, out), out;
+    if (!Kind::takes(a, b) || !takes(out, a, b)) return fall_back<Tensor>(Kind::name, "out", a, b, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
     store(r, out, Kind::emit(r, a, b));
@@ -97,14 +100,14 @@ struct Product {
     return r.tensor(scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha), a.scalar_type());
   }
   static Tensor& add_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)))
+    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)) || is_alias_of_any(self, {&a, &b}))
       return fall_back<Tensor>(Kind::add_name_, "", self, a, b, beta, alpha), self;
     lazy::Recording r;
     store(r, self, scaled_sum(r, self, Kind::emit(r, a, b), beta, alpha));
     return self;
   }
   static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Tensor& out) {
-    if (!covered(bias, a, b) || !takes(out, a)) return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
+    if (!covered(bias, a, b) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out))) return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
     store(r, out, scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha));

@@ -112,6 +112,13 @@ Tensor meant_for(const Tensor& self, const Tensor& src) {
   return plain;
 }
 
+// Whether a copy would write what is there.
+bool shows_the_same(const Tensor& self, const Tensor& src) {
+  return src.is_privateuseone() && self.has_storage() && src.has_storage() && self.is_alias_of(src) && self.storage_offset() == src.storage_offset() &&
+         self.strides() == src.strides() && self.sizes() == src.sizes() && self.scalar_type() == src.scalar_type() &&
+         self.is_conj() == src.is_conj() && self.is_neg() == src.is_neg();
+}
+
 Tensor& copy_elements(Tensor& self, const Tensor& src) {
   if (self.is_same(src)) return self;
   if (src._is_zerotensor()) return self.zero_();
@@ -121,6 +128,8 @@ Tensor& copy_elements(Tensor& self, const Tensor& src) {
     TORCH_CHECK(self.sizes() == at::IntArrayRef(expanded), "output with shape ", self.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(expanded));
   }
+  if (shows_the_same(self, src)) return self;
+  check_overlap(self, {{&src, {}}});
   copy_from(meant_for(self, src.is_sparse() ? src.to_dense() : src), in_memory(self), false);
   return self;
 }
@@ -156,7 +165,7 @@ Scalar local_scalar(const Tensor& self) {
 void fill_with(const Tensor& self, const std::function<ir::Value(lazy::Recording&, ir::DType)>& number) {
   lazy::Recording r;
   ir::DType dtype = lazy::to_ir(self.scalar_type());
-  r.write(self, r.broadcast(number(r, dtype), lazy::to_dims(self.sizes())));
+  r.write_all(self, r.broadcast(number(r, dtype), lazy::to_dims(self.sizes())));
 }
 
 // The number as the type holds it; throws torch's error if it does not.

@@ -77,7 +77,7 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
 void check_overlap(const at::Tensor& out, const Operands& operands) {
   at::assert_no_internal_overlap(out);
   for (const Operand& o : operands) {
-    if (!o.tensor || !o.tensor->is_privateuseone() || o.tensor->is_same(out)) continue;
+    if (!o.tensor || !o.tensor->is_privateuseone() || !o.tensor->has_storage() || o.tensor->is_same(out)) continue;
     // Storages are told apart by identity: their data pointers are stand-ins.
     if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl()) at::assert_no_partial_overlap(out, *o.tensor);
   }
@@ -103,7 +103,7 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
 
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs) {
   Plan p;
-  if (!is_ours(out) || !covered(operands) || !promote(op, operands, p)) return false;
+  if (!is_ours(out) || overlaps_itself(out) || !covered(operands) || !promote(op, operands, p)) return false;
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
   if (operands.size() == 1 && p.result != out.scalar_type()) return false;  // eager allows it of some

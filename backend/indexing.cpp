@@ -33,22 +33,24 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   const Tensor& first = *parts[0];
   if (first.dim() == 0) return give_up();
   dim = at::maybe_wrap_dim(dim, first.dim());
-  Operands operands;
   for (const Tensor* t : parts) {
-    if (!is_ours(*t) || t->dim() != first.dim()) return give_up();
+    if (t->dim() != first.dim()) return give_up();
     for (int64_t d = 0; d < first.dim(); ++d)
       if (d != dim && t->size(d) != first.size(d)) return give_up();
-    operands.push_back({t, {}});
   }
-  at::ScalarType type = promoted_type(operands);
-  lazy::Order order;
-  bool same = !first.is_contiguous() && lazy::memory_order(first.sizes(), first.strides(), order);
-  for (const Tensor* t : parts) same = same && t->strides() == first.strides();
-  if (!same) order.clear();
-  if (!order.empty() && first.suggest_memory_format() == c10::MemoryFormat::Contiguous) order.clear();
+  // What is skipped has a say in type and format all the same.
+  Operands operands;
+  bool same_format = true;
+  for (const Tensor& t : all) {
+    if (!is_ours(t)) return give_up();
+    operands.push_back({&t, {}});
+    same_format &= t.suggest_memory_format() == first.suggest_memory_format();
+  }
+  const at::ScalarType type = promoted_type(operands);
+  const lazy::Order order = same_format ? format_order(first) : lazy::Order{};
   lazy::Recording r;
   std::vector<ir::Value> in;
-  for (const Operand& o : operands) in.push_back(read(r, o, lazy::to_ir(type), order));
+  for (const Tensor* t : parts) in.push_back(read(r, {t, {}}, lazy::to_ir(type), order));
   int64_t place = order.empty() ? dim : std::ranges::find(order, dim) - order.begin();
   return r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
 }
@@ -84,7 +86,7 @@ Tensor embedding_backward(const Tensor& gy, const Tensor& index, int64_t rows, i
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
-  if (!is_ours(x) || !is_index(index) || index.dim() != 1 || x.dim() == 0)
+  if (!is_ours(x) || !is_index(index) || index.dim() != 1 || x.numel() == 0 || x.dim() == 0)
     return fall_back<Tensor>("aten::index_select", "", x, dim, index);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::index_select, {r.value(x), r.value(index)}, {{at::maybe_wrap_dim(dim, x.dim())}}), x.scalar_type());
@@ -178,11 +180,11 @@ Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) 
     return fall_back<Tensor>("aten::roll", "", self, shifts, dims);
   if (dims.empty()) return rolled(self.reshape({-1}), shifts, {0}).view(self.sizes());
   Tensor out = self;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    const int64_t size = self.size(dims[i]), shift = (shifts[i] % size + size) % size;
-    if (shift) out = at::cat({out.narrow(dims[i], size - shift, shift), out.narrow(dims[i], 0, size - shift)}, dims[i]);
+  for (size_t i = 0; i < dims.size(); ++i) {  // one after the other, of which each decides the result's format
+    const int64_t size = self.size(dims[i]), shift = (shifts[i] % size + size) % size, start = shift ? size - shift : 0;
+    out = at::cat({out.narrow(dims[i], start, size - start), out.narrow(dims[i], 0, start)}, dims[i]);
   }
-  return out.is_same(self) ? self.clone() : out;
+  return out;
 }
 
 }  // namespace

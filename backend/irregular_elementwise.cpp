@@ -61,7 +61,7 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
   return at::where(is_pole, kInfinity, y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
-  const Tensor y = n == 1 ? polygamma_of(n, x) : Tensor();
+  const Tensor y = n == 1 && is_writable(out, {&x}) ? polygamma_of(n, x) : Tensor();
   if (!y.defined() || !c10::canCast(y.scalar_type(), out.scalar_type())) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
   at::native::resize_output(out, y.sizes());
   return out.copy_(y);
@@ -226,7 +226,7 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   ir::DType t = lazy::to_ir(type);
   Operands all{{&self, {}}, {&mask, {}}};
   ir::Dims shape = broadcast_shape(all);
-  if (in_place && !std::ranges::equal(shape, self.sizes())) return false;
+  if (in_place && (!std::ranges::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
   lazy::Order order = in_place ? lazy::Order{} : result_order(all, shape);
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, order), read(r, value, t, {}), read(r, all[0], t, order)});

@@ -79,7 +79,7 @@ void zero(TensorList self) {
   for (const Tensor& t : self) {
     if (is_ours(t)) {
       lazy::Recording& r = recording.on();
-      r.write(t, r.full(lazy::to_dims(t.sizes()), 0, lazy::to_ir(t.scalar_type())));
+      r.write_all(t, r.full(lazy::to_dims(t.sizes()), 0, lazy::to_ir(t.scalar_type())));
       t.unsafeGetTensorImpl()->bump_version();
     } else {
       recording.pause();

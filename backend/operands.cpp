@@ -2,7 +2,6 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
-#include <ATen/ScalarOps.h>
 #include <numeric>
 
 namespace lazuli::backend {
@@ -20,6 +19,10 @@ bool covered(const Operands& operands) {
     if (!ours && !(is_number(*o.tensor) && ir::is_native(lazy::to_ir(o.tensor->scalar_type())))) return false;
   }
   return any;
+}
+
+bool is_alias_of_any(const at::Tensor& t, std::initializer_list<const at::Tensor*> others) {
+  return std::ranges::any_of(others, [&](const at::Tensor* o) { return o->has_storage() && o->is_alias_of(t); });
 }
 
 c10::ScalarType promoted_type(const Operands& operands) {

@@ -1,6 +1,7 @@
 // The operands of an op as torch hands them over, tensors and numbers mixed, and what they agree on: type, shape and
 // memory order, by torch's own rules.
 #pragma once
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 #include <c10/util/SmallVector.h>
@@ -28,6 +29,15 @@ inline bool nameless_on_device(const c10::TensorImpl& t) {
 }
 // Whether kernels of ours compute on it.
 inline bool is_ours(const at::Tensor& t) { return has_native_numbers(t) && nameless_on_device(*t.unsafeGetTensorImpl()); }
+// Whether several of its elements lie in one place, as far as torch looks: some operators refuse to write such, some warn.
+inline bool overlaps_itself(const at::Tensor& t) { return at::has_internal_overlap(t) == at::MemOverlap::Yes; }
+// Whether it shares its storage with one of these.
+bool is_alias_of_any(const at::Tensor& t, std::initializer_list<const at::Tensor*> others);
+// Whether kernels of ours may write it while these are read: its elements lie apart, and in a storage of their own. Of what is
+// not so eager judges.
+inline bool is_writable(const at::Tensor& out, std::initializer_list<const at::Tensor*> read) {
+  return !overlaps_itself(out) && !is_alias_of_any(out, read);
+}
 inline bool is_floating(const at::Tensor& t) { return is_ours(t) && c10::isFloatingType(t.scalar_type()); }
 bool covered(const Operands& operands);
 

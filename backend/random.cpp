@@ -83,6 +83,8 @@ using std::optional;
 
 // Whether kernels of ours fill it with random numbers.
 bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
+// Whether kernels of ours fill it; what several of its elements in one place are is eager's to say.
+bool is_filled(const Tensor& t) { return is_drawn(t) && !overlaps_itself(t); }
 
 // Uniform numbers in [0, 1) of this shape, in the compute type.
 ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Generator& g) {
@@ -101,7 +103,7 @@ ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Gen
 }
 
 Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g) {
-  if (!is_drawn(self) || !is_floating(self) || !(from <= to)) return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(from <= to)) return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Value u = uniform(r, lazy::to_dims(self.sizes()), t, generator_of(g));
@@ -111,7 +113,7 @@ Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g
 
 // Box and Muller (1958), one normal number from two uniform ones; 1 - u is in (0, 1].
 Tensor& normal_(Tensor& self, double mean, double deviation, optional<at::Generator> g) {
-  if (!is_drawn(self) || !is_floating(self) || !(deviation >= 0)) return fall_back<Tensor>("aten::normal_", "", self, mean, deviation, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(deviation >= 0)) return fall_back<Tensor>("aten::normal_", "", self, mean, deviation, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Dims shape = lazy::to_dims(self.sizes());
@@ -136,14 +138,14 @@ Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
 }
 
 Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
-  if (!is_drawn(self) || !is_floating(self) || !(lambda > 0)) return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(lambda > 0)) return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
   return transformed(self, g, [&](lazy::Recording& r, ir::Value u, ir::DType c) {
     return r.mul(r.emit(ir::Op::log1p, {r.neg(u)}), r.number(-1 / lambda, c));
   });
 }
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, optional<at::Generator> g) {
-  if (!is_drawn(self) || !is_floating(self) || !(sigma > 0)) return fall_back<Tensor>("aten::cauchy_", "", self, median, sigma, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(sigma > 0)) return fall_back<Tensor>("aten::cauchy_", "", self, median, sigma, g), self;
   return transformed(self, g, [&](lazy::Recording& r, ir::Value u, ir::DType c) {
     ir::Value x = r.emit(ir::Op::tan, {r.mul(r.add(u, -0.5), 3.141592653589793)});
     return r.add(r.mul(x, r.number(sigma, c)), r.number(median, c));
@@ -173,14 +175,14 @@ int64_t largest_integer(c10::ScalarType type) {
 // Whether `integers` gives each integer of the range, which the type holds, the same chance.
 bool are_drawn(const Tensor& t, int64_t from, int64_t to) {
   constexpr int64_t kMostRange = int64_t{1} << 48;
-  if (!is_drawn(t) || t.is_complex() || !ir::is_native(lazy::to_ir(t.scalar_type()))) return false;
+  if (!is_filled(t) || t.is_complex() || !ir::is_native(lazy::to_ir(t.scalar_type()))) return false;
   const int64_t largest = largest_integer(t.scalar_type());
   const int64_t least = t.scalar_type() == at::kBool || !c10::isSignedType(t.scalar_type()) ? 0 : c10::isFloatingType(t.scalar_type()) ? -largest : -largest - 1;
   return from < to && from >= least && to - 1 <= largest && to <= kMostRange && from >= -kMostRange;
 }
 
 Tensor& random_(Tensor& self, optional<at::Generator> g) {
-  const int64_t largest = is_drawn(self) && !self.is_complex() ? largest_integer(self.scalar_type()) : 0;
+  const int64_t largest = is_filled(self) && !self.is_complex() ? largest_integer(self.scalar_type()) : 0;
   if (largest == std::numeric_limits<int64_t>::max() || !are_drawn(self, 0, largest + 1)) return fall_back<Tensor>("aten::random_", "", self, g), self;
   return integers(self, 0, largest + 1, g);
 }
@@ -199,7 +201,7 @@ ir::Value kept(lazy::Recording& r, at::IntArrayRef shape, double p, Generator& g
 }
 
 Tensor& bernoulli_(Tensor& self, double p, optional<at::Generator> g) {
-  if (!is_drawn(self) || !(p >= 0 && p <= 1)) return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
+  if (!is_filled(self) || !(p >= 0 && p <= 1)) return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
   lazy::Recording r;
   r.write(self, r.convert(kept(r, self.sizes(), p, generator_of(g)), lazy::to_ir(self.scalar_type())));
   return self;

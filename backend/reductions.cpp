@@ -79,7 +79,7 @@ Tensor sum_dims(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optiona
 }
 Tensor& sum_out(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type, Tensor& out) {
   ScalarType t = sum_type(x, type);
-  if (!is_ours(x) || !is_ours(out) || out.scalar_type() != t)
+  if (!is_ours(x) || !is_ours(out) || !is_writable(out, {&x}) || out.scalar_type() != t)
     return fall_back<Tensor>("aten::sum", "IntList_out", x, dims, keepdim, type, out), out;
   return reduce_out(x, {ir::Op::sum, dims_of(dims, x.dim()), keepdim, t, t}, out);
 }
@@ -104,7 +104,7 @@ Tensor mean_dims(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, option
 }
 Tensor& mean_out(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type, Tensor& out) {
   ScalarType t = type.value_or(x.scalar_type());
-  if (!is_ours(x) || !is_ours(out) || !c10::isFloatingType(t) || out.scalar_type() != t)
+  if (!is_ours(x) || !is_ours(out) || !is_writable(out, {&x}) || !c10::isFloatingType(t) || out.scalar_type() != t)
     return fall_back<Tensor>("aten::mean", "out", x, dims, keepdim, type, out), out;
   return reduce_out(x, {ir::Op::mean, dims_of(dims, x.dim()), keepdim, t, t}, out);
 }

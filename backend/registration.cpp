@@ -20,6 +20,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_pooling(m);
   register_nested(m);
   register_normalization(m);
+  register_one_hot(m);
   register_overlapping_outputs(m);
   register_quantized(m);
   register_random(m);

@@ -1,6 +1,5 @@
 // Reading and writing along one dimension at run-time positions: gather and scatter, whose index names single elements,
 // and the index_* family, whose index names slices.
-#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include "backend/dispatch.h"
 #include "backend/operands.h"
@@ -26,8 +25,6 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, bool sparse) {
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::gather, {r.value(x), r.value(index)}, {{d}}), x.scalar_type());
 }
-
-bool writable(const Tensor& x) { return at::has_internal_overlap(x) != at::MemOverlap::Yes; }
 
 bool scatters(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   if (!gathers(x, dim, index) || index.numel() == 0 || !is_ours(src) || src.scalar_type() != x.scalar_type())
@@ -69,7 +66,7 @@ struct Scatter {
   }
   static Tensor& in_place(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
     const int64_t d = at::maybe_wrap_dim(dim, x.dim());
-    if (!fits(x, d, index, src) || !writable(x)) return fall_back<Tensor>(name_, overload, x, dim, index, src), x;
+    if (!fits(x, d, index, src) || !is_writable(x, {&index, &src})) return fall_back<Tensor>(name_, overload, x, dim, index, src), x;
     lazy::Recording r;
     r.write(x, emit(r, x, d, index, src));
     return x;
@@ -91,7 +88,7 @@ Tensor scatter_number(const Tensor& x, int64_t dim, const Tensor& index, const S
 }
 Tensor& scatter_number_(Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
-  if (!scatters_number(x, d, index, value) || !writable(x))
+  if (!scatters_number(x, d, index, value) || !is_writable(x, {&index}))
     return fall_back<Tensor>("aten::scatter_", "value", x, dim, index, value), x;
   lazy::Recording r;
   r.write(x, scattered_number(r, x, d, index, value));
@@ -125,7 +122,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 }
 Tensor& index_add_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Scalar& alpha) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
-  if (!adds_slices(x, d, index, src, alpha) || !writable(x))
+  if (!adds_slices(x, d, index, src, alpha) || !is_writable(x, {&index, &src}))
     return fall_back<Tensor>("aten::index_add_", "", x, dim, index, src, alpha), x;
   lazy::Recording r;
   r.write(x, added(r, x, d, index, src, alpha));
@@ -140,7 +137,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 }
 Tensor& index_copy_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
-  if (!places(x, d, index, src) || !writable(x))
+  if (!places(x, d, index, src) || !is_writable(x, {&index, &src}))
     return fall_back<Tensor>("aten::index_copy_", "", x, dim, index, src), x;
   lazy::Recording r;
   r.write(x, r.emit(ir::Op::index_copy, {r.value(x), r.value(index), r.value(src)}, {{d}}));
@@ -150,7 +147,7 @@ Tensor& index_copy_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& s
 Tensor& index_fill_(Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
   const bool fits = is_ours(x) && x.numel() > 0 && x.dim() > 0 && is_index(index) && index.dim() == 1 &&
-                    index.numel() > 0 && !value.isComplex() && writable(x);
+                    index.numel() > 0 && !value.isComplex() && is_writable(x, {&index});
   if (!fits) return fall_back<Tensor>("aten::index_fill_", "int_Scalar", x, dim, index, value), x;
   lazy::Recording r;
   ir::Dims slices = lazy::to_dims(x.sizes());

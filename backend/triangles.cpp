@@ -1,5 +1,4 @@
 // The triangles of matrices: what lies beyond a diagonal becomes zero.
-#include <ATen/MemoryOverlap.h>
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 #include "backend/registration.h"
@@ -37,7 +36,7 @@ Tensor fresh(const Tensor& x, int64_t diagonal) {
 }
 template <Part part>
 Tensor& in_place(Tensor& x, int64_t diagonal) {
-  if (!is_covered(x) || at::has_internal_overlap(x) == at::MemOverlap::Yes)
+  if (!is_covered(x) || overlaps_itself(x))
     return fall_back<Tensor>(name_in_place(part), "", x, diagonal), x;
   lazy::Recording r;
   r.write(x, triangle(r, x, diagonal, part));

@@ -10,6 +10,8 @@ enum class Requirement : int64_t {
   Weights,      // of a distribution: finite and at least 0
   SomeWeight,   // their sum is above 0
   Target,       // of a loss: between 0 and 1
+  Class,        // one of several, by its number: at least 0
+  KnownClass,   // below how many there are
 };
 
 }  // namespace lazuli::ir

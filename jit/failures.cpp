@@ -11,6 +11,8 @@ const char* words(ir::Requirement requirement) {
     case ir::Requirement::Probability: return "Expected p_in >= 0 && p_in <= 1 to be true, but got false.";
     case ir::Requirement::Weights: return "probability tensor contains either `inf`, `nan` or element < 0";
     case ir::Requirement::SomeWeight: return "invalid multinomial distribution (sum of probabilities <= 0)";
+    case ir::Requirement::Class: return "Class values must be non-negative.";
+    case ir::Requirement::KnownClass: return "Class values must be smaller than num_classes.";
     case ir::Requirement::Target: return "all elements of input should be between 0 and 1";
   }
   return "";

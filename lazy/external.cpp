@@ -375,29 +375,51 @@ void follow(const at::Tensor& argument, const at::Tensor& host) {
   argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
 }
 
+// The host's view of a call's tensors: those of one storage share memory there too, as kernels that write look whether what they
+// read overlaps it.
+class HostTensors {
+ public:
+  HostTensors(const Call& call, const Bound& bound) : storages_(call.signature.storage_bytes.size()) {
+    const auto& slots = call.signature.slots;
+    for (const Slot& s : slots)
+      if (is_written(call, s)) storages_[s.geometry.storage].writes = true;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const at::Tensor& t = bound.tensors[i];
+      tensors.push_back(slots[i].same < i ? tensors[slots[i].same] : made(t, storages_[slots[i].geometry.storage]));
+      take_names(tensors.back(), t);
+    }
+  }
+  // Whether the kernel gave the tensor in this slot other memory, perhaps only on the way.
+  bool is_replaced(const Slot& s, const at::Tensor& host) const {
+    const Storage& storage = storages_[s.geometry.storage];
+    return !storage.memory || host.storage().data() != storage.buffer.data;
+  }
+
+  std::vector<at::Tensor> tensors;  // by slot
+
+ private:
+  struct Storage {
+    bool writes = false;
+    jit::Buffer buffer;
+    c10::Storage memory;  // of what is written; null: there is none yet
+  };
+  static at::Tensor made(const at::Tensor& t, Storage& s) {
+    if (!s.writes) return host_view(t, SyncReason::DataDependent);
+    // Nothing is there: it is there to be resized.
+    if (t.storage().nbytes() == 0) return at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()).device(backing().device()));
+    if (!s.memory) {
+      s.buffer = materialize(t, SyncReason::DataDependent, true);
+      s.memory = resizable(s.buffer);
+    }
+    return window(s.memory, geometry_of(t));
+  }
+  std::vector<Storage> storages_;
+};
+
 void run_now(const Call& call, const Bound& bound, Stack* stack) {
   const auto& slots = call.signature.slots;
-  std::vector<at::Tensor> host;
-  std::vector<bool> own(slots.size(), false);
-  std::vector<jit::Buffer> written(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const at::Tensor& t = bound.tensors[i];
-    if (slots[i].same < i) {
-      host.push_back(host[slots[i].same]);
-      continue;
-    }
-    const bool writes = is_written(call, slots[i]);
-    own[i] = writes && t.storage().nbytes() == 0;  // it is there to be resized
-    if (own[i]) {
-      host.push_back(at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()).device(backing().device())));
-    } else if (writes) {
-      written[i] = materialize(t, SyncReason::DataDependent, true);
-      host.push_back(window(resizable(written[i]), geometry_of(t)));
-    } else {
-      host.push_back(host_view(t, SyncReason::DataDependent));
-    }
-    take_names(host.back(), t);
-  }
+  const HostTensors tensors(call, bound);
+  const std::vector<at::Tensor>& host = tensors.tensors;
   Stack results = call.signature.rebuild(host, backing().device());
   {
     ExternalTimer timer(call.signature.name());
@@ -407,8 +429,7 @@ void run_now(const Call& call, const Bound& bound, Stack* stack) {
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].same < i || !is_written(call, slots[i])) continue;
-    const bool replaced = host[i].storage().data() != written[i].data;  // resized, perhaps only on the way
-    if (own[i] || replaced || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
+    if (tensors.is_replaced(slots[i], host[i]) || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
     take_names(bound.tensors[i], host[i]);
@@ -461,6 +482,16 @@ at::Tensor adopt(const at::Tensor& cpu) {
 
 namespace {
 
+// Kernels that write ask whether what they read lies there.
+bool lies_in_what_is_written(const at::Tensor& t, const c10::OperatorHandle& op, const Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& v = stack[stack.size() - arguments.size() + i];
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite() && v.isTensor() && v.toTensor().is_alias_of(t)) return true;
+  }
+  return false;
+}
+
 // Where an operand lies in its storage is part of a call's signature, and of the trace. Operands that are only read need not
 // lie where they do.
 void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
@@ -471,7 +502,7 @@ void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
     if (!v.isTensor() || arguments[i].alias_info()) continue;
     const at::Tensor& t = v.toTensor();
     if (!t.defined() || t.device() != device() || t.layout() != at::kStrided || t.is_conj() || t.is_neg()) continue;
-    if (fills_storage(t)) continue;
+    if (fills_storage(t) || lies_in_what_is_written(t, op, *stack)) continue;
     if (!recording) recording.emplace();
     v = recording->settled(t);
   }

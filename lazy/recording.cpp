@@ -1,5 +1,6 @@
 #include "lazy/recording.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/SmallVector.h>
 #include <numeric>
 #include "ir/error.h"
@@ -190,6 +191,11 @@ at::Tensor Recording::tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef 
 }
 
 void Recording::write(const at::Tensor& t, ir::Value v) {
+  at::assert_no_internal_overlap(t);
+  write_all(t, v);
+}
+
+void Recording::write_all(const at::Tensor& t, ir::Value v) {
   auto* impl = t.unsafeGetTensorImpl();
   ir::DType dtype = to_ir(t.scalar_type());
   LAZULI_CHECK(this->dtype(v) == dtype, "a write must have the tensor's type");

@@ -67,8 +67,11 @@ class Recording final : public ir::Builder {
   at::Tensor tensor(ir::Value v, c10::ScalarType type, const Order& order);
   // A fresh tensor over the memory v, with the given geometry.
   at::Tensor tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides);
-  // Makes the tensor's window hold v, which has its shape and type.
+  // Makes the tensor's window hold v, which has its shape and type. Throws torch's error where several of its elements lie
+  // in one place.
   void write(const at::Tensor& t, ir::Value v);
+  // The same, where all such elements are to hold the same.
+  void write_all(const at::Tensor& t, ir::Value v);
   void rebind_storage(LazyStorage& storage, ir::Value v) { storage.rebind(CellRef::share(trace_.cell(id(v)))); }
   void rebind_storage(const at::Tensor& t, ir::Value v) { rebind_storage(storage_of(t), v); }
 

@@ -43,7 +43,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
   const lazy::Saved* saved = tape.finish(results);
-  if (saved) Step::record(kind, tape.segment(), *saved, inputs, results);
+  if (saved && saved->flowing) Step::record(kind, tape.segment(), *saved, inputs, results);
   return saved;
 }
 

@@ -11,14 +11,10 @@ namespace autograd = torch::autograd;
 using at::TensorBase;
 
 // Steps that are to get nodes, each after those that it takes anything from.
-struct Wanted {
-  std::vector<StepRef> steps;
-  std::vector<at::Tensor> leaves;
-};
-Wanted find_wanted(Step& step) {
-  Wanted w;
+std::vector<StepRef> find_wanted(Step& step) {
+  std::vector<StepRef> wanted;
   std::lock_guard lock(graph_mutex());
-  if (step.node) return w;
+  if (step.node) return wanted;
   std::vector<Step*> open{&step};
   while (!open.empty()) {
     Step& s = *open.back();
@@ -28,12 +24,10 @@ Wanted find_wanted(Step& step) {
     if (open.size() > before) continue;
     open.pop_back();
     if (std::exchange(s.place, 1)) continue;
-    w.steps.push_back(StepRef::share(&s));
-    for (const History& h : s.inputs)
-      if (h.kind() == History::Kind::Leaf) w.leaves.push_back(h.leaf());
+    wanted.push_back(StepRef::share(&s));
   }
-  for (const StepRef& s : w.steps) s->place = 0;
-  return w;
+  for (const StepRef& s : wanted) s->place = 0;
+  return wanted;
 }
 
 // Makes the node the step's. What the step no longer needs goes to `dropped`.
@@ -113,23 +107,20 @@ autograd::Edge edge_of(const History& h) {
   switch (h.kind()) {
     case History::Kind::None: break;
     case History::Kind::Step: return {h.step().node, h.number()};
-    case History::Kind::Leaf: return {autograd::impl::grad_accumulator(h.leaf()), 0};
     case History::Kind::Node: return {h.node(), h.number()};
   }
   return {};
 }
 
 std::shared_ptr<LightNode> node_of(Step& step) {
-  const Wanted wanted = find_wanted(step);
+  const std::vector<StepRef> wanted = find_wanted(step);
   // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run Python.
   std::vector<std::shared_ptr<LightNode>> nodes;
-  std::vector<std::shared_ptr<autograd::Node>> accumulators;
-  for (const StepRef& s : wanted.steps) nodes.push_back(s->kind.make(s->kind.name, s->sequence, {}));
-  for (const at::Tensor& leaf : wanted.leaves) accumulators.push_back(autograd::impl::grad_accumulator(leaf));
+  for (const StepRef& s : wanted) nodes.push_back(s->kind.make(s->kind.name, s->sequence, {}));
   std::vector<c10::SmallVector<History, 3>> dropped;  // before the lock, as what was made in vain: destroyed after it
   std::lock_guard lock(graph_mutex());
   for (size_t i = 0; i < nodes.size(); ++i)
-    if (!wanted.steps[i]->node) give_node(*wanted.steps[i], std::move(nodes[i]), dropped);
+    if (!wanted[i]->node) give_node(*wanted[i], std::move(nodes[i]), dropped);
   return step.node;
 }
 

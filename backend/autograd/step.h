@@ -112,7 +112,7 @@ inline torch::autograd::AutogradMeta* meta_of(const at::TensorBase& t) {
 // Where a gradient of an input flows to.
 class History {
  public:
-  enum class Kind : uint8_t { None, Step, Leaf, Node };
+  enum class Kind : uint8_t { None, Step, Node };
   History() {}
   explicit History(const at::Tensor& t);
   History(History&& o) noexcept { take(o); }
@@ -126,8 +126,7 @@ class History {
   Kind kind() const { return kind_; }
   uint32_t number() const { return number_; }  // of the step's or node's result
   Step& step() const { return *step_; }
-  // A leaf is held as its accumulator would hold it.
-  const at::Tensor& leaf() const { return leaf_; }
+  // Of a leaf the accumulator that it has now: hooks on it are kept, though the leaf's data may be replaced later.
   const std::shared_ptr<torch::autograd::Node>& node() const { return node_; }
 
  private:
@@ -137,7 +136,6 @@ class History {
   uint32_t number_ = 0;
   union {
     StepRef step_;
-    at::Tensor leaf_;
     std::shared_ptr<torch::autograd::Node> node_;
   };
 };
@@ -216,15 +214,14 @@ inline History::History(const at::Tensor& t) {
     number_ = meta->output_nr_;
     new (&node_) std::shared_ptr<torch::autograd::Node>(meta->grad_fn_);
   } else if (meta->requires_grad()) {
-    kind_ = Kind::Leaf;
-    new (&leaf_) at::Tensor(t);
+    kind_ = Kind::Node;
+    new (&node_) std::shared_ptr<torch::autograd::Node>(torch::autograd::impl::grad_accumulator(t));
   }
 }
 inline void History::clear() {
   switch (std::exchange(kind_, Kind::None)) {
     case Kind::None: return;
     case Kind::Step: return step_.~StepRef();
-    case Kind::Leaf: return leaf_.~Tensor();
     case Kind::Node: return node_.~shared_ptr();
   }
 }
@@ -233,7 +230,6 @@ inline void History::take(History& o) {
   switch (kind_ = o.kind_) {
     case Kind::None: return;
     case Kind::Step: new (&step_) StepRef(std::move(o.step_)); break;
-    case Kind::Leaf: new (&leaf_) at::Tensor(std::move(o.leaf_)); break;
     case Kind::Node: new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(o.node_)); break;
   }
   o.clear();

@@ -57,6 +57,7 @@ Value double_not(const Candidate& c) {
 // Every number of `from` is one of `to`.
 bool preserves(DType from, DType to) {
   if (from == to || from == DType::Bool) return true;
+  if (to == DType::Bool) return false;
   if (is_floating(from)) return is_floating(to) && item_size(to) > item_size(from);
   int64_t bits = item_size(from) * 8;
   if (is_integral(to)) return item_size(to) > item_size(from) && (is_signed(to) || !is_signed(from));

@@ -1,4 +1,5 @@
 // Chooses who computes a matrix product, and in which layouts.
+#include <algorithm>
 #include <stdexcept>
 #include "lowering/libraries/blas_product.h"
 #include "lowering/libraries/gemm.h"
@@ -16,8 +17,23 @@ namespace {
 
 using ir::DType;
 
-// One of the two matrix dimensions is contiguous, and the other does not fold back onto it.
+// Whether no two elements share a place, but along dimensions that are broadcast.
+bool lies_apart(const Layout& l) {
+  std::vector<std::pair<int64_t, int64_t>> walks;  // stride and size
+  for (size_t d = 0; d < l.shape.size(); ++d)
+    if (l.shape[d] > 1 && l.strides[d] != 0) walks.emplace_back(l.strides[d], l.shape[d]);
+  std::ranges::sort(walks);
+  int64_t extent = 1;
+  for (auto [stride, size] : walks) {
+    if (stride < extent) return false;
+    extent = stride * size;
+  }
+  return true;
+}
+
+// One of the two matrix dimensions is contiguous, and no other folds back onto it.
 bool plain_matrix(const Layout& l) {
+  if (!lies_apart(l)) return false;
   const size_t rank = l.shape.size();
   const int64_t rows = l.shape[rank - 2], columns = l.shape[rank - 1];
   const int64_t down = l.strides[rank - 2], along = l.strides[rank - 1];

@@ -1,6 +1,7 @@
 """Two processes that make up a group, for all tests of the folder."""
 
 import pytest
+import torch
 from pair import Pair
 
 
@@ -22,3 +23,15 @@ def assert_same(processes, device):
 def run(processes, device):
     """`run(f, ...)`: what `f(rank, ...)` returns in each process."""
     return processes.run
+
+
+@pytest.fixture
+def run_both(run):
+    """`run_both(f, ...)`: `f(rank, device, ...)` gives the same numbers on both devices, in each process."""
+
+    def compare_both(function, *arguments, **tolerance):
+        expected, actual = (run(function, device, *arguments) for device in ("cpu", "lazuli"))
+        for a, e in zip(actual, expected, strict=True):
+            torch.testing.assert_close(a, e, **tolerance)
+
+    return compare_both
