@@ -158,7 +158,7 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   ir::Value v = r.convert(r.emit(ir::Op::iota, {}, {{*n}}, {&type, 1}), compute);
   if (step.toDouble() != 1) v = r.mul(v, r.number(step, compute));
   if (start.toDouble() != 0) v = r.add(v, r.number(start, compute));
-  r.write(out, r.convert(v, to));
+  r.write(out, r.reshape(r.convert(v, to), lazy::to_dims(out.sizes())));
   return out;
 }
 

@@ -81,7 +81,8 @@ bool bce_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& 
 Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
   if (!bce_covered(x, target, weight)) return fall_back<Tensor>("aten::binary_cross_entropy", "", x, target, weight, reduction);
   const auto wide = at::toOpMathType(x.scalar_type());
-  const Tensor p = required(x, (x >= 0).logical_and_(x <= 1), ir::Requirement::Target).to(wide), t = target.to(wide);
+  const auto probabilities = [&](const Tensor& p, ir::Requirement what) { return required(p, (p >= 0).logical_and_(p <= 1), what).to(wide); };
+  const Tensor p = probabilities(x, ir::Requirement::Input), t = probabilities(target, ir::Requirement::Target);
   Tensor loss = (t - 1) * at::log1p(-p).clamp_min(-100) - t * at::log(p).clamp_min(-100);
   if (has(weight)) loss = loss * *weight;
   return reduced(loss, reduction).to(x.scalar_type());

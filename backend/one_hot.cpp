@@ -33,7 +33,10 @@ Tensor one_hot(const Tensor& index, int64_t classes) {
     TORCH_CHECK(classes == -1, "Class values must be smaller than num_classes.");
     classes = largest + 1;
   }
-  return at::eq(sound.unsqueeze(-1), at::arange(classes, index.options())).to(at::kLong);
+  const Tensor out = at::eq(sound.unsqueeze(-1), at::arange(classes, index.options())).to(at::kLong);
+  // Torch's has been written twice by now: with zeros, and with ones.
+  for (int i = 0; i < 2; ++i) out.unsafeGetTensorImpl()->bump_version();
+  return out;
 }
 
 }  // namespace

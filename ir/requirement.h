@@ -9,6 +9,7 @@ enum class Requirement : int64_t {
   Probability,  // between 0 and 1
   Weights,      // of a distribution: finite and at least 0
   SomeWeight,   // their sum is above 0
+  Input,        // of a loss: between 0 and 1
   Target,       // of a loss: between 0 and 1
   Class,        // one of several, by its number: at least 0
   KnownClass,   // below how many there are

@@ -25,6 +25,7 @@ class PlanExecutable final : public Executable {
            std::span<Buffer> outputs) override {
     executor_.run(host, inputs, donate, scalars, outputs);
   }
+  Failures failures_of(const Failures& inputs) const override { return executor_.failures_of(inputs); }
   const CompileStats& stats() const override { return stats_; }
   CompileStats& stats() { return stats_; }
   std::string plan_text() const override { return lowering::print(graph_, executor_.plan()); }

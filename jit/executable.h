@@ -2,6 +2,7 @@
 // eager kernels come from whoever runs it, so that this level knows nothing of torch.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -53,6 +54,19 @@ struct Host {
 // Where an error happened: rethrown with the op's name and Python line in the text.
 struct ExecutionError : std::runtime_error {
   using std::runtime_error::runtime_error;
+  // The nodes of the executable's graph that could not be computed, each with its own error (null: this one). None: all
+  // nodes of the step that threw it.
+  std::vector<std::pair<uint32_t, std::exception_ptr>> befell;
+};
+
+// Why each output of a run could not be computed; null: it was.
+using Failures = std::vector<std::exception_ptr>;
+// Some of a run failed; all that does not depend on it was computed. The text is the first failure's.
+struct PartialFailure final : ExecutionError {
+  PartialFailure(const std::string& text, std::exception_ptr f, Failures o)
+      : ExecutionError(text), first(std::move(f)), outputs(std::move(o)) {}
+  std::exception_ptr first;
+  Failures outputs;
 };
 
 struct CompileStats {
@@ -83,8 +97,11 @@ class Executable {
   // `inputs`: one buffer per graph input (dense row-major). `donate[i]` says that input i's buffer is not needed
   // afterwards and may be reused for outputs. `scalars`: bits of a double for floating scalar nodes, int64 for others.
   // Fills `outputs`, one per graph output; an output may share an input's buffer if it is that input or was donated.
+  // Throws PartialFailure at the end for what fails on the way, and OutOfMemory at once.
   virtual void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
                    std::span<Buffer> outputs) = 0;
+  // What becomes of the outputs where these inputs could not be computed.
+  virtual Failures failures_of(const Failures& inputs) const = 0;
   virtual const CompileStats& stats() const = 0;
   virtual std::string plan_text() const = 0;
 };

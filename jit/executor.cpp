@@ -68,16 +68,27 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     if (const Block& block = plan_.blocks[b]; block.kind == Block::Arena && block.host == lowering::kNoBlock)
       memory_[b].data = static_cast<char*>(arena.data) + block.offset;
   place_inputs(host, inputs, donate);
+  Failures failed;  // by node
+  std::exception_ptr first;
+  std::string text;
   for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
-      const auto profiled = host.profile(steps_[s].name);
-      run_step(host, s, scalars);
-    } catch (const OutOfMemory& e) {
-      throw OutOfMemory(steps_[s].where + ": " + e.what());
-    } catch (const ExecutionError&) {
+      try {
+        const auto profiled = host.profile(steps_[s].name);
+        run_step(host, s, scalars);
+      } catch (const OutOfMemory& e) {
+        throw OutOfMemory(steps_[s].where + ": " + e.what());
+      } catch (const ExecutionError&) {
+        throw;
+      } catch (const std::exception& e) {
+        std::throw_with_nested(ExecutionError(steps_[s].where + ": " + e.what()));
+      }
+    } catch (const OutOfMemory&) {
       throw;
-    } catch (const std::exception& e) {
-      std::throw_with_nested(ExecutionError(steps_[s].where + ": " + e.what()));
+    } catch (const ExecutionError& e) {
+      if (!first) first = std::current_exception(), text = e.what();
+      note_failure(failed, s, e);
+      stand_in(host, s);
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -86,6 +97,43 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
       made = allocate(host, plan_.outputs[i]);  // nothing ever wrote it
     outputs[i] = made;
   }
+  if (first) throw PartialFailure(text, first, spread(std::move(failed)));
+}
+
+void Executor::note_failure(Failures& by_node, uint32_t s, const ExecutionError& e) {
+  by_node.resize(graph_.nodes.size());
+  const auto note = [&](uint32_t node, const std::exception_ptr& why) {
+    if (!by_node[node]) by_node[node] = why ? why : std::current_exception();
+  };
+  for (const auto& [node, why] : e.befell) note(node, why);
+  for (const uint32_t end = steps_[s].next; e.befell.empty() && s < end; ++s) {
+    note(plan_.steps[s].node, nullptr);
+    for (uint32_t node : plan_.steps[s].nodes) note(node, nullptr);
+  }
+}
+
+void Executor::stand_in(Host& host, uint32_t s) {
+  const PlanStep& step = plan_.steps[s];
+  if (step.kind != PlanStep::External && step.kind != PlanStep::Eager) return;
+  for (const BlockView& v : step.results)
+    if (!memory_[v.block].data) memory_[v.block] = allocate(host, v.block);
+}
+
+Failures Executor::spread(Failures by_node) const {
+  by_node.resize(graph_.nodes.size());
+  for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
+    for (const ir::Value v : graph_.nodes[n].inputs)
+      if (v && by_node[v.node] && !by_node[n]) by_node[n] = by_node[v.node];
+  Failures outputs;
+  for (const ir::Value v : graph_.outputs) outputs.push_back(by_node[v.node]);
+  return outputs;
+}
+
+Failures Executor::failures_of(const Failures& inputs) const {
+  Failures by_node(graph_.nodes.size());
+  for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
+    if (graph_.nodes[n].op == ir::Op::input) by_node[n] = inputs[static_cast<size_t>(graph_.nodes[n].attrs.number(0))];
+  return spread(std::move(by_node));
 }
 
 template <class F>

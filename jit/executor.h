@@ -14,6 +14,8 @@ class Executor {
   void load(const CompileOptions& options, Dump& dump);
   void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<Buffer> outputs);
+  // Which outputs depend on inputs that could not be computed.
+  Failures failures_of(const Failures& inputs) const;
   const lowering::Plan& plan() const { return plan_; }
 
  private:
@@ -42,6 +44,11 @@ class Executor {
     return step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch);
   }
   void release();
+  // Notes what has just been thrown by a step, for its nodes or those that the error names.
+  void note_failure(Failures& by_node, uint32_t step, const ExecutionError& error);
+  // Memory for the results of a step that gave none, so that what is left can run.
+  void stand_in(Host& host, uint32_t step);
+  Failures spread(Failures by_node) const;
 
   const ir::Graph& graph_;
   const lowering::Plan plan_;

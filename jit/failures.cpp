@@ -13,10 +13,14 @@ const char* words(ir::Requirement requirement) {
     case ir::Requirement::SomeWeight: return "invalid multinomial distribution (sum of probabilities <= 0)";
     case ir::Requirement::Class: return "Class values must be non-negative.";
     case ir::Requirement::KnownClass: return "Class values must be smaller than num_classes.";
-    case ir::Requirement::Target: return "all elements of input should be between 0 and 1";
+    case ir::Requirement::Input: return "all elements of input should be between 0 and 1";
+    case ir::Requirement::Target: return "all elements of target should be between 0 and 1";
   }
   return "";
 }
+
+// Torch has a kernel of its own for the second dimension, with an error of its own.
+bool selects_columns(const ir::Node& node) { return node.op == ir::Op::index_select && node.attrs.number(0) == 1; }
 
 // torch's words: those of integer division, of embedding, of losses by class, and of indexing.
 std::string words(const ir::Graph& graph, const lowering::Check& check) {
@@ -24,6 +28,7 @@ std::string words(const ir::Graph& graph, const lowering::Check& check) {
   const ir::Node& node = graph[check.by];
   if (node.op == ir::Op::require) return words(static_cast<ir::Requirement>(node.attrs.number(0)));
   if (node.op == ir::Op::check_index) return "Target is out of bounds.";
+  if (selects_columns(node)) return "INDICES element is out of DATA bounds";
   if (node.op != ir::Op::index_position) return "index out of range in self";
   ir::Value size = node.inputs[1];
   while (ir::is_view(graph[size].op)) size = graph[size].inputs[0];
@@ -37,8 +42,8 @@ std::vector<CheckFailure> check_failures(const ir::Graph& graph, const lowering:
   std::vector<CheckFailure> out;
   for (const lowering::Check& c : step.loops.checks) {
     const ir::Op op = graph[c.by].op;
-    const bool index_error = c.kind != lowering::Check::ZeroDivisor && op != ir::Op::gather && op != ir::Op::require;
-    out.push_back({where(graph, c.by.node) + ": " + words(graph, c), index_error});
+    const bool index_error = c.kind != lowering::Check::ZeroDivisor && op != ir::Op::gather && op != ir::Op::require && !selects_columns(graph[c.by]);
+    out.push_back({where(graph, c.by.node) + ": " + words(graph, c), index_error, c.by.node});
   }
   return out;
 }

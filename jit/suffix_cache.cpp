@@ -1,5 +1,6 @@
 #include "jit/suffix_cache.h"
 #include <algorithm>
+#include <optional>
 #include "ir/hash.h"
 #include "ir/suffix.h"
 
@@ -26,9 +27,24 @@ class TwoParts final : public Executable {
       values[i] = {std::move(inputs[i]), donate[i], 0};
       values[i].holders = values[i].buffer.owner.use_count();
     }
-    run_part(host, *first_, parts_.first, scalars, values);
-    run_part(host, *second_, parts_.second, scalars, values);
+    const auto first = run_part(host, *first_, parts_.first, scalars, values);
+    const auto second = run_part(host, *second_, parts_.second, scalars, values);
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = std::move(values[input_count_ + i].buffer);
+    if (!first && !second) return;
+    Failures by_value(parts_.values);
+    note(by_value, parts_.first, first ? first->outputs : Failures());
+    pass_on(by_value, *second_, parts_.second);
+    note(by_value, parts_.second, second ? second->outputs : Failures());
+    const PartialFailure& earlier = first ? *first : *second;
+    throw PartialFailure(earlier.what(), earlier.first, outputs_of(by_value, outputs.size()));
+  }
+
+  Failures failures_of(const Failures& inputs) const override {
+    Failures by_value(parts_.values);
+    std::ranges::copy(inputs, by_value.begin());
+    pass_on(by_value, *first_, parts_.first);
+    pass_on(by_value, *second_, parts_.second);
+    return outputs_of(by_value, parts_.values - input_count_);
   }
 
   const CompileStats& stats() const override { return stats_; }
@@ -41,8 +57,24 @@ class TwoParts final : public Executable {
     long holders = 1;  // of the buffer, if no other value lies in it: a view of an input may be that input
   };
 
-  static void run_part(Host& host, Executable& executable, const ir::Part& part, std::span<const int64_t> scalars,
-                       std::vector<Value>& values) {
+  // Of values that have none yet.
+  static void note(Failures& by_value, const ir::Part& part, const Failures& outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (auto& known = by_value[part.outputs[i]]; !known) known = outputs[i];
+  }
+  static void pass_on(Failures& by_value, const Executable& executable, const ir::Part& part) {
+    Failures inputs;
+    for (uint32_t v : part.inputs) inputs.push_back(by_value[v]);
+    note(by_value, part, executable.failures_of(inputs));
+  }
+  Failures outputs_of(const Failures& by_value, size_t count) const {
+    const auto begin = by_value.begin() + static_cast<ptrdiff_t>(input_count_);
+    return {begin, begin + static_cast<ptrdiff_t>(count)};
+  }
+
+  // Gives what failed of it.
+  static std::optional<PartialFailure> run_part(Host& host, Executable& executable, const ir::Part& part,
+                                                std::span<const int64_t> scalars, std::vector<Value>& values) {
     const size_t n = part.inputs.size();
     std::vector<Buffer> in(n), out(part.outputs.size());
     for (size_t i = 0; i < n; ++i) {
@@ -56,8 +88,14 @@ class TwoParts final : public Executable {
     }
     std::vector<int64_t> numbers;
     for (uint32_t s : part.scalars) numbers.push_back(scalars[s]);
-    executable.run(host, in, {donate.get(), n}, numbers, out);
+    std::optional<PartialFailure> failed;
+    try {
+      executable.run(host, in, {donate.get(), n}, numbers, out);
+    } catch (const PartialFailure& e) {
+      failed.emplace(e);
+    }
     for (size_t i = 0; i < out.size(); ++i) values[part.outputs[i]].buffer = std::move(out[i]);
+    return failed;
   }
 
   const size_t input_count_;

@@ -83,9 +83,23 @@ ir::Value Recording::storage_value(LazyStorage& storage) { return cell_value(*st
 ir::Value Recording::flat_value(const at::Tensor& t, ir::DType dtype) {
   LazyStorage& storage = storage_of(t);
   ir::Value v = storage_value(storage);
-  int64_t n = static_cast<int64_t>(storage.nbytes()) / ir::item_size(dtype);
-  if (this->dtype(v) != dtype) return emit(ir::Op::bitcast, {v}, {{static_cast<int64_t>(dtype)}, {n}});
-  return reshape(v, ir::Dims{n});
+  const int64_t n = static_cast<int64_t>(storage.nbytes()) / ir::item_size(dtype);
+  if (this->dtype(v) == dtype) return reshape(v, ir::Dims{n});
+  if (odd_bytes(storage, dtype)) v = bytes(v, 0, n * ir::item_size(dtype));
+  return bitcast(v, dtype, n);
+}
+
+int64_t Recording::odd_bytes(const LazyStorage& storage, ir::DType dtype) {
+  return static_cast<int64_t>(storage.nbytes()) % ir::item_size(dtype);
+}
+
+ir::Value Recording::bitcast(ir::Value v, ir::DType dtype, int64_t n) {
+  return emit(ir::Op::bitcast, {v}, {{static_cast<int64_t>(dtype)}, {n}});
+}
+
+ir::Value Recording::bytes(ir::Value v, int64_t begin, int64_t end) {
+  const ir::Value all = bitcast(v, ir::DType::U8, type(v).bytes());
+  return emit(ir::Op::slice, {all}, {{begin}, {end - begin}, {1}});
 }
 
 Cell* Recording::moving_window(const at::Tensor& t) {
@@ -208,7 +222,13 @@ void Recording::write_all(const at::Tensor& t, ir::Value v) {
   if (impl->numel() == 0) return;
   ir::Attrs attrs;
   attrs.add(to_dims(impl->strides())).add(impl->storage_offset());
-  rebind_storage(t, emit(ir::Op::as_strided_scatter, {flat_value(t, dtype), v}, attrs));
+  LazyStorage& storage = storage_of(t);
+  ir::Value whole = emit(ir::Op::as_strided_scatter, {flat_value(t, dtype), v}, attrs);
+  if (const int64_t odd = odd_bytes(storage, dtype)) {
+    const auto all = static_cast<int64_t>(storage.nbytes());
+    whole = emit(ir::Op::cat, {bytes(whole, 0, all - odd), bytes(storage_value(storage), all - odd, all)}, {{0}});
+  }
+  rebind_storage(storage, whole);
 }
 
 bool memory_order(at::IntArrayRef sizes, at::IntArrayRef strides, Order& order) {

@@ -80,6 +80,10 @@ class Recording final : public ir::Builder {
   void repeat(const Trace::Excerpt& e) { trace_.append(e); }
 
  private:
+  // How many bytes at a storage's end are no whole element of this type.
+  static int64_t odd_bytes(const LazyStorage& storage, ir::DType dtype);
+  ir::Value bitcast(ir::Value v, ir::DType dtype, int64_t n);
+  ir::Value bytes(ir::Value v, int64_t begin, int64_t end);
   ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
   // One more reference to what holds v. What only the trace holds is ours alone while we hold its lock.
   CellRef share(ir::Value v) {

@@ -248,12 +248,18 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   TorchHost host;
   Workers workers;
   double start = now_us();
-  known.executable->run(host, inputs, {donate.get(), n}, trace.scalars(), outputs);
+  std::exception_ptr failed;
+  try {
+    known.executable->run(host, inputs, {donate.get(), n}, trace.scalars(), outputs);
+  } catch (const jit::PartialFailure&) {
+    failed = std::current_exception();
+  }
   metrics().ran(now_us() - start);
   for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
+  if (failed) std::rethrow_exception(failed);
 }
 
-std::shared_ptr<const Failure> fail(const Trace& trace, const std::vector<ValueId>& live, Failure why) {
+std::shared_ptr<const Failure> fail(const Trace& trace, std::span<const ValueId> live, Failure why) {
   auto failure = std::make_shared<const Failure>(std::move(why));
   for (ValueId v : live) {
     trace.cell(v)->failure = failure;
@@ -262,11 +268,23 @@ std::shared_ptr<const Failure> fail(const Trace& trace, const std::vector<ValueI
   return failure;
 }
 
-// Calls `what`, and if it throws fails the values and throws a torch error.
+Failure failure_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return Failure::of(e);
+  }
+}
+
+// Calls `what`, and if it throws fails the values that could not be computed and throws a torch error.
 template <class F>
 void or_fail(const Trace& trace, const std::vector<ValueId>& live, F what) {
   try {
     what();
+  } catch (const jit::PartialFailure& e) {
+    for (size_t i = 0; i < live.size(); ++i)
+      if (e.outputs[i]) fail(trace, {&live[i], 1}, failure_of(e.outputs[i]));
+    failure_of(e.first).raise();
   } catch (const c10::Error& e) {
     fail(trace, live, Failure::of(e));
     throw;

@@ -128,8 +128,9 @@ void StorageChoice::count_uses() {
 
 void StorageChoice::require(Value v) {
   if (values_.stored(v)) return;
-  // A number under another shape gets memory of its own: kernels do not read that of numbers.
-  const bool view = ir::is_view(graph_[v].op) && !is_leaf_number(graph_[graph_[v].inputs[0]].op);
+  // A number under another shape gets memory of its own: kernels do not read that of numbers, but for its bytes.
+  const auto is_seen = [&](Value x) { return !is_leaf_number(graph_[x].op) || graph_.type(x).dtype != graph_.type(v).dtype; };
+  const bool view = ir::is_view(graph_[v].op) && is_seen(graph_[v].inputs[0]);
   if (view && shares_bytes(graph_, v)) {
     const Value operand = graph_[v].inputs[0];
     require(operand);

@@ -147,6 +147,11 @@ def _step_adam_in_one_call() -> None:
         torch.ops.lazuli._count_steps(lists[-1])
         decoupled = options.pop("decoupled_weight_decay")
         (torch._fused_adamw_ if decoupled else torch._fused_adam_)(*lists, **options)
+        parameters, _, means, squares, largest, _ = lists
+        decays = decoupled and options["weight_decay"] != 0
+        for written, times in ((parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)):
+            if written:
+                torch.ops.lazuli._count_writes(written, times)
 
     @functools.wraps(original)
     def multi_tensor_adam(*lists, **options):

@@ -55,11 +55,28 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
       run_range(total_ / n * i, i + 1 == n ? total_ : total_ / n * (i + 1));
     }
   }
-  for (size_t s = 0; s < status_.size(); ++s) {
+  for (size_t s = 0; s < status_.size(); ++s)
+    if (status_[s] != 0) raise_failures(s);
+}
+
+std::exception_ptr CpuLaunch::failure_of(size_t s) const {
+  const CheckFailure& failure = failures_[s][static_cast<size_t>(status_[s] - 1)];
+  return failure.index_error ? std::make_exception_ptr(IndexError(failure.text)) : std::make_exception_ptr(ExecutionError(failure.text));
+}
+
+// A status word holds one of the checks that failed: the others of its kernel may have, too.
+void CpuLaunch::raise_failures(size_t first) const {
+  std::vector<std::pair<uint32_t, std::exception_ptr>> befell;
+  for (size_t s = first; s < status_.size(); ++s) {
     if (status_[s] == 0) continue;
-    const CheckFailure& failure = failures_[s][static_cast<size_t>(status_[s] - 1)];
-    if (failure.index_error) throw IndexError(failure.text);
-    throw ExecutionError(failure.text);
+    const std::exception_ptr failure = failure_of(s);
+    for (const CheckFailure& check : failures_[s]) befell.emplace_back(check.node, failure);
+  }
+  try {
+    std::rethrow_exception(failure_of(first));
+  } catch (ExecutionError& e) {
+    e.befell = std::move(befell);
+    throw;
   }
 }
 

@@ -21,6 +21,10 @@ class CpuLaunch final : public KernelStep {
   };
   void add(const lowering::PlanStep& step, int64_t* status);
   void run_range(int64_t begin, int64_t end) const;
+  // What step `s` says.
+  std::exception_ptr failure_of(size_t s) const;
+  // Throws what the first step that failed says, with all nodes that it and the others may concern.
+  [[noreturn]] void raise_failures(size_t first) const;
 
   const lowering::LoopNest& nest_;
   const lowering::KernelFn function_;

@@ -1,0 +1,133 @@
+"""Runs a program on one side, statement by statement, and records what a user sees."""
+
+import dataclasses
+import re
+import warnings
+
+import torch
+
+from fuzz import observe
+from fuzz.program import VARIABLE, Program, assigned, compiled
+from fuzz.scope import Side, scope
+
+
+@dataclasses.dataclass(frozen=True)
+class Raised:
+    """An exception as a result. `late`: lazuli gave it when it was asked to finish."""
+
+    kind: str
+    message: str
+    late: bool = False
+
+    def __str__(self):
+        return f"{self.kind}: {self.message}" + (" (late)" if self.late else "")
+
+
+@dataclasses.dataclass
+class Record:
+    """Everything by where it was seen: (turn, statement), and a variable's path."""
+
+    errors: dict = dataclasses.field(default_factory=dict)
+    geometry: dict = dataclasses.field(default_factory=dict)
+    aliases: dict = dataclasses.field(default_factory=dict)
+    values: dict = dataclasses.field(default_factory=dict)
+
+
+def on_any_device(text: str) -> str:
+    """A message without the device's name, and without what torch appends of its C++ frames."""
+    text = text.split("\nException raised from")[0].split("C++ CapturedTraceback:")[0]
+    text = re.sub(r"lazuli:0|lazuli|cpu|CPU", "<device>", text)
+    text = text.replace(", device='<device>'", "")
+    text = re.sub(r"<device>(\w+)Type", r"torch.\1Tensor", text)
+    text = re.sub(r"0x[0-9a-f]{6,}", "<address>", text)
+    return text.strip()
+
+
+def raised(error: BaseException, late=False) -> Raised:
+    return Raised(type(error).__name__, on_any_device(str(error)), late)
+
+
+class Running:
+    """A program on its way: the variables of one turn."""
+
+    def __init__(self, program: Program, side: Side, turn: int):
+        self.program, self.side, self.turn = program, side, turn
+        self.namespace = scope(side, turn)
+        self.brought = {*self.namespace, "__builtins__"}
+
+    def names(self) -> set[str]:
+        return {name for name in set(self.namespace) - self.brought if VARIABLE.fullmatch(name)}
+
+    def step(self, i: int, statement: str, expected: dict, record: Record):
+        """`expected`: eager's errors, on lazuli; what only numbers show is asked for at once."""
+        where = (self.turn, i)
+        before = {name: self.namespace.get(name) for name in assigned(statement)}
+        try:
+            exec(compiled(statement, i), self.namespace)
+        except Exception as error:  # any class: it is compared
+            record.errors[where] = raised(error)
+        if where in expected and where not in record.errors:
+            try:
+                torch.lazuli.synchronize()
+            except Exception as error:
+                record.errors[where] = raised(error, late=True)
+                self.namespace.update(before)  # as if it had been raised in time
+                for name in [name for name, old in before.items() if old is None]:
+                    del self.namespace[name]
+
+    def look(self, i, record: Record, history=False):
+        record.geometry[self.turn, i] = observe.geometries(self.namespace, self.names(), history)
+
+    def read(self, record: Record):
+        """Geometry first: it ends no trace. Then aliases, then all numbers."""
+        end = len(self.program.statements)
+        self.look(end, record, self.program.histories)
+        record.aliases[self.turn, end] = observe.aliases(self.namespace, self.names())
+        values = record.values[self.turn, end] = {}
+        for where, one in observe.live(self.namespace, self.names()):
+            try:
+                values[where] = observe.value(one)
+            except Exception as error:
+                values[where] = raised(error)
+
+
+def execute(program: Program, side: Side, expected: dict | None = None) -> Record:
+    """Runs all turns. Nothing is read before a turn's end, for reads change what a trace is."""
+    record, running = Record(), []
+    with warnings.catch_warnings(), _default_type(side):
+        warnings.simplefilter("ignore")
+        for turn in range(program.turns):
+            seed(side, turn)
+            now = Running(program, side, turn)
+            for i, statement in enumerate(program.statements):
+                now.step(i, statement, expected or {}, record)
+                if program.watched:
+                    now.look(i, record)
+            running.append(now)
+            if not program.held:
+                running.pop().read(record)
+        for now in running:
+            now.read(record)
+    return record
+
+
+def seed(side: Side, number: int):
+    """Only where it counts: torch.manual_seed visits every sort of device."""
+    torch.default_generator.manual_seed(number)
+    if side.device == "lazuli":
+        torch.lazuli.manual_seed(number)
+
+
+class _default_type:
+    """The wide side computes in double precision what no statement gives a type."""
+
+    def __init__(self, side: Side):
+        self.wide = side.wide
+
+    def __enter__(self):
+        self.before = torch.get_default_dtype()
+        if self.wide:
+            torch.set_default_dtype(torch.float64)
+
+    def __exit__(self, *_):
+        torch.set_default_dtype(self.before)

@@ -1,0 +1,126 @@
+"""Eager with random rounding: how far rounding alone can take a program's results.
+
+Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
+floating-point arithmetic", UCLA CSD-970002, 1997), a child of Vignes' CESTAC method (1974): each
+operation's result is moved by a random relative error of the size of its rounding error. The
+spread of a few such runs says how many digits of a result mean anything: cancellation, a branch
+next to its threshold and the order of near ties show in it, and a wrong result does not.
+
+Here an operation is one ATen operator. The results of those that compute are moved, and so are
+copies of their floating operands, because many are formulas that round within, and sums have an
+order that nobody promised (a backward stable sum is the exact sum of operands that were moved a
+little). What only moves numbers around is exact and stays, and what compares or cuts off its
+operands takes them as they are.
+"""
+
+import contextlib
+
+import torch
+import torch.autograd.forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+UNITS = 1.5  # the largest error of a result, in units of its type's last place
+
+EXACT = set(
+    """
+    clone copy_ _to_copy cat stack where index index_put index_put_ _index_put_impl_ gather
+    index_select scatter scatter_ scatter_src masked_fill masked_fill_ masked_scatter
+    masked_select fill fill_ zero_ zeros ones full empty empty_like empty_strided new_zeros
+    new_ones new_full new_empty new_empty_strided zeros_like ones_like full_like arange eye
+    scalar_tensor lift_fresh lift neg neg_ abs abs_ relu relu_ clamp clamp_ clamp_min clamp_max
+    clamp_min_ clamp_max_ maximum minimum max min amax amin sort topk cummax cummin kthvalue
+    median nanmedian mode round floor ceil trunc sign sgn flip roll repeat constant_pad_nd triu
+    tril triu_ tril_ select_scatter slice_scatter diagonal_scatter as_strided_scatter
+    select_backward slice_backward diagonal_backward set_ resize_ resize_as_ bernoulli_ normal_
+    uniform_ random_ rand randn rand_like randn_like randint threshold_backward
+    _local_scalar_dense detach_ complex real imag unfold_backward max_pool2d_with_indices
+    embedding reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d
+    pixel_shuffle channel_shuffle unique_dim _unique2 nonzero diag_embed nan_to_num
+    conj_physical resolve_conj resolve_neg _reshape_copy _unsafe_view clone_preserve_strides
+    masked_fill_Scalar take put put_ _conj_physical frac copysign
+    """.split()  # noqa: SIM905
+)
+
+DISCRETE = set(
+    """
+    floor_divide floor_divide_ remainder remainder_ fmod fmod_ div_mode eq ne lt le gt ge argmax
+    argmin argsort bucketize searchsorted  isclose equal allclose heaviside
+    nextafter frexp unique_consecutive isin
+    """.split()  # noqa: SIM905
+)
+
+
+class Noise(TorchDispatchMode):
+    """While it is on, operators round at random."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self.source = torch.Generator().manual_seed(seed)
+        self.is_undefined = (
+            False  # whether a number was converted to an integer that cannot hold it
+        )
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = function._schema.name.split("::")[1]
+        if name in ("_to_copy", "copy_"):
+            kind = args[0].dtype if name == "copy_" else kwargs.get("dtype")
+            self.is_undefined |= does_not_hold(kind, args[1] if name == "copy_" else args[0])
+        if function is torch.ops.aten.view.dtype:  # the bits of a nan are nobody's promise
+            self.is_undefined |= has_rounding(args[0]) and bool(args[0].isnan().any())
+        moves = name not in EXACT and not is_view(function)
+        if moves and name not in DISCRETE:
+            args = tuple(
+                tree_map_only(torch.Tensor, self.moved, one) if self.is_read(function, i) else one
+                for i, one in enumerate(args)
+            )
+        result = function(*args, **kwargs)
+        # In forward mode a result may be the dual tensor itself: torch crashes where it is written.
+        if moves and torch.autograd.forward_ad._current_level < 0:
+            tree_map_only(torch.Tensor, self.move, result)
+        return result
+
+    @staticmethod
+    def is_read(function, i: int) -> bool:
+        return i >= len(function._schema.arguments) or not function._schema.arguments[i].is_write
+
+    def factor(self, t: torch.Tensor) -> torch.Tensor:
+        wide = torch.float64 if t.dtype in (torch.float64, torch.complex128) else torch.float32
+        unit = UNITS * torch.finfo(t.dtype).eps
+        drawn = torch.rand(t.shape, generator=self.source, dtype=torch.float64)
+        return (1 + unit * (2 * drawn - 1)).to(wide)
+
+    def moved(self, t: torch.Tensor) -> torch.Tensor:
+        if not has_rounding(t):
+            return t
+        same_strides = torch.empty_like(t)
+        return same_strides.copy_(t * self.factor(t))
+
+    def move(self, t: torch.Tensor):
+        if has_rounding(t):
+            # Where its elements overlap, or nobody may write to it, it stays.
+            with contextlib.suppress(RuntimeError):
+                t.copy_(t * self.factor(t))
+
+
+def has_rounding(t: torch.Tensor) -> bool:
+    narrow = t.is_floating_point() or t.is_complex()
+    return narrow and t.layout is torch.strided and t.numel() > 0 and t.device.type == "cpu"
+
+
+def does_not_hold(kind: torch.dtype | None, t) -> bool:
+    """A conversion that C++ does not define: eager's own kernels give now this, now that."""
+    if kind in (None, torch.bool) or kind.is_floating_point or kind.is_complex:
+        return False
+    if not (isinstance(t, torch.Tensor) and has_rounding(t)):
+        return False
+    info, x = torch.iinfo(kind), torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    x = x.resolve_neg().double()
+    return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
+
+
+def is_view(function) -> bool:
+    return any(
+        r.alias_info is not None and not r.alias_info.is_write for r in function._schema.returns
+    )

@@ -1,0 +1,288 @@
+"""Whether a program did on lazuli what it does on eager, and if not, the first thing that differs.
+
+Errors have eager's class and message where eager raises; what only numbers show may come late,
+when lazuli is asked to finish right after that statement, and then has eager's class, and what the
+statement wrote in place may have no values. Geometry, aliases and numbers are equal; where
+they are not, eager's runs with random rounding and in double precision are asked (`rounding.py`):
+what one of them has, geometry included, is no difference, for a shape can depend on a rounded
+number, and so can an error.
+"""
+
+import dataclasses
+import functools
+import re
+
+import torch
+
+from fuzz import rounding
+from fuzz.execute import Raised, Record, execute
+from fuzz.noise import Noise
+from fuzz.observe import GEOMETRY
+from fuzz.program import Program, assigned, operators, variables
+from fuzz.scope import EAGER, EXACT, LAZULI
+
+FEW, MANY = 6, 20  # perturbed runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    kind: str  # "value", "stride", "error missing", ...
+    turn: int
+    statement: int  # where it was seen
+    path: str  # of which variable; empty for errors
+    detail: str
+    operator: str = ""  # what made or wrote the variable last
+
+    @property
+    def signature(self) -> str:
+        return f"{self.kind} after {self.operator}"
+
+    def __str__(self):
+        where = f"turn {self.turn}, statement {self.statement}"
+        return f"{self.kind} after {self.operator} ({where}) {self.path}: {self.detail}"
+
+
+class Arbiter:
+    """Eager's perturbed runs and the wide one, made when somebody asks."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.perturbed: list[Record] = []
+        self.is_undefined = False  # some number depends on what C++ leaves open
+
+    def runs(self, count: int) -> list[Record]:
+        while len(self.perturbed) < count:
+            with Noise(len(self.perturbed)) as noise:
+                self.perturbed.append(execute(self.program, EAGER))
+            self.is_undefined |= noise.is_undefined
+        return self.perturbed[:count]
+
+    @functools.cached_property
+    def exact(self) -> Record:
+        return execute(self.program, EXACT)
+
+    def anyone(self, has) -> bool:
+        """Whether one of the runs has the property."""
+        return any(has(run) for run in self.runs(FEW)) or any(has(run) for run in self.runs(MANY))
+
+
+def check(program: Program) -> Difference | None:
+    eager = execute(program, EAGER)
+    return compare(program, eager, execute(program, LAZULI, expected=eager.errors))
+
+
+def compare(program: Program, eager: Record, lazuli: Record) -> Difference | None:
+    """The first difference in the order of the program, errors and geometry before numbers."""
+    arbiter = Arbiter(program)
+    failed = {
+        error.kind
+        for (_, i), error in lazuli.errors.items()
+        if error.late and writes(program.statements[i])
+    }
+    for found in (
+        *different_errors(eager, lazuli),
+        *different_geometry(eager, lazuli, failed),
+        *different_aliases(eager, lazuli),
+        *different_values(eager, lazuli, failed),
+    ):
+        difference, excuse = found
+        if not excuse(arbiter):
+            cause = blamed(program, difference)
+            return dataclasses.replace(difference, operator=cause)
+    return None
+
+
+def blamed(program: Program, difference: Difference) -> str:
+    """The operators of the statement that raised, or was the last to change the variable."""
+    i = difference.statement
+    if difference.path:
+        name = re.match(r"\w+", difference.path)[0]
+        mentions = [
+            k
+            for k, text in enumerate(program.statements[: i + 1])
+            if name in assigned(text) or (name in variables(text) and writes(text))
+        ]
+        i = mentions[-1] if mentions else i
+    if i >= len(program.statements):
+        return "?"
+    return " ".join(operators(program.statements[i])[:2]) or program.statements[i].split("(")[0]
+
+
+WRITING = re.compile(r"\w_\(|out=|\] =|\.data = |[-+*/|&^]= |backward\(|\.step\(")
+
+
+def writes(statement: str) -> bool:
+    return WRITING.search(statement) is not None
+
+
+# ---- Each yields what differs, and what may excuse it.
+
+
+def different_errors(eager: Record, lazuli: Record):
+    for where in sorted({*eager.errors, *lazuli.errors}):
+        e, a = eager.errors.get(where), lazuli.errors.get(where)
+
+        def excuse(arbiter, where=where, a=a):
+            return arbiter.anyone(lambda run: same_error(run.errors.get(where), a))
+
+        if not same_error(e, a):
+            yield Difference(error_kind(e, a), *where, "", f"{a} where eager has {e}"), excuse
+
+
+def same_error(e: Raised | None, a: Raised | None) -> bool:
+    if e is None or a is None:
+        return e is a
+    return e.kind == a.kind and (a.late or e.message == a.message)
+
+
+def error_kind(e, a) -> str:
+    if a is None:
+        return "error missing"
+    if e is None:
+        return "error" if not a.late else "late error"
+    return "error message" if e.kind == a.kind else "error class"
+
+
+def different_geometry(eager: Record, lazuli: Record, failed: set[str]):
+    for where in sorted({*eager.geometry, *lazuli.geometry}):
+        expected, actual = eager.geometry.get(where, {}), lazuli.geometry.get(where, {})
+        for path in dict.fromkeys([*expected, *actual]):
+            e, a = expected.get(path), actual.get(path)
+            if e == a:
+                continue
+
+            def excuse(arbiter, where=where, path=path, a=a):
+                return arbiter.anyone(lambda run: run.geometry.get(where, {}).get(path) == a)
+
+            kinds = geometry_kinds(e, a)
+            if failed and kinds[0][0] == "version":
+                continue  # what raised late had counted as a write
+            detail = ", ".join(f"{k} {x} where eager has {y}" for k, x, y in kinds)
+            yield Difference(kinds[0][0], *where, path, detail), excuse
+
+
+def geometry_kinds(e, a) -> list[tuple]:
+    if e is None or a is None or isinstance(e, str) or isinstance(a, str) or len(e) != len(a):
+        return [("type", a, e)]
+    return [(k, x, y) for k, x, y in zip(GEOMETRY, a, e, strict=False) if x != y]
+
+
+def different_aliases(eager: Record, lazuli: Record):
+    for where, e in eager.aliases.items():
+        a = lazuli.aliases[where]
+        if e != a:
+            group = min((e ^ a), key=len)
+
+            def excuse(arbiter, where=where, a=a):
+                return arbiter.anyone(lambda run: run.aliases.get(where) == a)
+
+            detail = f"share memory: {sorted(a - e)} where eager has {sorted(e - a)}"
+            yield Difference("aliasing", *where, group[-1], detail), excuse
+
+
+def different_values(eager: Record, lazuli: Record, failed: set[str]):
+    for where, expected in eager.values.items():
+        actual = lazuli.values[where]
+        for path, e in expected.items():
+            a = actual.get(path)
+            if isinstance(a, Raised):
+                if a.kind not in failed:
+                    yield Difference("late error", *where, path, str(a)), lambda _: False
+                continue
+            if isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor):
+                yield from different_numbers(where, path, e, a)
+            elif not same_plain(e, a):
+
+                def excuse(arbiter, where=where, path=path, e=e, a=a):
+                    return plain_excused(arbiter, where, path, e, a)
+
+                detail = "{} where eager has {}".format(*where_apart(a, e))
+                yield Difference("read", *where, path, detail), excuse
+
+
+def different_numbers(where, path, e, a):
+    if a.dtype != e.dtype or a.shape != e.shape:
+        return  # that is a difference of geometry
+    wrong = rounding.wrong(a, e)
+    if not wrong.any():
+        return
+
+    def excuse(arbiter):
+        def of(record):
+            return record.values.get(where, {}).get(path)
+
+        for count in (FEW, MANY):
+            runs = [of(run) for run in arbiter.runs(count)]
+            left = rounding.unexplained(a, e, runs, of(arbiter.exact))
+            if arbiter.is_undefined or not left.any():
+                return True
+        return False
+
+    zero = rounding.is_rounded(e) and bool(
+        (a == e)[wrong.any(-1) if e.is_complex() else wrong].all()
+    )
+    detail = f"{shown(a, wrong)} where eager has {shown(e, wrong)}"
+    yield Difference("sign of zero" if zero else "value", *where, path, detail), excuse
+
+
+def shown(t: torch.Tensor, wrong: torch.Tensor) -> str:
+    chosen = t[wrong.any(-1) if t.is_complex() else wrong].flatten()
+    return f"{chosen[:4].tolist()} ({chosen.numel()} of {t.numel()} of {t.dtype})"
+
+
+# ---- Numbers that Python has read
+
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
+
+
+def same_plain(e, a) -> bool:
+    if type(e) is not type(a):
+        return False
+    if isinstance(e, float | complex):
+        return near(e, a, 2e-7)
+    if isinstance(e, str):
+        a = re.sub(r",\s+device='lazuli:0'", "", a)
+        e, a = (re.sub(r",\s+", ", ", text) for text in (e, a))
+        return NUMBER.sub("#", e).split() == NUMBER.sub("#", a).split() and all(
+            near(float(x), float(y), 1e-4)
+            for x, y in zip(NUMBER.findall(e), NUMBER.findall(a), strict=True)
+        )
+    return e == a
+
+
+def where_apart(a, e) -> tuple:
+    """Two long texts from where they differ."""
+    if not (isinstance(a, str) and isinstance(e, str)):
+        return repr(a), repr(e)
+    i = next((i for i, (x, y) in enumerate(zip(a, e, strict=False)) if x != y), 0)
+    return tuple(repr(text[max(0, i - 30) : i + 30]) for text in (a, e))
+
+
+def near(e, a, tolerance) -> bool:
+    e, a = complex(e), complex(a)
+    return str(e) == str(a) or abs(e - a) <= tolerance * abs(e)
+
+
+def plain_excused(arbiter, where, path, e, a) -> bool:
+    def of(run):
+        return run.values.get(where, {}).get(path)
+
+    if arbiter.anyone(lambda run: same_plain(of(run), a)) or arbiter.is_undefined:
+        return True
+    if type(a) is not type(e) or not isinstance(e, float | complex | str):
+        return False
+    expected, actual = digits(e), digits(a)
+    runs = [digits(of(run)) for run in arbiter.runs(MANY) if isinstance(of(run), type(e))]
+    if any(len(other) != len(expected) for other in [actual, *runs]):
+        return False
+    spreads = [max(abs(x - y) for y in near) for x, *near in zip(expected, *runs, strict=True)]
+    return all(
+        abs(x - y) <= rounding.SPREAD * spread + 1e-4 * abs(x)
+        for x, y, spread in zip(expected, actual, spreads, strict=True)
+    )
+
+
+def digits(x) -> list[complex]:
+    """The numbers in a text, or the number itself."""
+    return [complex(n) for n in NUMBER.findall(x)] if isinstance(x, str) else [complex(x)]

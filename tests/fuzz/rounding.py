@@ -1,0 +1,86 @@
+"""When two results are the same numbers: equal, or apart by no more than rounding explains.
+
+What is equal, or within two units of the last place, is the same. Elsewhere an element is right if
+it lies within the spread of eager's perturbed runs (`noise.py`) and a few units, or within a few
+units of the largest element (operators such as log_softmax cancel within); or if it is at least as
+near to the result in double precision as eager's is (or at most twice as far as eager's is
+anywhere, where that is little); or if it is (as an integer, a nan, an infinity) what one of the
+perturbed runs has there, or lies between what they have, for bits of a float are an integer. The
+sign of a zero is compared, a nan's sign and payload are not. So there is no tolerance: what eager
+computes reliably has to be right, and what it does not, may be anything that eager itself might
+have given.
+"""
+
+import torch
+
+NEAR = 2  # units of the last place that need no reason
+SPREAD = 4  # times the spread
+UNITS = 6  # and so many units
+WITHIN = 1e-4  # of the largest element: so far off may eager be somewhere in the tensor
+
+
+def is_rounded(t: torch.Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()
+
+
+def as_real(t: torch.Tensor) -> torch.Tensor:
+    t = torch.view_as_real(t) if t.is_complex() else t
+    return t.to(torch.float64)
+
+
+def units(t: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
+    """The distance to the next number of eager's type; of complex ones, for the larger part."""
+    info = torch.finfo(eager.dtype)
+    size = as_real(eager).abs()
+    if eager.is_complex():
+        size = size.amax(-1, keepdim=True).expand_as(size)
+    return size.clamp(min=info.tiny) * info.eps
+
+
+def same_special(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+    """Equal, infinities included, with the sign of zero; or both nan."""
+    equal = (a == e) & ((a != 0) | (a.signbit() == e.signbit()))
+    return equal | (a.isnan() & e.isnan())
+
+
+def wrong(actual: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
+    """The elements that need a reason, of real numbers where the type is complex."""
+    if not is_rounded(eager):
+        return actual != eager
+    a, e = as_real(actual), as_real(eager)
+    near = ((a - e).abs() <= NEAR * units(actual, eager)) & ((a != 0) | (e != 0))
+    return ~(same_special(a, e) | near)
+
+
+def unexplained(actual, eager, runs: list, exact) -> torch.Tensor:
+    """Those of them that rounding does not explain. `runs`, `exact`: such tensors, or others."""
+    left = wrong(actual, eager)
+    runs = [r for r in runs if isinstance(r, torch.Tensor) and r.shape == eager.shape]
+    runs = [r for r in runs if r.dtype == eager.dtype]
+    if not is_rounded(eager):
+        spread = torch.zeros(eager.shape, dtype=torch.float64)
+        for r in runs:
+            left &= actual != r
+            spread = torch.maximum(spread, (as_real(r) - as_real(eager)).abs())
+        return left & ~((as_real(actual) - as_real(eager)).abs() <= SPREAD * spread)
+    a, e = as_real(actual), as_real(eager)
+    one = units(actual, eager)
+    spread = torch.zeros_like(e)
+    for r in map(as_real, runs):
+        left &= ~same_special(a, r)
+        spread = torch.maximum(spread, (r - e).abs().nan_to_num(nan=0.0, posinf=torch.inf))
+    left &= ~((a - e).abs() <= SPREAD * spread + UNITS * one * (spread > 0))
+    if runs:  # x - (m + log(s)) is rounded at the size of m, whatever is left of it
+        left &= ~((a - e).abs() <= UNITS * torch.where(e.isfinite(), one, 0.0).max())
+    if isinstance(exact, torch.Tensor) and exact.shape == eager.shape and is_rounded(exact):
+        if exact.is_complex() != eager.is_complex():
+            return left
+        x = as_real(exact)
+        mine, theirs = (a - x).abs(), (e - x).abs().nan_to_num(nan=0.0, posinf=0.0)
+        unit = torch.finfo(eager.dtype).eps * x.abs()
+        finite = x.isfinite() & a.isfinite() & ((a != 0) | (e != 0))
+        left &= ~(finite & (mine <= theirs + UNITS * unit))
+        # One operator may round a hundred times within: an LSTM is one.
+        largest = x.abs()[x.isfinite()].max() if finite.any() else 0.0
+        left &= ~(finite & (mine <= 2 * theirs.max().clamp(max=WITHIN * largest)))
+    return left

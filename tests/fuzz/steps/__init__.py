@@ -1,0 +1,1 @@
+"""What a program's next statement may be: each step is a function that adds to a `Builder`."""

@@ -1,0 +1,75 @@
+"""Runs programs by their numbers, one a line, in a process that one of them may end.
+
+`python -m fuzz.worker SEED LENGTH THREADS`. Answers each line with a line of JSON.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+import torch  # noqa: E402
+
+from fuzz import known_differences, oracle  # noqa: E402
+from fuzz.execute import execute  # noqa: E402
+from fuzz.generate import generate  # noqa: E402
+from fuzz.scope import EAGER, LAZULI  # noqa: E402
+
+LOOKED = 500  # programs between two looks at memory
+
+
+def run(seed: int, k: int, length: int, threads: int) -> dict:
+    """A program; or as many as there are threads, all at once."""
+    made = [generate(seed, k * threads + t, length, alone=threads == 1) for t in range(threads)]
+    programs = [program for program, _ in made]
+    eager = [execute(program, EAGER) for program in programs]
+    if threads == 1:
+        lazuli = [execute(programs[0], LAZULI, eager[0].errors)]
+    else:
+        with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
+            lazuli = list(pool.map(lambda p, e: execute(p, LAZULI, e.errors), programs, eager))
+    for program, e, a in zip(programs, eager, lazuli, strict=True):
+        difference = oracle.compare(program, e, a)
+        if difference is not None and not known_differences.listed(program, difference):
+            facts = {"signature": difference.signature, "program": vars(program)}
+            return {"outcome": "failed", "message": str(difference), "facts": facts}
+    pairs = [pair for _, found in made for pair in found]
+    return {"outcome": "passed", "message": "", "facts": {"pairs": pairs}}
+
+
+def memory() -> dict:
+    gc.collect()
+    torch.lazuli.synchronize()
+    with open("/proc/self/statm") as file:
+        resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return {"resident": resident, "live": torch.lazuli.metrics()["bytes_live"]}
+
+
+def main():
+    seed, length, threads = map(int, sys.argv[1:4])
+    torch.set_num_threads(1)
+    torch.lazuli.config.random = "eager"
+    torch.lazuli.synchronize()
+    print("ready", file=answers)
+    for done, line in enumerate(sys.stdin, 1):
+        start = time.perf_counter()
+        try:
+            found = run(seed, int(line), length, threads)
+        except Exception as error:  # the fuzzer's own: it is reported like a failure
+            import traceback
+
+            facts = {"signature": f"fuzzer: {type(error).__name__}"}
+            found = {"outcome": "failed", "message": traceback.format_exc(), "facts": facts}
+        if done % LOOKED == 0:
+            found["facts"]["memory"] = memory()
+        print(json.dumps({**found, "seconds": time.perf_counter() - start}), file=answers)
+
+
+if __name__ == "__main__":
+    main()
