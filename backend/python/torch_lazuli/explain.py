@@ -8,9 +8,7 @@ import torch
 from torch_lazuli import reference
 
 _ops = torch.ops.lazuli
-_REFERENCE = (
-    "reference mode (LAZULI_KERNELS=eager): all kernels are torch's, as external calls\n"
-)
+_REFERENCE = "reference mode (LAZULI_KERNELS=eager): all kernels are torch's, as external calls\n"
 
 
 @dataclass(frozen=True)
