@@ -2,10 +2,12 @@
 // cover is torch's decomposition into products and softmax.
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_fused_sdp_choice_ops.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 #include "lazy/backing.h"
+#include "lazy/config.h"
 
 namespace lazuli::backend {
 namespace {
@@ -73,7 +75,10 @@ void register_attention(torch::Library& m) {
 }
 
 int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal,
-                         optional<double>, bool gqa) {
+                         optional<double> scale, bool gqa) {
+  // Torch then calls the host's kernel by its own operator, with that one's derivative.
+  if (lazy::is_reference_mode() && !lazy::backing().is_gpu())
+    return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout, causal, scale, gqa);
   auto choice = fused(q, k, v, mask, dropout, causal) && !gqa ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
   return static_cast<int64_t>(choice);
 }

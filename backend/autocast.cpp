@@ -1,6 +1,9 @@
 // Autocast with torch's own cast lists for CUDA, registered for this device's autocast key.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
+#include "backend/registration.h"
+#include "lazy/backing.h"
+#include "lazy/config.h"
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
@@ -19,6 +22,7 @@ const bool bfloat16_by_default = [] {
 }();
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  if (lazuli::lazy::is_reference_mode() && lazuli::lazy::Backing::choice().is_cpu()) return lazuli::backend::register_reference_autocast(m);
   AT_FORALL_LOWER_PRECISION_FP(LAZULI_LOWER)
   AT_FORALL_FP32(LAZULI_FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(LAZULI_FP32_OPT)

@@ -16,7 +16,7 @@
 #include <ATen/ops/real.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
-#include <torch/library.h>
+#include "backend/registration.h"
 
 namespace lazuli::backend {
 namespace {
@@ -39,7 +39,9 @@ Tensor convolve(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, 
   return at::view_as_complex(at::stack({re, im}, -1));
 }
 
-void implement(torch::Library& m) {
+}  // namespace
+
+void register_complex_convolution(torch::Library& m) {
   using List = SymIntArrayRef;
   m.impl("conv1d", convolve<at::_ops::conv1d::call, at::native::conv1d_symint, List, List, List, SymInt>);
   m.impl("conv2d", convolve<at::_ops::conv2d::call, at::native::conv2d_symint, List, List, List, SymInt>);
@@ -49,9 +51,4 @@ void implement(torch::Library& m) {
   m.impl("conv_transpose3d.input", convolve<at::_ops::conv_transpose3d_input::call, at::native::conv_transpose3d_symint, List, List, List, SymInt, List>);
 }
 
-// Tensors in inference mode have no autograd key.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { implement(m); }
-
-}  // namespace
 }  // namespace lazuli::backend

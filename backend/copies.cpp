@@ -11,6 +11,7 @@
 #include "backend/elementwise.h"
 #include <functional>
 #include "lazy/backing.h"
+#include "lazy/config.h"
 #include "lazy/memory.h"
 #include "lazy/mutex.h"
 #include "lazy/sync.h"
@@ -60,6 +61,10 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
 
 // Device to device, same or other type and layout.
 void copy_within(const Tensor& self, const Tensor& src) {
+  if (lazy::is_reference_mode() && self.scalar_type() != src.scalar_type()) {  // a conversion computes
+    fall_back<Tensor>("aten::copy_", "", self, src, false);
+    return;
+  }
   if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();
@@ -204,9 +209,12 @@ void register_copies(torch::Library& m) {
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("_lazy_clone", lazy_clone);
   m.impl("_local_scalar_dense", local_scalar);
+  m.impl("zero_", zero_);
+}
+
+void register_filling(torch::Library& m) {
   m.impl("fill_.Scalar", fill_scalar);
   m.impl("fill_.Tensor", fill_tensor);
-  m.impl("zero_", zero_);
 }
 
 }  // namespace lazuli::backend

@@ -3,7 +3,8 @@
 //
 // Under LAZULI_RANDOM=eager a generator of the CPU stands behind each: the CPU's default generator behind the default one,
 // and one of its own, of the same seed, behind any other. Random ops then are eager's own kernels with that generator, so
-// that a script draws what it draws on the CPU. A generator's state is then that of the CPU's.
+// that a script draws what it draws on the CPU. A generator's state is then that of the CPU's. In reference mode
+// (lazy/config.h) they are the backing device's, which may be a GPU.
 #pragma once
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
@@ -39,7 +40,7 @@ class Generator final : public c10::GeneratorImpl {
   mutable at::Generator eager_;
 };
 
-// Whether LAZULI_RANDOM=eager is set.
+// Whether LAZULI_RANDOM=eager is set, or implied.
 bool draws_as_eager();
 
 const at::Generator& default_generator();

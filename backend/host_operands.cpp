@@ -3,7 +3,7 @@
 // and so do we.
 #include <ATen/ops/_reshape_from_tensor_native.h>
 #include <ATen/ops/tensor_split_native.h>
-#include <torch/library.h>
+#include "backend/registration.h"
 
 namespace lazuli::backend {
 namespace {
@@ -21,14 +21,11 @@ Tensor reshape_from_tensor(const Tensor& self, const Tensor& sizes) {
   return at::native::_reshape_from_tensor(self, on_host(sizes));
 }
 
-void implement(torch::Library& m) {
+}  // namespace
+
+void register_host_operands(torch::Library& m) {
   m.impl("tensor_split.tensor_indices_or_sections", tensor_split);
   m.impl("_reshape_from_tensor", reshape_from_tensor);
 }
 
-// With the composites' own key absent, both keys need them: tensors in inference mode have no autograd key.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { implement(m); }
-
-}  // namespace
 }  // namespace lazuli::backend

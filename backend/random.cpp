@@ -1,8 +1,10 @@
 // Random numbers and dropout, drawn inside fused kernels from a counter-based generator; under LAZULI_RANDOM=eager they are
 // eager's own kernels on the CPU's generators (generator.h).
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
@@ -13,11 +15,27 @@
 
 namespace lazuli::backend {
 
+namespace {
+
+// LAZULI_RANDOM=eager draws what the CPU draws; reference mode what the backing device does.
+bool draws_as_gpu() { return lazy::is_reference_mode() && lazy::backing().is_gpu(); }
+at::Generator eagers_generator(uint64_t seed) {
+  if (!draws_as_gpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator g = at::detail::getCUDAHooks().getNewGenerator(lazy::backing().device().index());
+  g.set_current_seed(seed);
+  return g;
+}
+at::Generator eagers_default_generator() {
+  return draws_as_gpu() ? at::globalContext().defaultGenerator(lazy::backing().device()) : at::detail::getDefaultCPUGenerator();
+}
+
+}  // namespace
+
 Generator::Generator(c10::DeviceIndex index, at::Generator eager)
     : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       eager_(std::move(eager)) {}
 at::Generator& Generator::eager() const {
-  if (!eager_.defined()) eager_ = at::detail::createCPUGenerator(seed_);
+  if (!eager_.defined()) eager_ = eagers_generator(seed_);
   return eager_;
 }
 void Generator::set_current_seed(uint64_t seed) {
@@ -38,7 +56,7 @@ uint64_t Generator::get_offset() const { return draws_as_eager() ? eager().get_o
 void Generator::set_state(const c10::TensorImpl& state) {
   const bool is_ours = state.numel() == 16 && state.dtype() == caffe2::TypeMeta::Make<uint8_t>();
   if (draws_as_eager()) {
-    TORCH_CHECK(!is_ours, "lazuli: under LAZULI_RANDOM=eager a generator's state is the CPU's, and this one was taken without");
+    TORCH_CHECK(!is_ours || draws_as_gpu(), "lazuli: under LAZULI_RANDOM=eager a generator's state is the CPU's, and this one was taken without");
     return eager().unsafeGetGeneratorImpl()->set_state(state);
   }
   TORCH_CHECK(is_ours, "lazuli: a generator's state is a tensor of 16 bytes");
@@ -64,7 +82,7 @@ Generator::Draw Generator::draw(int64_t count) {
   return d;
 }
 const at::Generator& default_generator() {
-  static auto* g = new at::Generator(at::make_generator<Generator>(0, at::detail::getDefaultCPUGenerator()));
+  static auto* g = new at::Generator(at::make_generator<Generator>(0, eagers_default_generator()));
   return *g;
 }
 Generator& generator_of(const std::optional<at::Generator>& g) {
@@ -72,7 +90,7 @@ Generator& generator_of(const std::optional<at::Generator>& g) {
 }
 bool draws_as_eager() {
   if (lazy::config().random != "eager") return false;
-  TORCH_CHECK(!lazy::backing().is_gpu(), "lazuli: LAZULI_RANDOM=eager draws what eager draws on the CPU: it needs LAZULI_BACKING=cpu");
+  TORCH_CHECK(lazy::is_reference_mode() || !lazy::backing().is_gpu(), "lazuli: LAZULI_RANDOM=eager draws what eager draws on the CPU: it needs LAZULI_BACKING=cpu");
   return true;
 }
 

@@ -8,13 +8,16 @@ void register_activations(torch::Library& m);
 void register_advanced_indexing(torch::Library& m);
 void register_arithmetic(torch::Library& m);
 void register_attention(torch::Library& m);
+void register_complex_convolution(torch::Library& m);
 void register_complex_functions(torch::Library& m);
 void register_contractions(torch::Library& m);
 void register_copies(torch::Library& m);
 void register_explicit_fallbacks(torch::Library& m);
+void register_filling(torch::Library& m);
 void register_foreach(torch::Library& m);
 void register_fused_optimizers(torch::Library& m);
 void register_histogram(torch::Library& m);
+void register_host_operands(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
@@ -37,6 +40,11 @@ void register_views(torch::Library& m);
 void register_weight_norm(torch::Library& m);
 void register_wider_operands(torch::Library& m);
 void register_windows(torch::Library& m);
+// Reference mode (lazy/config.h): torch's own kernels, for all that computes, and what torch writes in other operators as it
+// does for the backing device. Last, too.
+void register_reference(torch::Library& m);
+void register_reference_composites(torch::Library& m);
+void register_reference_autocast(torch::Library& m);
 // The regular elementwise rows of the op table; last, since it leaves alone what has a kernel already.
 void register_table(torch::Library& m);
 

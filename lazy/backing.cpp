@@ -40,6 +40,7 @@ std::atomic<bool> on_gpu = false;
 
 }  // namespace
 
+c10::Device Backing::choice() { return choose(); }
 bool Backing::is_on_gpu() { return on_gpu; }
 
 Backing::Backing() : device_(choose()), code_(nullptr) {

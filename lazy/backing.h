@@ -16,6 +16,8 @@ class Backing {
 
   c10::Device device() const { return device_; }
   bool is_gpu() const { return !device_.is_cpu(); }
+  // Which device it is or will be. Asking may start CUDA.
+  static c10::Device choice();
   // Whether it has been chosen, and is a GPU.
   static bool is_on_gpu();
   // Bytes of values that may wait in a trace: most of them never get memory, but nobody knows before the trace ends.

@@ -22,6 +22,7 @@ struct Setting {
   const char* words = nullptr;  // that a string may be, with spaces between; null: any
 };
 const Setting kSettings[] = {
+    {"kernels", "LAZULI_KERNELS", &Config::kernels, 1, "lazuli eager"},
     {"fusion", "LAZULI_FUSION", &Config::fusion},
     {"fallback", "LAZULI_FALLBACK", &Config::fallback, 1, "quiet warn error"},
     {"random", "LAZULI_RANDOM", &Config::random, 1, "philox eager"},
@@ -91,10 +92,18 @@ void assign(Config& c, const Setting& s, std::string v) {
   }
 }
 
+// What reference mode decides of other settings, whatever was asked for.
+void settle(Config& c) {
+  if (c.kernels != "eager") return;
+  c.random = "eager";
+  c.light_autograd = false;
+}
+
 Config* from_environment() {
   auto* c = new Config;
   for (const Setting& s : kSettings)
     if (const char* v = std::getenv(s.environment)) assign(*c, s, v);
+  settle(*c);
   HostTimer::is_kept = c->time_host;
   return c;
 }
@@ -123,7 +132,12 @@ std::string config_json() {
 void set_config(const std::string& name, const std::string& json_value) {
   for (const Setting& s : kSettings)
     if (name == s.name) {
+      Config changed = config();
+      assign(changed, s, json_value);
+      if (changed.kernels != config().kernels)
+        throw std::invalid_argument("lazuli: setting 'kernels' is read when torch is imported; set LAZULI_KERNELS before");
       assign(config(), s, json_value);
+      settle(config());
       HostTimer::is_kept = config().time_host;
       return;
     }

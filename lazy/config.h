@@ -6,6 +6,8 @@
 namespace lazuli::lazy {
 
 struct Config {
+  std::string kernels = "lazuli";  // whose kernels compute: lazuli (our own) or eager (torch's: reference mode, below); read
+                                   // when the plugin is loaded
   bool fusion = true;             // group ops into kernels; off: one kernel an op
   std::string fallback = "quiet"; // an op without a kernel of ours: quiet, warn or error
   std::string random = "philox";  // whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
@@ -29,7 +31,12 @@ struct Config {
 
 Config& config();
 std::string config_json();
-// Throws std::invalid_argument for an unknown name or a value of the wrong kind.
+// Throws std::invalid_argument for an unknown name, a value of the wrong kind, or one that came too late.
 void set_config(const std::string& name, const std::string& json_value);
+
+// Reference mode, LAZULI_KERNELS=eager: tensors, memory and the trace are ours, and every kernel is torch's own for the backing
+// device, in eager's order, with eager's random numbers, so that results are eager's bit for bit. What kernels are registered
+// then is decided in backend/registration.cpp; light autograd is off, and random is eager.
+inline bool is_reference_mode() { return config().kernels == "eager"; }
 
 }  // namespace lazuli::lazy

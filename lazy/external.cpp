@@ -108,7 +108,7 @@ class Analysis {
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     int64_t bytes = 0;
     for (int64_t b : signature_.storage_bytes) bytes += b;
-    const bool rehearsed = bytes <= kRehearsed;
+    const bool rehearsed = bytes <= kRehearsed || is_reference_mode();  // strides decide what kernels do next
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
@@ -192,10 +192,8 @@ class Analysis {
   }
 
   bool mutations() {
-    const auto& arguments = signature_.op.schema().arguments();
     for (const Slot& s : signature_.slots) {
-      const auto* alias = arguments[s.argument].alias_info();
-      if (!alias || !alias->isWrite()) continue;
+      if (!writes(signature_.op.schema(), s.argument)) continue;
       if (std::ranges::find(call_.mutated, s.geometry.storage) == call_.mutated.end())
         call_.mutated.push_back(s.geometry.storage);
     }
@@ -332,8 +330,7 @@ at::Tensor window(const c10::Storage& storage, const Geometry& g) {
 
 bool is_written(const Call& call, const Slot& s) {
   return std::ranges::any_of(call.signature.slots, [&](const Slot& other) {
-    const auto* alias = call.signature.op.schema().arguments()[other.argument].alias_info();
-    return other.same == s.same && alias && alias->isWrite();
+    return other.same == s.same && writes(call.signature.op.schema(), other.argument);
   });
 }
 
@@ -460,7 +457,7 @@ bool is_news(const std::string& text) {
 
 void announce(const c10::OperatorHandle& op, const char* how) {
   const std::string& mode = config().fallback;
-  if (mode == "quiet") return;
+  if (mode == "quiet" || is_reference_mode()) return;  // there, none is meant to have one
   std::string where = line_text(current_line());
   std::string text = "lazuli: " + toString(op.operator_name()) + " has no kernel of its own and " + how + (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
@@ -470,10 +467,26 @@ void announce(const c10::OperatorHandle& op, const char* how) {
 ExternalTimer::ExternalTimer(std::string op) : op_(std::move(op)), where_(line_text(current_line())), start_(now_us()) {}
 ExternalTimer::~ExternalTimer() { metrics().external(op_, where_, now_us() - start_); }
 
+namespace {
+
+// A part of memory that nobody else looks at: all of it is taken over, so that the strides stay.
+at::Tensor adopt_whole(const at::Tensor& part) {
+  at::Tensor whole = at::empty({0}, part.options());
+  whole.set_(part.storage(), 0, {static_cast<int64_t>(part.storage().nbytes() / part.itemsize())}, {1});
+  at::Tensor view = make_view(adopt(whole), part.sizes(), part.strides(), part.storage_offset());
+  set_view_bits(view, geometry_of(part));
+  return view;
+}
+
+}  // namespace
+
 at::Tensor adopt(const at::Tensor& cpu) {
   at::Tensor t = cpu;
   Order order;
-  if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) t = t.clone();
+  if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) {
+    if (is_reference_mode() && t.numel() && t.storage().use_count() == 1) return adopt_whole(t);
+    t = t.clone();
+  }
   Geometry g = geometry_of(t);
   at::Tensor adopted = make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
   set_view_bits(adopted, g);
@@ -499,7 +512,7 @@ void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
   std::optional<Recording> recording;
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::IValue& v = (*stack)[stack->size() - arguments.size() + i];
-    if (!v.isTensor() || arguments[i].alias_info()) continue;
+    if (!v.isTensor() || arguments[i].alias_info() || writes(op.schema(), i)) continue;
     const at::Tensor& t = v.toTensor();
     if (!t.defined() || t.device() != device() || t.layout() != at::kStrided || t.is_conj() || t.is_neg()) continue;
     if (fills_storage(t) || lies_in_what_is_written(t, op, *stack)) continue;
@@ -529,6 +542,21 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 namespace {
+
+// Torch's default type, as it was where the call was made; the user may have changed it since.
+class DefaultType {
+ public:
+  explicit DefaultType(caffe2::TypeMeta type) : before_(c10::get_default_dtype()), differs_(before_ != type) {
+    if (differs_) c10::set_default_dtype(type);
+  }
+  ~DefaultType() {
+    if (differs_) c10::set_default_dtype(before_);
+  }
+
+ private:
+  const caffe2::TypeMeta before_;
+  const bool differs_;
+};
 
 // A recorded operand is a whole storage, but the plan may offer it as a strided window on the memory of another value
 // (a transposed copy that nobody else needed, a slice): the kernel gets its own dense memory then.
@@ -565,6 +593,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   Stack stack;
   try {
     PlainDispatch guard;
+    const DefaultType type(call.signature.default_type);
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
       if (s.same < host.size()) {

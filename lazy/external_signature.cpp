@@ -14,6 +14,7 @@ class Binder {
 
   void run(at::ArrayRef<c10::IValue> arguments) {
     put(reinterpret_cast<uintptr_t>(&op_.schema()));
+    put(c10::typeMetaToScalarType(c10::get_default_dtype()));
     for (size_t i = 0; i < arguments.size(); ++i) argument(i, arguments[i]);
     bound_.key = key_;
   }
@@ -150,6 +151,16 @@ Geometry geometry_of(const at::Tensor& t) {
 void set_view_bits(const at::Tensor& t, const Geometry& g) {
   if (g.conj != t.is_conj()) t.unsafeGetTensorImpl()->_set_conj(g.conj);
   if (g.neg != t.is_neg()) t.unsafeGetTensorImpl()->_set_neg(g.neg);
+}
+
+bool writes(const c10::FunctionSchema& schema, size_t argument) {
+  const c10::Argument& a = schema.arguments()[argument];
+  if (const auto* alias = a.alias_info()) return alias->isWrite();
+  if (a.name() != "running_mean" && a.name() != "running_var") return false;
+  const std::string& name = schema.name();
+  return name.ends_with("::native_batch_norm") || name.ends_with("::cudnn_batch_norm") || name.ends_with("::miopen_batch_norm") ||
+         name.ends_with("::batch_norm_update_stats") || name.ends_with("::batch_norm_gather_stats") ||
+         name.ends_with("::batch_norm_gather_stats_with_counts");
 }
 
 ir::Type memory_type(const Geometry& g) {

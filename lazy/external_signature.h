@@ -24,6 +24,9 @@ void set_view_bits(const at::Tensor& t, const Geometry& g);
 // The type of the memory behind a dense geometry: its dimensions in memory order.
 ir::Type memory_type(const Geometry& g);
 
+// Whether the operator writes this argument: what its schema says, but for running statistics, of which it says nothing.
+bool writes(const c10::FunctionSchema& schema, size_t argument);
+
 struct Slot {  // where a lazuli tensor stands among the arguments
   size_t argument;
   int64_t element;  // in a tensor list; -1 = the argument itself
@@ -37,6 +40,7 @@ struct Signature {
   torch::jit::Stack arguments;  // lazuli tensors left out
   std::vector<Slot> slots;
   std::vector<int64_t> storage_bytes;
+  caffe2::TypeMeta default_type = c10::get_default_dtype();  // of results that no argument gives a type
 
   // The arguments with these tensors in the slots and every device argument replaced.
   torch::jit::Stack rebuild(const std::vector<at::Tensor>& tensors, c10::Device device) const;

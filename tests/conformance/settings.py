@@ -27,6 +27,7 @@ SETTINGS = {
     "inline backward off": {"LAZULI_INLINE_BACKWARD": "0"},
     "backward not repeated": {"LAZULI_REPEAT_BACKWARD": "off"},
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
+    "reference": {"LAZULI_KERNELS": "eager"},
 }
 
 ONE_BY_ONE = "passes off one by one"

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_lazuli import reference
+
 _ops = torch.ops.lazuli
+_REFERENCE = "reference mode (LAZULI_KERNELS=eager): all kernels are torch's, as external calls\n"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Explanation:
         self.events = events
 
     def __str__(self) -> str:
+        return _REFERENCE + self._table() if reference.is_on() else self._table()
+
+    def _table(self) -> str:
         if not self.events:
             return "nothing happened since the last call"
         rows = [("kind", "what", "count", "time", "where")]

@@ -8,20 +8,23 @@ from typing import Any
 
 import torch
 
+from torch_lazuli.config import config
+
 _ops = torch.ops.lazuli
 
 
 def metrics() -> dict[str, Any]:
     """The counters by name.
 
-    Among them: `ops_recorded`, `autograd_nodes` (that had to be made), `derivatives_repeated` (of
-    ops whose backward was recorded again as before), `traces_compiled`, `traces_reused`,
+    Among them: `kernels` (no counter: the setting, `eager` in reference mode), `ops_recorded`,
+    `autograd_nodes` (that had to be made), `derivatives_repeated` (of ops whose backward was
+    recorded again as before), `traces_compiled`, `traces_reused`,
     `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by
     reason), `peeks` (reads of values that were computed apart from the trace, which did not end),
     `bytes_live`, `bytes_peak`, and, while `config.time_host` is on, `host_seconds` (a dict: of all
     threads, spent in recording, autograd, ending traces, compiling them and running them).
     """
-    return json.loads(_ops._metrics())
+    return {"kernels": config.kernels, **json.loads(_ops._metrics())}
 
 
 def reset_metrics() -> None:

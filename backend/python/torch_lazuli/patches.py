@@ -14,6 +14,7 @@ import torch._tensor_str
 from torch.optim import adam
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from torch_lazuli import reference
 from torch_lazuli.devices import TYPE
 
 _applied = False
@@ -39,7 +40,10 @@ def apply(library: Path) -> None:
     _take_the_engine_back_after_compiled_autograd()
     _show_backward_its_roots(library)
     _say_which_node_runs()
-    _step_adam_in_one_call()
+    if reference.is_on():
+        reference.step_optimizers_as_eager()
+    else:
+        _step_adam_in_one_call()
     register_optimizer_step_post_hook(_end_step)
 
 

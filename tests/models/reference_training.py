@@ -1,0 +1,131 @@
+"""Trains models on cpu and on lazuli in reference mode, and says where they differ by a bit.
+
+Run with LAZULI_KERNELS=eager and the models' names; the last line is JSON: by model, what differs.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.models import zoo
+
+STEPS = 10
+
+
+class Recurrent(nn.Module):
+    """Two layers with dropout between them, over a sequence or a packed one."""
+
+    def __init__(self, kind: str, packed: bool = False, **options):
+        super().__init__()
+        self.units = getattr(nn, kind)(8, 16, num_layers=2, dropout=0.3, **options)
+        self.head = nn.Linear(32 if options.get("bidirectional") else 16, 4)
+        self.packed = packed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.packed:
+            x = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([7, 5, 5, 2]))
+        y, _ = self.units(x)
+        if self.packed:
+            y, _ = nn.utils.rnn.pad_packed_sequence(y)
+        return self.head(y).flatten(0, 1)
+
+
+def ssd() -> nn.Module:
+    from torchvision.models import detection
+
+    return detection.ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=4
+    )
+
+
+def faster_rcnn() -> nn.Module:
+    from torchvision.models import detection, mobilenet_v2
+
+    backbone = mobilenet_v2(weights=None).features[:7]
+    backbone.out_channels = 32
+    anchors = detection.rpn.AnchorGenerator(((16, 32, 64),), ((0.5, 1.0, 2.0),))
+    return detection.FasterRCNN(
+        backbone,
+        num_classes=4,
+        rpn_anchor_generator=anchors,
+        min_size=96,
+        max_size=128,
+        rpn_pre_nms_top_n_train=200,
+        rpn_post_nms_top_n_train=50,
+    )
+
+
+RECURRENT = {
+    "rnn": lambda: Recurrent("RNN"),
+    "gru-bidirectional": lambda: Recurrent("GRU", bidirectional=True),
+    "gru-packed": lambda: Recurrent("GRU", packed=True, bidirectional=True),
+    "lstm": lambda: Recurrent("LSTM"),
+    "lstm-packed": lambda: Recurrent("LSTM", packed=True, bidirectional=True),
+}
+DETECTORS = {"ssd": ssd, "faster-rcnn": faster_rcnn}
+
+
+def loss_of_detector(model: nn.Module, where: str) -> torch.Tensor:
+    images = [torch.rand(3, 96, 112).to(where) for _ in range(2)]
+    target = {
+        "boxes": torch.tensor([[10.0, 10, 50, 60], [30, 20, 90, 80]]).to(where),
+        "labels": torch.tensor([1, 2]).to(where),
+    }
+    return sum(model(images, [target, target]).values())
+
+
+def build(name: str):
+    """The model, and what gives its loss on a device."""
+    if name in DETECTORS:
+        model = DETECTORS[name]()
+        return model, lambda where: loss_of_detector(model, where)
+    if name in RECURRENT:
+        model, batch = RECURRENT[name](), lambda: {"x": torch.randn(7, 4, 8)}
+    else:
+        model, batch = zoo.MODELS[name]()
+        batch = lambda make=batch: {key: value[:2] for key, value in make().items()}  # noqa: E731
+    return model, lambda where: zoo.loss_of(
+        model(**{key: value.to(where) for key, value in batch().items()})
+    )
+
+
+def train(name: str, where: str, lower: bool) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    model, loss_on = build(name)
+    model.to(where).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    seen = {}
+    for step in range(2 if lower or name in DETECTORS else STEPS):
+        with torch.autocast(where, torch.bfloat16, enabled=lower):
+            loss = loss_on(where)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen[f"loss {step}"] = loss.detach()
+    for key, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            seen[f"gradient of {key}"] = parameter.grad
+    seen |= {key: value.detach() for key, value in model.state_dict().items()}
+    return {key: value.cpu() for key, value in seen.items()}
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(int(names.pop(0)))
+    lower = "--autocast" in names
+    differing = {}
+    for name in names:
+        if name == "--autocast":
+            continue
+        eager, ours = (train(name, where, lower) for where in ("cpu", "lazuli"))
+        assert eager.keys() == ours.keys()
+        differing[name] = [key for key in eager if not torch.equal(eager[key], ours[key])]
+    print(json.dumps(differing))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

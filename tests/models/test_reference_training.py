@@ -1,0 +1,34 @@
+"""LAZULI_KERNELS=eager: training on lazuli is training on cpu, bit for bit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("reference_training.py")
+GROUPS = {
+    "transformers": ["1", "bert", "gpt2", "vit"],
+    "convolutional": ["1", "demo-cnn", "resnet18"],
+    "recurrent": ["1", "gru", "rnn", "gru-bidirectional", "gru-packed", "lstm", "lstm-packed"],
+    "detectors": ["1", "ssd", "faster-rcnn"],
+    "on two threads": ["2", "bert-narrow"],
+    "autocast": ["1", "--autocast", "bert-narrow", "demo-cnn", "lstm"],
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_ten_steps_are_eagers(group):
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *GROUPS[group]],
+        env={**os.environ, "LAZULI_KERNELS": "eager", "LAZULI_FALLBACK": "error"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    differing = json.loads(done.stdout.splitlines()[-1])
+    assert differing == {name: [] for name in differing}
+    assert differing
