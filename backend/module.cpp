@@ -60,6 +60,11 @@ std::string shadow_replay(const std::string& graph, const std::vector<at::Tensor
   return lazy::replay(graph, inputs, std::move(scalars), fusion, disabled);
 }
 
+std::string shadow_replay_derivative(const std::string& forward, const std::string& backward, const std::vector<at::Tensor>& inputs,
+                                     std::vector<int64_t> scalars, std::vector<int64_t> reads) {
+  return lazy::replay_derivative(forward, backward, inputs, scalars, reads);
+}
+
 // Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of `chain`,
 // each over the result of the one before; with gradients, a chain ends by letting go of its history.
 double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations, int64_t chain) {
@@ -122,6 +127,8 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
   m.def("_dump(str stage) -> str", dump);
   m.def("_shadow_reports() -> str", [] { return lazy::take_shadow_reports(); });
+  m.def("_shadow_replay_derivative(str forward, str backward, Tensor[] inputs, int[] scalars, int[] reads) -> str",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, shadow_replay_derivative));
   m.def("_shadow_replay(str graph, Tensor[] inputs, int[] scalars, bool fusion, str disabled) -> str",
         torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, shadow_replay));
   m.def("_benchmark(str what, Tensor a, Tensor b, int iterations, int chain) -> float",

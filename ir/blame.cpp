@@ -5,12 +5,13 @@
 namespace lazuli::ir {
 namespace {
 
-// By node: whether the values are computed from it.
-std::vector<bool> ancestors(const Graph& graph, std::span<const Value> wanted, uint32_t begin = 0) {
+// By node: whether the values are computed from it, or it is given and they are computed from that.
+template <class F>
+std::vector<bool> ancestors(const Graph& graph, std::span<const Value> wanted, F is_given) {
   std::vector<bool> is(graph.nodes.size());
   for (Value v : wanted) is[v.node] = true;
-  for (uint32_t id = static_cast<uint32_t>(graph.nodes.size()); id-- > begin;)
-    if (is[id])
+  for (uint32_t id = static_cast<uint32_t>(graph.nodes.size()); id-- > 0;)
+    if (is[id] && !is_given(id))
       for (Value v : graph.nodes[id].inputs)
         if (v) is[v.node] = true;
   return is;
@@ -19,7 +20,11 @@ std::vector<bool> ancestors(const Graph& graph, std::span<const Value> wanted, u
 }  // namespace
 
 Portion cut(const Graph& graph, uint32_t begin, std::span<const Value> wanted) {
-  const std::vector<bool> is_needed = ancestors(graph, wanted, begin);
+  return cut(graph, wanted, [=](uint32_t id) { return id < begin; });
+}
+
+Portion cut(const Graph& graph, std::span<const Value> wanted, const std::function<bool(uint32_t)>& is_given) {
+  const std::vector<bool> is_needed = ancestors(graph, wanted, is_given);
   Portion part;
   part.graph.lines = graph.lines;
   std::vector<std::vector<Value>> to(graph.nodes.size());
@@ -32,7 +37,7 @@ Portion cut(const Graph& graph, uint32_t begin, std::span<const Value> wanted) {
     if (!is_needed[id]) continue;
     const Node& n = graph.nodes[id];
     to[id].resize(n.types.size());
-    if (n.op == Op::input || (id < begin && !is_leaf(n.op))) {
+    if (n.op == Op::input || (is_given(id) && !is_leaf(n.op))) {
       for (uint32_t r = 0; r < n.types.size(); ++r) {
         const auto position = static_cast<int64_t>(part.inputs.size());
         to[id][r] = {append(id, {.op = Op::input, .inputs = {}, .attrs = Attrs{{position}}, .types = {n.types[r]}, .line = n.line}), 0};
@@ -57,7 +62,7 @@ Portion cut(const Graph& graph, uint32_t begin, std::span<const Value> wanted) {
 }
 
 std::optional<Blame> find_blame(const Graph& graph, Value wrong, const std::function<bool(const Portion&)>& is_wrong) {
-  const std::vector<bool> is_needed = ancestors(graph, {&wrong, 1});
+  const std::vector<bool> is_needed = ancestors(graph, {&wrong, 1}, [](uint32_t) { return false; });
   std::vector<std::vector<Value>> used(graph.nodes.size());  // results that lead to `wrong`
   used[wrong.node].push_back(wrong);
   std::vector<uint32_t> nodes;

@@ -19,7 +19,9 @@ struct Portion {
   std::vector<uint32_t> scalars;  // likewise, by position
   std::vector<uint32_t> nodes;    // of the whole graph, by node; the part's inputs are the nodes that give them
 };
-// What computes the values `wanted` of the nodes from `begin` on; values of earlier nodes are inputs, but for constants.
+// What computes the values `wanted` from those of nodes that are given, which are inputs; but leaves are what they are.
+Portion cut(const Graph& graph, std::span<const Value> wanted, const std::function<bool(uint32_t)>& is_given);
+// All nodes before `begin` are.
 Portion cut(const Graph& graph, uint32_t begin, std::span<const Value> wanted);
 
 struct Blame {

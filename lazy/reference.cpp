@@ -226,6 +226,8 @@ class Run {
 
   // By the IR's own interpreter; in float64 where values are.
   Tensors interpreted_row(const ir::Node& n, const Tensors& in) const {
+    for (const Tensor& x : in)
+      if (x.defined() && x.requires_grad()) throw NotDifferentiable();
     {
       std::lock_guard lock(interpreted().mutex);
       ++interpreted().rows[std::string(ir::name(n.op))];

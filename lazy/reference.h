@@ -34,6 +34,9 @@ struct ShapeMismatch : std::runtime_error {
   uint32_t node;
 };
 
+// Autograd was to go through a row that torch's kernels did not compute.
+struct NotDifferentiable : std::exception {};
+
 // The distance between neighbouring numbers of the type near 1, and its smallest step.
 struct Spacing {
   double relative = 0, absolute = 0;

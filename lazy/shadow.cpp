@@ -6,6 +6,7 @@
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/culprit.h"
+#include "lazy/derivatives.h"
 #include "lazy/external.h"
 #include "lazy/freeze.h"
 #include "lazy/memory.h"
@@ -59,23 +60,26 @@ std::string number(double x) {
   return text;
 }
 
+constexpr const char* kHeadline = "lazuli: a shadow run found a difference that rounding does not explain, in ";
+
+std::string position(const Difference& d) {
+  std::string s = "[";
+  for (size_t i = 0; i < d.index.size(); ++i) s += (i ? ", " : "") + std::to_string(d.index[i]);
+  return s + "]";
+}
+std::string count(const Difference& d) { return std::to_string(d.elements) + (d.elements == 1 ? " element differs" : " elements differ"); }
+
 // The report in words.
 std::string text_of(const ir::Graph& whole, const Culprit& c, const std::string& folder) {
   const Difference& d = c.difference;
   const ir::Value wrong = c.shown.graph.outputs[d.output];
   std::ostringstream s;
-  s << "lazuli: a shadow run found a difference that rounding does not explain, in " << named(whole, c.node) << "\n";
+  s << kHeadline << named(whole, c.node) << "\n";
   if (!d.shape.empty()) {
     s << "  lazuli gives it " << d.shape << "\n";
   } else {
-    s << "  of " << ir::to_string(c.shown.graph.type(wrong)) << ", " << d.elements << (d.elements == 1 ? " element differs" : " elements differ") << "; at ["
-      << joined([&] {
-           std::vector<std::string> w;
-           for (int64_t i : d.index) w.push_back(std::to_string(i));
-           return w;
-         }())
-      << "]: lazuli " << number(d.ours) << ", eager " << number(d.eager) << ", in float64 " << number(d.exact) << " (rounding explains "
-      << number(d.explained) << ")\n";
+    s << "  of " << ir::to_string(c.shown.graph.type(wrong)) << ", " << count(d) << "; at " << position(d) << ": lazuli " << number(d.ours)
+      << ", eager " << number(d.eager) << ", in float64 " << number(d.exact) << " (rounding explains " << number(d.explained) << ")\n";
   }
   if (c.only_in_trace) {
     s << "  only where the whole trace is computed together\n";
@@ -97,15 +101,43 @@ std::string json_list(const std::vector<std::string>& words) {
   return s + "]";
 }
 
-std::string json_of(const ir::Graph& whole, const Culprit& c, const std::string& folder, const std::string& text,
-                    const std::map<std::string, int64_t>& interpreted) {
-  std::vector<std::string> with, rows;
-  for (uint32_t n : c.with) with.push_back(named(whole, n));
-  for (const auto& [row, count] : interpreted) rows.push_back(row);
-  return "{\"op\": " + json_text(name_of(whole.nodes[c.node])) + ", \"line\": " + json_text(line_of(whole, c.node)) + ", " +
-         numbers_json(c.difference) + ", \"together_with\": " + json_list(with) + ", \"gone_without\": " + json_list(c.gone_without) +
-         ", \"interpreter_agrees_with\": " + json_text(c.interpreter) + ", \"interpreted_rows\": " + json_list(rows) +
-         ", \"folder\": " + json_text(folder) + ", \"text\": " + json_text(text) + "}";
+// What a report says, as ShadowReport in Python has it.
+struct Report {
+  std::string kind, op, line, text, folder, interpreter;
+  Difference difference;
+  std::vector<std::string> together_with, gone_without, interpreted_rows;
+
+  std::string json() const {
+    return "{\"kind\": " + json_text(kind) + ", \"op\": " + json_text(op) + ", \"line\": " + json_text(line) + ", " + numbers_json(difference) +
+           ", \"together_with\": " + json_list(together_with) + ", \"gone_without\": " + json_list(gone_without) +
+           ", \"interpreter_agrees_with\": " + json_text(interpreter) + ", \"interpreted_rows\": " + json_list(interpreted_rows) +
+           ", \"folder\": " + json_text(folder) + ", \"text\": " + json_text(text) + "}";
+  }
+};
+
+void publish(const Report& r) {
+  ++metrics().shadow_mismatches;
+  metrics().shadow((r.kind == "value" ? "differs in " : "derivative differs of ") + r.op, r.line);
+  std::lock_guard lock(reports().mutex);
+  reports().json.push_back(r.json());
+  reports().unraised = r.text;
+  Shadow::has_found = true;
+}
+
+void report(const Case& whole, const WrongDerivative& w) {
+  const Difference& d = w.difference;
+  std::ostringstream s;
+  s << kHeadline << "the derivative of " << named(whole.graph, w.node) << "\n  of " << ir::to_string(w.type) << ", " << count(d) << "; at " << position(d)
+    << ": lazuli " << number(d.ours) << ", eager " << number(d.eager) << ", both in float64 (rounding explains " << number(d.explained) << ")\n";
+  std::string folder;
+  try {
+    folder = write_reproduction(w, whole.graph, "The derivatives differ that Lazuli and eager take of " + named(whole.graph, w.node) + ".");
+    s << "  to see it again: python " << folder << "/reproduce.py\n";
+  } catch (const std::exception& e) {
+    TORCH_WARN("lazuli: what a shadow run found could not be written: ", e.what());
+  }
+  publish({.kind = "derivative", .op = name_of(whole.graph.nodes[w.node]), .line = line_of(whole.graph, w.node), .text = s.str(), .folder = folder,
+           .interpreter = "", .difference = d, .together_with = {}, .gone_without = {}, .interpreted_rows = {}});
 }
 
 void report(const Case& whole, const Difference& difference, const jit::CompileOptions& options, const std::map<std::string, int64_t>& interpreted) {
@@ -118,12 +150,11 @@ void report(const Case& whole, const Difference& difference, const jit::CompileO
     TORCH_WARN("lazuli: what a shadow run found could not be written: ", e.what());
   }
   const std::string text = text_of(whole.graph, c, folder);
-  ++metrics().shadow_mismatches;
-  metrics().shadow("differs in " + name_of(whole.graph.nodes[c.node]), line_of(whole.graph, c.node));
-  std::lock_guard lock(reports().mutex);
-  reports().json.push_back(json_of(whole.graph, c, folder, text, interpreted));
-  reports().unraised = text;
-  Shadow::has_found = true;
+  std::vector<std::string> with, rows;
+  for (uint32_t n : c.with) with.push_back(named(whole.graph, n));
+  for (const auto& [row, times] : interpreted) rows.push_back(row);
+  publish({.kind = "value", .op = name_of(whole.graph.nodes[c.node]), .line = line_of(whole.graph, c.node), .text = text, .folder = folder,
+           .interpreter = c.interpreter, .difference = c.difference, .together_with = with, .gone_without = c.gone_without, .interpreted_rows = rows});
 }
 
 void count_down() {
@@ -137,6 +168,7 @@ Shadow::Shadow(const Trace& trace, const std::vector<uint32_t>& lines, std::span
                std::span<const bool> donate) {
   count_down();
   graph_ = freeze(trace, live, {donate.begin(), donate.end()}, &lines);
+  derivatives_ = trace.derivatives;
   scalars_.assign(trace.scalars().begin(), trace.scalars().end());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Type& type = trace.cell(trace.inputs()[i])->type;
@@ -162,7 +194,12 @@ void Shadow::check(std::span<const jit::Buffer> outputs, const std::function<jit
     const auto difference = judge(graph_, inputs_, scalars_, ours);
     const auto interpreted = take_interpreted_rows();
     for (const auto& [row, count] : interpreted) metrics().shadow("interpreter for " + row, where);
-    if (!difference) return metrics().shadow("agrees", where);
+    if (!difference) {
+      int64_t compared = 0;
+      const auto wrong = judge_derivatives(whole, derivatives_, compared);
+      metrics().derivatives_shadowed += compared;
+      return wrong ? report(whole, *wrong) : metrics().shadow("agrees", where);
+    }
     jit::CompileOptions o = options();
     o.dump_folder.clear();
     report(whole, *difference, o, interpreted);

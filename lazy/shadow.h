@@ -29,6 +29,7 @@ class Shadow {
   ir::Graph graph_;
   std::vector<at::Tensor> inputs_;
   std::vector<int64_t> scalars_;
+  std::vector<Derivative> derivatives_;
 };
 
 // Throws a torch error with the last report's text, once, if config().shadow_action says so.

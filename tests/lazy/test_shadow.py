@@ -112,14 +112,14 @@ WRONG = {
 
 @pytest.fixture
 def plant():
-    """Makes a wrong kernel for an operator on the CPU, until the test ends."""
+    """Makes a kernel for an operator, a wrong one on the CPU unless given, until the test ends."""
     libraries = []
 
-    def make(name):
+    def make(name, kernel=None, key="CPU"):
         library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that torch has a kernel for it already
-            library.impl(name, WRONG[name], "CPU", allow_override=True)
+            library.impl(name, kernel or WRONG[name], key, allow_override=True)
         libraries.append(library)
 
     yield make
@@ -299,6 +299,48 @@ def test_traces_are_counted(counters, device):
     events = [e for e in torch.lazuli.explain() if e.kind == "shadow"]
     assert sum(e.count for e in events if e.what == "agrees") == 2
     assert torch.lazuli.config.shadow == 0
+
+
+# ---- Derivatives
+
+
+class WrongExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch._C._AutoDispatchBelowAutograd():
+            y = torch.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g * ctx.saved_tensors[0]
+
+
+def test_a_wrong_derivative_is_named(device, plant, tmp_path):
+    x = normal(4, 4).requires_grad_()
+    lines = []
+
+    def body():
+        lines.append(here(1))
+        y = torch.exp(x.tanh())
+        y.square().sum().backward()
+        x.grad.tolist()
+
+    with torch.lazuli.shadow() as found:
+        body()
+    assert found.reports == []
+    plant("exp", WrongExp.apply, "AutogradCPU")
+    report = only_report(body, tmp_path)
+    assert (report.kind, report.op, report.line) == ("derivative", "exp", lines[-1])
+    assert report.eager == pytest.approx(2 * report.ours)
+    assert "derivative of exp" in str(report)
+
+
+def test_derivatives_are_compared(counters):
+    with torch.lazuli.shadow():
+        train("residual", "lazuli", steps=2)
+    assert counters()["derivatives_shadowed"] > 20
 
 
 REPRODUCE = """

@@ -21,6 +21,9 @@ _ops = torch.ops.lazuli
 class ShadowReport:
     """A difference between Lazuli and eager that rounding does not explain, led to its op."""
 
+    kind: str
+    """ "value", or "derivative": the gradient that was recorded for the op is another than eager's,
+    though it is computed as recorded."""
     op: str
     """The op that is computed wrong though its operands are right."""
     line: str
@@ -131,13 +134,20 @@ def replay(script: str | Path) -> str:
     """
     folder = Path(script).resolve().parent
     settings = json.loads((folder / "run.json").read_text())
-    text = _ops._shadow_replay(
-        (folder / "graph.lzir").read_text(),
-        list(torch.load(folder / "inputs.pt")),
-        settings["scalars"],
-        settings["fusion"],
-        ",".join(settings["disable_passes"]),
-    )
+    inputs = list(torch.load(folder / "inputs.pt"))
+    if (forward := folder / "forward.lzir").exists():
+        backward = (folder / "backward.lzir").read_text()
+        text = _ops._shadow_replay_derivative(
+            forward.read_text(), backward, inputs, settings["scalars"], settings["reads"]
+        )
+    else:
+        text = _ops._shadow_replay(
+            (folder / "graph.lzir").read_text(),
+            inputs,
+            settings["scalars"],
+            settings["fusion"],
+            ",".join(settings["disable_passes"]),
+        )
     difference = json.loads(text)
     if difference is None:
         return ""
