@@ -5,10 +5,16 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
+#include <c10/core/StreamGuard.h>
 #include <queue>
+#include <thread>
 #include <unordered_set>
+#include "lazy/backing.h"
 #include "lazy/convert.h"
+#include "lazy/plain_dispatch.h"
 #include "lazy/reference.h"
+#include "lazy/source.h"
+#include "lazy/workers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -146,6 +152,25 @@ std::optional<Difference> compare(const Case& backward, size_t output, const Ten
   return d;
 }
 
+// On a thread of its own: a trace may end inside a backward, whose state on this thread says to nodes what of them is wanted.
+template <class F>
+void apart(F call) {
+  const auto stream = backing().is_gpu() ? std::optional(backing().current_stream()) : std::nullopt;
+  std::exception_ptr thrown;
+  WithoutPython released;  // nodes may be Python's
+  std::thread([&] {
+    try {
+      OneThread one;
+      c10::OptionalStreamGuard guard(stream);
+      PlainDispatch plain;
+      call();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }).join();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
 }  // namespace
 
 std::optional<Difference> judge_derivative(const DerivativeCase& c, bool& compared) {
@@ -164,7 +189,9 @@ std::optional<Difference> judge_derivative(const DerivativeCase& c, bool& compar
   return {};
 }
 
-std::optional<WrongDerivative> judge_derivatives(const Case& whole, std::span<const Derivative> derivatives, int64_t& compared) {
+namespace {
+
+std::optional<WrongDerivative> judge_here(const Case& whole, std::span<const Derivative> derivatives, int64_t& compared) {
   const std::vector<ir::Value> values = values_of(whole.graph);
   std::vector<Noted> all;
   Case asked = whole;
@@ -201,6 +228,14 @@ std::optional<WrongDerivative> judge_derivatives(const Case& whole, std::span<co
     if (d) return WrongDerivative{n.node, whole.graph.type(n.gradients[d->output]), *std::move(d), std::move(c)};
   }
   return {};
+}
+
+}  // namespace
+
+std::optional<WrongDerivative> judge_derivatives(const Case& whole, std::span<const Derivative> derivatives, int64_t& compared) {
+  std::optional<WrongDerivative> wrong;
+  if (!derivatives.empty()) apart([&] { wrong = judge_here(whole, derivatives, compared); });
+  return wrong;
 }
 
 }  // namespace lazuli::lazy

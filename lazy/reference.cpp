@@ -156,7 +156,8 @@ class Run {
     const ir::Node& n = graph_.nodes[id];
     switch (n.op) {
       case Op::input: return {as_here(inputs_[n.attrs.number(0)], n.types[0].dtype)};
-      case Op::scalar: return {number(n.types[0].dtype, scalars_[n.attrs.number(0)])};
+      // Not rounded to a narrow type: where eager rounds a number to it, recording has done so.
+      case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars_[n.attrs.number(0)])};
       case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
       case Op::iota: return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
       case Op::uninitialized: return {undefined(n.types[0])};
@@ -187,11 +188,20 @@ class Run {
       if (auto made = decomposed(n, in)) return *made;
     std::optional<Tensors> made;
     try {
-      made = torch_row(n, in);
-    } catch (const c10::NotImplementedError&) {  // for these types
+      made = torch_row(n, ir::is_elementwise(n.op) || ir::is_view(n.op) ? in : dense(in));
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::Error&) {  // not for these types
     }
     if (!made && ir::is_composite(n.op)) made = decomposed(n, in);
     return made ? *std::move(made) : interpreted_row(n, in);
+  }
+
+  // Values are views here, and some of torch's kernels take what they are given for dense.
+  static Tensors dense(Tensors in) {
+    for (Tensor& x : in)
+      if (x.defined()) x = x.contiguous();
+    return in;
   }
 
   // What torch gave, in the row's types. Another shape is a fault of the shape rule.

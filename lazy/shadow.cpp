@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <limits>
+#include <set>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/convert.h"
@@ -27,6 +28,7 @@ using at::Tensor;
 struct Reports {
   Mutex mutex{Rank::Leaf};
   std::vector<std::string> json;
+  std::set<std::string> known;
   std::optional<std::string> unraised;
 };
 Reports& reports() {
@@ -119,7 +121,10 @@ void publish(const Report& r) {
   ++metrics().shadow_mismatches;
   metrics().shadow((r.kind == "value" ? "differs in " : "derivative differs of ") + r.op, r.line);
   std::lock_guard lock(reports().mutex);
-  reports().json.push_back(r.json());
+  const std::string key = r.kind + r.op + r.line;
+  const bool is_new = reports().known.insert(key).second;  // a step that is wrong is wrong in every iteration
+  if (is_new) reports().json.push_back(r.json());
+  if (!is_new && config().shadow_action == "warn") return;
   reports().unraised = r.text;
   Shadow::has_found = true;
 }
@@ -227,6 +232,7 @@ std::string take_shadow_reports() {
   std::string s = "[";
   for (const std::string& r : reports().json) s += (s.size() > 1 ? ", " : "") + r;
   reports().json.clear();
+  reports().known.clear();
   return s + "]";
 }
 

@@ -1,9 +1,9 @@
 """Shadow runs: each trace once more, op by op with torch's own kernels, and compared."""
 
-import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -168,7 +168,9 @@ def test_a_wrong_op_is_named(device, plant, tmp_path):
     assert str(report.eager)[:5] in str(report)
 
 
-@pytest.mark.parametrize("name, op", [("mm", "matmul"), ("_softmax", "softmax"), ("exp", "exp")])
+@pytest.mark.parametrize(
+    ("name", "op"), [("mm", "matmul"), ("_softmax", "softmax"), ("exp", "exp")]
+)
 def test_wrong_ops_of_other_kinds_are_named(name, op, device, plant, tmp_path):
     def body():
         x = normal(6, 8) @ normal(8, 8)
@@ -251,6 +253,34 @@ def test_content_that_nobody_wrote_is_not_compared(device):
         x[:5] = 1
         (x * 2)[:5].sum().item()
         torch.lazuli.synchronize()
+    assert found.reports == []
+
+
+def test_operands_without_memory_of_their_own(device):
+    """Some of torch's kernels take what they are given for dense."""
+    with torch.lazuli.shadow() as found:
+        one, x = torch.ones(4, device=device), normal(4, 4, 2).requires_grad_()
+        for y in (F.group_norm(x, 2, one, one), F.batch_norm(x, one, one, one, one, True)):
+            y.square().sum().backward()
+        x.grad.tolist()
+    assert found.reports == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_beside_narrow_types(dtype, device):
+    with torch.lazuli.shadow() as found:
+        a, b, c = (normal(8, 64).to(dtype) for _ in range(3))
+        (torch.addcmul(a, b, c, value=0.3) * 0.1 + torch.add(a, b, alpha=0.7)).tolist()
+    assert found.reports == []
+
+
+def test_a_trace_that_ends_inside_a_backward(device):
+    with torch.lazuli.shadow() as found:
+        x = normal(5, 5).double().requires_grad_()
+        (g,) = torch.autograd.grad(x.prod(0).sum(), x, create_graph=True)
+        (h,) = torch.autograd.grad(g.square().sum(), x, create_graph=True)
+        (k,) = torch.autograd.grad(h.sum(), x)
+        k.tolist()
     assert found.reports == []
 
 
@@ -346,12 +376,24 @@ def test_derivatives_are_compared(counters):
 REPRODUCE = """
 import runpy, sys, warnings
 import torch
+from test_shadow import WrongExp
 warnings.simplefilter("ignore")
 library = torch.library.Library("aten", "IMPL")
-if sys.argv[2] == "wrong":
+if sys.argv[2] == "value":
     library.impl("exp", lambda x: x + 1, "CPU", allow_override=True)
+if sys.argv[2] == "derivative":
+    library.impl("exp", WrongExp.apply, "AutogradCPU", allow_override=True)
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
+
+
+def outcome(script, planted):
+    return subprocess.run(
+        [sys.executable, "-c", REPRODUCE, script, planted],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
 
 
 def test_the_script_reproduces_it(device, plant, tmp_path):
@@ -360,18 +402,25 @@ def test_the_script_reproduces_it(device, plant, tmp_path):
         ((x * 2).exp() + 0.5).tolist()
 
     plant("exp")
-    report = only_report(body, tmp_path)
-    script = f"{report.folder}/reproduce.py"
-    assert json.loads((tmp_path / report.folder / "run.json").read_text())["fusion"]
-    outcomes = [
-        subprocess.run(
-            [sys.executable, "-c", REPRODUCE, script, which], capture_output=True, text=True
-        )
-        for which in ("wrong", "right")
-    ]
-    assert [o.returncode for o in outcomes] == [1, 0], outcomes
-    assert "elements differ" in outcomes[0].stdout
-    assert "agree" in outcomes[1].stdout
+    script = f"{only_report(body, tmp_path).folder}/reproduce.py"
+    wrong, right = outcome(script, "value"), outcome(script, "nothing")
+    assert wrong.returncode == 1, wrong.stderr
+    assert "16 elements differ" in wrong.stdout
+    assert right.returncode == 0, right.stderr
+    assert "agree" in right.stdout
+
+
+def test_the_script_reproduces_a_derivative(device, plant, tmp_path):
+    def body():
+        x = normal(4, 4).requires_grad_()
+        x.exp().sum().backward()
+        x.grad.tolist()
+
+    plant("exp", WrongExp.apply, "AutogradCPU")
+    script = f"{only_report(body, tmp_path).folder}/reproduce.py"
+    wrong = outcome(script, "derivative")
+    assert wrong.returncode == 1, wrong.stderr
+    assert "16 elements differ" in wrong.stdout
 
 
 ENVIRONMENT = """
