@@ -150,7 +150,6 @@ Culprit find_culprit(const Case& whole, const Difference& difference, const jit:
   c.difference = difference;
   const ir::Value wrong = whole.graph.outputs[difference.output];
   c.node = wrong.node;
-  std::optional<Difference> found;
   const auto blame = ir::find_blame(whole.graph, wrong, [&](const ir::Portion& part) {
     try {
       return difference_of(case_of(whole, part), options).has_value();

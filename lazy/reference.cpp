@@ -1,13 +1,11 @@
 #include "lazy/reference.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <cmath>
+#include "ir/body.h"
 #include "ir/builder.h"
 #include "ir/error.h"
 #include "ir/interpret.h"
-#include "ir/philox.h"
-#include "ir/print.h"
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/external.h"
@@ -116,7 +114,7 @@ class Run {
   Run(const Reference& how, const ir::Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars, at::Generator* noise)
       : how_(how), graph_(graph), inputs_(inputs), scalars_(scalars), noise_(noise), values_(graph.nodes.size()) {}
 
-  Tensors run(Reference::Values* keep) {
+  Tensors run() {
     std::vector<uint32_t> last(graph_.nodes.size());
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       last[id] = id;
@@ -126,14 +124,12 @@ class Run {
     for (ir::Value v : graph_.outputs) last[v.node] = static_cast<uint32_t>(graph_.nodes.size());
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       values_[id] = node(id);
-      if (keep) continue;
       if (last[id] == id) values_[id].clear();
       for (ir::Value v : graph_.nodes[id].inputs)
         if (v && last[v.node] == id) values_[v.node].clear();
     }
     Tensors outputs;
     for (ir::Value v : graph_.outputs) outputs.push_back(values_[v.node][v.result].contiguous());
-    if (keep) *keep = std::move(values_);
     return outputs;
   }
 
@@ -166,6 +162,7 @@ class Run {
     Tensors in;
     for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
     if (n.op == Op::external) return external(n, in);
+    if (noise_ && rounds_inside(n)) move_operands(n, in);
     Tensors out = fitted(id, compute(n, in));
     if (noise_) add_noise(n, in, out);
     return out;
@@ -231,7 +228,7 @@ class Run {
     }
     g.outputs.resize(n.types.size());
     if (!ir::decompose(b, {n.op, operands, {}, n.attrs}, g.outputs)) return {};
-    return Run(how_, g, present, {}, noise_).run(nullptr);
+    return Run(how_, g, present, {}, noise_).run();
   }
 
   // By the IR's own interpreter; in float64 where values are.
@@ -297,6 +294,22 @@ class Run {
     return x + uniform_like(x, *noise_) * (by + spacing(t).absolute);
   }
 
+  // Whether the row's formula has steps, which round each and may cancel: not only its result is off.
+  bool rounds_inside(const ir::Node& n) const {
+    if (!ir::is_elementwise(n.op) || is_exact(n.op) || n.op == Op::convert || !ir::is_floating(n.types[0].dtype)) return false;
+    std::vector<ir::DType> types;
+    for (ir::Value v : n.inputs) types.push_back(ir::compute_type(graph_.type(v).dtype));
+    const ir::Program formula = ir::expand_body(n.op, types, ir::compute_type(n.types[0].dtype));
+    return std::ranges::count_if(formula.graph.nodes(), [](const ir::ScalarNode& s) { return ir::info(s.prim).arity > 0; }) > 1;
+  }
+
+  void move_operands(const ir::Node& n, Tensors& in) const {
+    for (size_t i = 0; i < in.size(); ++i) {
+      const ir::DType t = ir::compute_type(graph_.type(n.inputs[i]).dtype);
+      if (in[i].defined() && ir::is_floating(t)) in[i] = moved(in[i], in[i].abs() * spacing(t).relative, t);
+    }
+  }
+
   void add_noise(const ir::Node& n, const Tensors& in, Tensors& out) const {
     if (ir::is_composite(n.op) || is_exact(n.op)) return;
     for (size_t r = 0; r < out.size(); ++r) {
@@ -332,16 +345,15 @@ class Run {
   const std::span<const Tensor> inputs_;
   const std::span<const int64_t> scalars_;
   at::Generator* const noise_;
-  Reference::Values values_;
+  std::vector<Tensors> values_;  // by node and result
 };
 
 }  // namespace
 
-std::vector<at::Tensor> Reference::run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars,
-                                       Values* values) const {
+std::vector<at::Tensor> Reference::run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars) const {
   std::optional<at::Generator> noise;
   if (numbers == Numbers::Noisy) noise = make_generator(0x5eed + seed);
-  return Run(*this, graph, inputs, scalars, noise ? &*noise : nullptr).run(values);
+  return Run(*this, graph, inputs, scalars, noise ? &*noise : nullptr).run();
 }
 
 std::map<std::string, int64_t> take_interpreted_rows() {

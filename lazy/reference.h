@@ -18,11 +18,8 @@ struct Reference {
   bool decomposed = false;  // composites by their decompositions, rather than by torch's operators
   uint64_t seed = 0;        // of the noise
 
-  using Values = std::vector<std::vector<at::Tensor>>;  // by node and result
-
-  // `inputs` have the graph's types. Returns the outputs; with `values`, keeps what every node gives.
-  std::vector<at::Tensor> run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars,
-                              Values* values = nullptr) const;
+  // The graph's outputs. `inputs` are float64 or have the graph's types.
+  std::vector<at::Tensor> run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars) const;
 };
 
 // Rows that torch's kernels did not compute, but the IR's interpreter did; by name, since somebody last took them.
