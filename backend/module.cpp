@@ -12,7 +12,9 @@
 #include "lazy/metrics.h"
 #include "lazy/mutex.h"
 #include "lazy/recording.h"
+#include "lazy/reproduction.h"
 #include "lazy/runner.h"
+#include "lazy/shadow.h"
 #include "lazy/sync.h"
 
 namespace lazuli::backend {
@@ -51,6 +53,16 @@ void reset_peak(int64_t) { lazy::reset_peak_memory(); }
 std::string dump(const std::string& stage) {
   TORCH_CHECK(stage == "trace", "lazuli: dump knows no stage '", stage, "', only 'trace'; LAZULI_DEBUG writes the others for each new trace");
   return lazy::pending_text();
+}
+
+std::string shadow_replay(const std::string& graph, const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars, bool fusion,
+                          const std::string& disabled) {
+  return lazy::replay(graph, inputs, std::move(scalars), fusion, disabled);
+}
+
+std::string shadow_replay_derivative(const std::string& forward, const std::string& backward, const std::vector<at::Tensor>& inputs,
+                                     std::vector<int64_t> scalars, std::vector<int64_t> reads) {
+  return lazy::replay_derivative(forward, backward, inputs, scalars, reads);
 }
 
 // Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of `chain`,
@@ -114,6 +126,11 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
   m.def("_dump(str stage) -> str", dump);
+  m.def("_shadow_reports() -> str", [] { return lazy::take_shadow_reports(); });
+  m.def("_shadow_replay_derivative(str forward, str backward, Tensor[] inputs, int[] scalars, int[] reads) -> str",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, shadow_replay_derivative));
+  m.def("_shadow_replay(str graph, Tensor[] inputs, int[] scalars, bool fusion, str disabled) -> str",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, shadow_replay));
   m.def("_benchmark(str what, Tensor a, Tensor b, int iterations, int chain) -> float",
         torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, benchmark));
 }

@@ -19,7 +19,7 @@ struct Setting {
   const char* environment;
   Field field;
   int64_t least = 1;            // of an integer
-  const char* words = nullptr;  // that a string may be, with spaces between; null: any
+  const char* words = nullptr;  // that a string may be, with spaces between; null: any. Of an integer: for no bound
 };
 const Setting kSettings[] = {
     {"kernels", "LAZULI_KERNELS", &Config::kernels, 1, "lazuli eager"},
@@ -37,6 +37,9 @@ const Setting kSettings[] = {
     {"inline_backward", "LAZULI_INLINE_BACKWARD", &Config::inline_backward},
     {"repeat_backward", "LAZULI_REPEAT_BACKWARD", &Config::repeat_backward, 1, "on off check"},
     {"reuse_suffixes", "LAZULI_REUSE_SUFFIXES", &Config::reuse_suffixes},
+    {"shadow", "LAZULI_SHADOW", &Config::shadow, 0, "all"},
+    {"shadow_action", "LAZULI_SHADOW_ACTION", &Config::shadow_action, 1, "raise warn"},
+    {"shadow_folder", "LAZULI_SHADOW_FOLDER", &Config::shadow_folder},
     {"max_traces", "LAZULI_MAX_TRACES", &Config::max_traces, 4},
     {"max_pending_ops", "LAZULI_MAX_PENDING_OPS", &Config::max_pending_ops},
     {"max_pending_bytes", "LAZULI_MAX_PENDING_BYTES", &Config::max_pending_bytes, 0},
@@ -65,7 +68,12 @@ bool parse_bool(const char* name, const std::string& v) {
   reject(name, v, "true or false");
 }
 
+std::string without_quotes(const std::string& v) {
+  return v.size() >= 2 && v.front() == '"' && v.back() == '"' ? v.substr(1, v.size() - 2) : v;
+}
+
 int64_t parse_int(const Setting& s, const std::string& v) {
+  if (s.words && without_quotes(v) == s.words) return INT64_MAX;
   size_t used = 0;
   int64_t n = 0;
   try {
@@ -83,7 +91,7 @@ void assign(Config& c, const Setting& s, std::string v) {
   } else if (auto* f = std::get_if<int64_t Config::*>(&s.field)) {
     c.*(*f) = parse_int(s, v);
   } else {
-    if (v.size() >= 2 && v.front() == '"' && v.back() == '"') v = v.substr(1, v.size() - 2);
+    v = without_quotes(v);
     if (s.words) {
       const std::vector<std::string> words = split(s.words);
       if (std::ranges::find(words, v) == words.end()) reject(s.name, v, one_of(words));

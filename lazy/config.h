@@ -23,6 +23,9 @@ struct Config {
   std::string repeat_backward = "on";  // record backward again as it was recorded in the same trace before, without taking
                                        // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
   bool reuse_suffixes = true;     // a new trace that ends as an earlier one did takes over that end's plan; not on a GPU
+  int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
+  std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
+  std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such
   int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory

@@ -128,6 +128,14 @@ Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {
 
 }  // namespace
 
+std::optional<Tensors> call_eager_row(const ir::Node& node, const Tensors& in) {
+  const auto row = std::ranges::find(kRows, node.op, &Row::op);
+  if (row == std::end(kRows)) return {};
+  std::vector<lowering::Layout> results;
+  for (const ir::Type& t : node.types) results.push_back({t.dtype, t.shape, ir::contiguous_strides(t.shape)});
+  return row->run({node.attrs, in, results});
+}
+
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                        std::span<const lowering::Layout> results) {
   const auto row = std::ranges::find(kRows, node.op, &Row::op);

@@ -12,9 +12,9 @@ namespace lazuli::lazy {
 // Replaces the operator's arguments on the stack by its results, as a boxed kernel does.
 void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor.
+// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor, and, not counted, for shadow runs.
 std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
-                                      std::span<const ir::Type> results);
+                                      std::span<const ir::Type> results, bool counted = true);
 std::string external_name(int64_t call);
 // Forgets what was learned of all other calls.
 void keep_external_calls(const std::unordered_set<int64_t>& calls);

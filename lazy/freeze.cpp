@@ -16,12 +16,13 @@ ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op) {
   return attrs;
 }
 
-ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated) {
+ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated, const std::vector<uint32_t>* lines) {
+  if (!lines) lines = &trace.lines;
   ir::Graph graph;
   std::vector<ir::Value> values(trace.value_count());
   std::vector<uint32_t> line_of;  // interned line -> index in graph.lines
   auto line = [&](size_t entry) -> uint32_t {
-    uint32_t l = entry < trace.lines.size() ? trace.lines[entry] : 0;
+    uint32_t l = entry < lines->size() ? (*lines)[entry] : 0;
     if (l == 0) return 0;
     if (line_of.size() <= l) line_of.resize(l + 1, 0);
     if (line_of[l] == 0) {

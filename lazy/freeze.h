@@ -12,6 +12,7 @@ ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op);
 
 // The graph that computes the values `live`, in that order, with the trace's inputs and numbers as its own. `donated`: by
 // input, whether a result may take over its memory; empty for none.
-ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated = {});
+// `lines`: of the entries, where the trace itself has not kept them.
+ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated = {}, const std::vector<uint32_t>* lines = nullptr);
 
 }  // namespace lazuli::lazy

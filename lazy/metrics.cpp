@@ -91,6 +91,10 @@ void Metrics::peek(const std::string& what, const std::string& where, double us)
   ++peeks;
   note({"peek", what, where}, us);
 }
+void Metrics::shadow(const std::string& what, const std::string& where) {
+  std::lock_guard lock(mutex_);
+  note({"shadow", what, where}, 0);
+}
 void Metrics::compile(size_t ops, bool known_end, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
   Compilations& c = compilations_[where];
@@ -111,6 +115,7 @@ std::string Metrics::json() {
     << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
+    << ", \"traces_shadowed\": " << traces_shadowed << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
     << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
     << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved
     << ", \"host_seconds\": " << object(host_seconds_by_name()) << "}";
@@ -137,7 +142,7 @@ std::string Metrics::explain() {
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
   peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_reused = 0;
-  autograd_nodes = 0;
+  autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();
   syncs_.clear();

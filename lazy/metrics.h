@@ -14,7 +14,7 @@ enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDepen
 const char* name(SyncReason r);
 
 struct Event {  // one line of explain()
-  std::string kind;   // "sync", "peek", "external", "compile"
+  std::string kind;   // "sync", "peek", "external", "compile", "shadow"
   std::string what;
   std::string where;  // Python line
   friend auto operator<=>(const Event&, const Event&) = default;
@@ -36,11 +36,13 @@ class Metrics {
   int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
   int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
+  std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;
   double compile_ms = 0, run_ms = 0;
   void ran(double us);
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);
   void peek(const std::string& what, const std::string& where, double us);
+  void shadow(const std::string& what, const std::string& where);
   // `known_end`: the plan of its last ops was there already.
   void compile(size_t ops, bool known_end, const std::string& where, double us);
   // JSON, with kernel and memory counters filled in.

@@ -76,6 +76,7 @@ class Recording final : public ir::Builder {
   void rebind_storage(const at::Tensor& t, ir::Value v) { rebind_storage(storage_of(t), v); }
 
   const Trace& trace() const { return trace_; }
+  void note(Derivative d) { trace_.derivatives.push_back(std::move(d)); }
   // Records again what was recorded at an equal place.
   void repeat(const Trace::Excerpt& e) { trace_.append(e); }
 

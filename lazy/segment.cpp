@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "lazy/fragment_builder.h"
 #include "lazy/freeze.h"
+#include "lazy/shadow.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -32,19 +33,26 @@ class InPlace {
       if (!o.active || !cotangents[i]) continue;
       add(o.id, o.order ? r_.permute(cotangents[i], s_.order(o)) : cotangents[i]);
     }
+    Derivative noted{s_.begin, s_.end, {}, {}};
+    const bool is_noted = Shadow::is_due() && replaced_.empty();
+    for (size_t i = 0; is_noted && i < s_.outputs.size(); ++i)
+      if (const Segment::Value& o = s_.outputs[i]; o.active && cotangents[i]) noted.outputs.push_back({o.id, id(cotangent(o.id))});
     for (uint32_t i = s_.end; i-- > s_.begin;) pull(i);
     for (size_t i = 0; i < s_.reads.size(); ++i) {
       const Segment::Value& read = s_.reads[i];
       if (!is_wanted(read)) continue;
       ir::Value g = of_reads_[i];
       if (!g) g = r_.full(r_.shape({read.id, 0}), 0, r_.dtype({read.id, 0}));
+      if (is_noted) noted.reads.push_back({read.id, id(g)});
       if (read.order) g = r_.permute(g, inverse_of(s_.order(read)));
       ir::Value& sum = out[read.tensor];
       sum = sum ? r_.add(sum, g) : g;
     }
+    if (is_noted) r_.note(std::move(noted));
   }
 
  private:
+  static ValueId id(ir::Value v) { return v ? v.node + v.result : kAbsent; }
   void replace(const Segment::Value& v, ir::Value by) {
     if (v.id != kAbsent) replaced_.push_back({v.id, v.order ? r_.permute(by, s_.order(v)) : by});
   }

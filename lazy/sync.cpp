@@ -14,16 +14,17 @@
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
-#include "lazy/eager_rows.h"
 #include "lazy/external.h"
 #include "lazy/external_signature.h"
 #include "lazy/freeze.h"
 #include "lazy/memory.h"
 #include "lazy/recording.h"
 #include "lazy/runner.h"
+#include "lazy/shadow.h"
 #include "lazy/source.h"
-#include "lazy/workers.h"
 #include "lazy/torch_buffers.h"
+#include "lazy/torch_host.h"
+#include "lazy/workers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -32,40 +33,6 @@ double now_us() {
   using namespace std::chrono;
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
-
-// The executor adds op and line.
-template <class F>
-auto tell_of_memory(F call) {
-  try {
-    return call();
-  } catch (const c10::OutOfMemoryError& e) {
-    throw jit::OutOfMemory(e.what_without_backtrace());
-  }
-}
-
-struct TorchHost final : jit::Host {
-  jit::Buffer allocate(size_t bytes) override {
-    return tell_of_memory([&] { return allocate_buffer(bytes); });
-  }
-  void free_memory() override { release_cached_memory(); }
-  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
-                                    std::span<const ir::Type> results) override {
-    return tell_of_memory([&] { return run_external(call, line, inputs, results); });
-  }
-  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
-                                 std::span<const lowering::Layout> results) override {
-    return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
-  }
-  std::shared_ptr<void> profile(const std::string& step) override {
-    auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-    if (!callbacks) return nullptr;
-    auto range = std::make_shared<at::RecordFunction>(std::move(*callbacks));
-    range->before("lazuli: " + step);
-    return range;
-  }
-  void* stream() override { return backing().stream(); }
-  jit::PackedOperands* packed_operands() override { return lazy::packed_operands(); }
-};
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
 struct KnownTrace {
@@ -242,6 +209,9 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
     inputs[i] = c->buffer;
     donate[i] = may_donate && is_dead(*c, 2);  // the cell and this list hold the buffer
   }
+  std::unique_ptr<Shadow> shadow;
+  if (Shadow::is_due()) [[unlikely]]
+    shadow = std::make_unique<Shadow>(trace, known.code.lines, known.live, inputs, std::span<const bool>(donate.get(), n));
   // Dead inputs give their buffers away, so that an executable may reuse or free them early.
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
@@ -255,6 +225,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
     failed = std::current_exception();
   }
   metrics().ran(now_us() - start);
+  if (shadow) shadow->check(outputs, [] { return compile_options(0); });
   for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
   if (failed) std::rethrow_exception(failed);
 }
@@ -369,6 +340,7 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   } catch (const std::exception&) {
     return {};  // the trace itself will fail, and so its values
   }
+  raise_shadow_mismatch();
   metrics().peek(std::to_string(slice.size()) + " ops", config().source_lines ? line_text(current_line()) : "", now_us() - start);
   return slice.cell(live[0])->buffer;
 }
@@ -454,11 +426,13 @@ void sync(SyncReason reason) {
     });
     bool done = live.empty();
     if (!done) or_fail(*trace, live, [&] { done = run_aside(reason, *known, *trace); });
+    if (done) raise_shadow_mismatch();
     if (!done) {
       for (ValueId v : live) trace->cell(v)->job = Runner::get().next();
       Runner::get().submit([known, trace] {
         or_fail(*trace, known->live, [&] { run(*known, *trace); });
         SpareTraces::get().give(std::move(*trace));
+        raise_shadow_mismatch();
       });
     }
   } catch (...) {

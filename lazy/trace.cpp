@@ -18,6 +18,7 @@ void Trace::restart(uint64_t epoch) {
   lines.clear();
   prefix_hashes.clear();
   segments.clear();
+  derivatives.clear();
   peeks = 0;
 }
 

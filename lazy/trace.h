@@ -28,6 +28,15 @@ struct Entry {
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 
+// The derivative of some entries, recorded behind them: for each value that they give and each that they read, its gradient.
+struct Derivative {
+  struct Pair {
+    ValueId value, gradient;
+  };
+  uint32_t begin, end;  // the entries
+  std::vector<Pair> outputs, reads;
+};
+
 class Trace {
  public:
   explicit Trace(uint64_t epoch) : epoch_(epoch) {}
@@ -109,6 +118,7 @@ class Trace {
   std::vector<uint32_t> lines;
   std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
   std::vector<SegmentRef> segments;     // entries that may be differentiated yet
+  std::vector<Derivative> derivatives;  // noted for shadow runs only (derivatives.h)
   int peeks = 0;                        // values of it that were computed apart
 
  private:

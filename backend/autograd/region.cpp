@@ -248,7 +248,7 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
   };
   BackwardRecords& records = backward_records();
   const std::string& setting = lazy::config().repeat_backward;
-  if (setting == "off" || profiled_ || !describe(r, end, records.scratch)) {
+  if (setting == "off" || lazy::config().shadow || profiled_ || !describe(r, end, records.scratch)) {
     take_derivatives();
   } else {
     const BackwardKey key(r.trace().place(), records.scratch);

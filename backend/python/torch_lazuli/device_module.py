@@ -1,7 +1,7 @@
 """`torch.lazuli`: what a user, and torch itself, calls on the device.
 
 The names that torch.cuda has too mean the same here. Those of Lazuli alone are `metrics`,
-`reset_metrics`, `explain` and `config`.
+`reset_metrics`, `explain`, `shadow` and `config`.
 """
 
 import torch
@@ -41,10 +41,13 @@ from torch_lazuli.random import (
     set_rng_state,
     set_rng_state_all,
 )
+from torch_lazuli.shadow import ShadowMismatch, ShadowReport, shadow
 from torch_lazuli.streams import Event, Stream, current_stream, set_stream, stream
 
 __all__ = [
     "Event",
+    "ShadowMismatch",
+    "ShadowReport",
     "Stream",
     "config",
     "current_device",
@@ -79,6 +82,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "shadow",
     "stream",
     "synchronize",
 ]
