@@ -67,7 +67,7 @@ class Campaign:
             if part.name in outcome.passed:
                 continue
             limit = self.limit(built, part)
-            verdict = trial.run(built, part, None if fault.rebuild else fault.number, limit)
+            verdict = trial.run(built, part, None if fault.rebuild else fault.code, limit)
             self.results.note(fault, part, verdict)
         what = f"{outcome.caught}: {outcome.how}" if outcome.caught else "NOT CAUGHT"
         print(f"{fault}\n    {what}", flush=True)

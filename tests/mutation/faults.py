@@ -30,6 +30,11 @@ class Fault:
         return sha256("\0".join((self.file, self.place, self.put)).encode()).hexdigest()[:12]
 
     @property
+    def code(self) -> int:
+        """Stands for it in the copy, which is not built anew because others come and go."""
+        return int(self.key[:7], 16)
+
+    @property
     def original(self) -> str:
         return self.place[self.place.index(OPEN) + 1 : self.place.index(CLOSE)]
 

@@ -29,7 +29,7 @@ inline bool planted(int number) {{ return planted_fault() == number; }}
 
 def switch(fault: Fault) -> str:
     """The original and the fault, of which one is taken when the program runs."""
-    test = f"::lazuli::planted({fault.number})"
+    test = f"::lazuli::planted({fault.code})"
     if fault.is_statement:
         return f"{{ if ({test}) {{ {fault.put} }} else {{ {fault.original} }} }}"
     return f"({test} ? ({fault.put}) : ({fault.original}))"

@@ -25,7 +25,7 @@ def test_there_are_faults_of_every_theme():
 
 
 def test_no_fault_is_listed_twice():
-    assert len({fault.key for fault in LISTED}) == len(LISTED)
+    assert len({fault.code for fault in LISTED}) == len(LISTED)
     assert all(fault.breaks and fault.put != fault.original for fault in LISTED)
 
 
@@ -39,13 +39,15 @@ def test_likely_tests_exist():
 
 
 def test_expression():
-    text = plant.plant("if (a < b) return;\n", [fault("if («a < b») return;", "a <= b")])
-    assert "if ((::lazuli::planted(7) ? (a <= b) : (a < b))) return;\n" in text
+    one = fault("if («a < b») return;", "a <= b")
+    text = plant.plant("if (a < b) return;\n", [one])
+    assert f"if ((::lazuli::planted({one.code}) ? (a <= b) : (a < b))) return;\n" in text
 
 
 def test_statement():
-    text = plant.plant("for (;;) f(x);\n", [fault("for (;;) «f(x);»", "")])
-    assert "for (;;) { if (::lazuli::planted(7)) {  } else { f(x); } }\n" in text
+    one = fault("for (;;) «f(x);»", "")
+    text = plant.plant("for (;;) f(x);\n", [one])
+    assert f"for (;;) {{ if (::lazuli::planted({one.code})) {{  }} else {{ f(x); }} }}\n" in text
 
 
 def test_compiled_in():
