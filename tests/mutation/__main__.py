@@ -27,6 +27,7 @@ def parsed():
     parser.add_argument("--check", action="store_true", help="that all is found and compiles")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time; 1")
     parser.add_argument("--suites", default=",".join(suites.NAMES), help="of %(default)s")
+    parser.add_argument("--likely", action="store_true", help="only the tests of each theme")
     parser.add_argument("--rebuild", action="store_true", help="those in tables, a build for each")
     parser.add_argument("--again", action="store_true", help="forget what is known of these faults")
     parser.add_argument("--folder", type=Path, default=tree.ROOT / "build" / "mutation")
@@ -61,7 +62,8 @@ class Campaign:
 
     def judge(self, built: Tree, fault: Fault) -> None:
         outcome = self.results.of(fault)
-        for part in suites.parts_of(fault, self.options.suites, self.options.folder):
+        options = self.options
+        for part in suites.parts_of(fault, options.suites, options.folder, options.likely):
             if outcome.caught:
                 break
             if part.name in outcome.passed:

@@ -35,9 +35,12 @@ class Part:
     name: str
     command: tuple[str, ...]
     threads: int = 1
+    is_rest: bool = False  # of a suite of which the likely tests have gone before
 
 
-def parts_of(fault: Fault, suites: tuple[str, ...], folder: Path) -> list[Part]:
+def parts_of(
+    fault: Fault, suites: tuple[str, ...], folder: Path, likely_only: bool = False
+) -> list[Part]:
     theme, likely = fault.theme, THEMES[fault.theme]
     in_core = fault.file.split("/")[0] in CORE
     made = {
@@ -46,16 +49,18 @@ def parts_of(fault: Fault, suites: tuple[str, ...], folder: Path) -> list[Part]:
         "sample": lambda: [Part("sample", "sample", pytest("tests/fuzz/test_fuzz.py"))],
         "fuzz": lambda: [Part("fuzz", "programs", programs(folder))],
     }
-    return [part for name in NAMES if name in suites for part in made[name]()]
+    parts = [part for name in NAMES if name in suites for part in made[name]()]
+    return [part for part in parts if not (likely_only and part.is_rest)]
 
 
 def core_parts(theme: str, tests: str) -> list[Part]:
-    def core(name: str, wanted: str) -> Part:
+    def core(name: str, wanted: str, rest: bool) -> Part:
         program = "build/release/lazuli_core_tests"
         command = (program, "--gtest_brief=1", "--gtest_fail_fast", f"--gtest_filter={wanted}")
-        return Part("core", name, command, threads=2)
+        return Part("core", name, command, 2, rest)
 
-    return [core(f"core: {theme}", tests), core(f"core: beside {theme}", f"*-{tests}")]
+    rest = f"*-{tests}"
+    return [core(f"core: {theme}", tests, False), core(f"core: beside {theme}", rest, True)]
 
 
 def python_parts(theme: str, files: list[str]) -> list[Part]:
@@ -64,7 +69,7 @@ def python_parts(theme: str, files: list[str]) -> list[Part]:
     ignored = [f"--ignore={name}" for name in likely if name.endswith(".py")]
     return [
         Part("python", f"python: {theme}", pytest(*likely)),
-        Part("python", f"python: beside {theme}", pytest(*rest, *ignored)),
+        Part("python", f"python: beside {theme}", pytest(*rest, *ignored), is_rest=True),
     ]
 
 
