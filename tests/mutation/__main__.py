@@ -29,7 +29,7 @@ def parsed():
     parser.add_argument("--suites", default=",".join(suites.NAMES), help="of %(default)s")
     parser.add_argument("--likely", action="store_true", help="only the tests of each theme")
     parser.add_argument("--rebuild", action="store_true", help="those in tables, a build for each")
-    parser.add_argument("--again", action="store_true", help="forget what is known of these faults")
+    parser.add_argument("--again", action="store_true", help="those that nothing caught, once more")
     parser.add_argument("--folder", type=Path, default=tree.ROOT / "build" / "mutation")
     options = parser.parse_args()
     options.suites = tuple(options.suites.split(","))
@@ -100,7 +100,8 @@ def main() -> int:
         campaign = Campaign(options)
         if options.again:
             for fault in chosen:
-                campaign.results.forget(fault)
+                if options.only or not campaign.results.of(fault).caught:
+                    campaign.results.forget(fault)
         with ThreadPoolExecutor(options.jobs) as pool:
             at_once = [fault for fault in chosen if not fault.rebuild]
             list(pool.map(lambda fault: campaign.judge(schemata, fault), at_once))
