@@ -50,6 +50,13 @@ TEST(Corners, AnIndexIntoWhatAnIndexHasRead) {
   c.set(1, {5, 0, 3, 1});
   c.set(2, {3, 3, 0, 1, 2});
   c.check();
+  Corner across(
+      "%0 : f32[6,3] = input [position=0]\n%1 : i64[4] = input [position=1]\n%2 : i64[5] = input [position=2]\n"
+      "%3 : f32[4,3] = index_select %0, %1 [dim=0]\n%4 : f32[4,5] = index_select %3, %2 [dim=1]\n"
+      "%5 : f32[4,5] = exp %4\nreturn %5");
+  across.set(1, {5, 0, 3, 1});
+  across.set(2, {2, 2, 0, 1, 2});
+  across.check();
 }
 
 // All rows are the same, so that nothing read depends on the index.
@@ -91,7 +98,7 @@ TEST(Corners, AProductThatIsAResultBesideWhatFollowsIt) {
 TEST(Corners, AKernelDoesNotMoveBeforeWhatReadsItsOperand) {
   Corner c(
       "%0 : f32[8,8] = input [position=0]\n%1 : f32[8,8] = input [position=1]\n"
-      "%2 : f32[8,8] = exp %0\n%3 : f32[8,8] = matmul %1, %1\n%4 : f32[8,8] = exp %1\nreturn %2, %3, %4");
+      "%2 : f32[8,8] = exp %0\n%3 : f32[8,8] = matmul %2, %1\n%4 : f32[8,8] = exp %1\nreturn %2, %3, %4");
   c.check(true);
 }
 
