@@ -46,16 +46,12 @@ def run(tree: Tree, part: Part, planted: int | None, limit: float | None) -> Ver
             start_new_session=True,
             preexec_fn=bound_memory,
         )
-        try:
-            code = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            end_group(process)
+        in_time = ends_within(process, limit)
+        code = end_group(process)
         seconds = time.monotonic() - start
         output.seek(0)
         text = output.read().decode(errors="replace")
-    if code is None:
+    if not in_time:
         return Verdict(False, f"no end after {limit:.0f} s", seconds)
     if code == 0:
         return Verdict(True, "", seconds)
@@ -71,10 +67,22 @@ def reason(text: str, code: int) -> str:
     return f"status {code}: {text.strip().splitlines()[-1][:200] if text.strip() else ''}"
 
 
-def end_group(process: subprocess.Popen) -> None:
+def ends_within(process: subprocess.Popen, limit: float | None) -> bool:
+    """Waits without taking the status: until that is taken, the number is nobody else's."""
+    until = time.monotonic() + (limit or float("inf"))
+    options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+    while os.waitid(os.P_PID, process.pid, options) is None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def end_group(process: subprocess.Popen) -> int:
+    """Ends what the process has left behind, and the process; its status."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return process.wait()
 
 
 def bound_memory() -> None:
