@@ -20,7 +20,7 @@ class Outcomes:
         self.groups: dict[str, list[dict]] = {}
         self.faults: dict[str, list[dict]] = {}  # groups after shrinking
         self.coverage, self.memory = Coverage(), []
-        self.crashed_eager = 0
+        self.crashed_eager: list[int] = []
 
     def add(self, k: int, result: dict):
         self.done += 1
@@ -47,7 +47,7 @@ class Outcomes:
         if "program" in facts:
             load(json.dumps(facts["program"])).save(file)
         elif not self.made_anew(k, file):
-            self.crashed_eager += 1
+            self.crashed_eager.append(k)
             return
         failure = {"k": k, "file": file, "message": result["message"], "signature": signature}
         if signature not in self.groups:
@@ -93,7 +93,7 @@ class Outcomes:
             grown = (self.memory[-1]["resident"] - self.memory[0]["resident"]) / 2**20
             lines.append(f"memory: {grown:+.0f} MiB resident, {self.memory[-1]['live']} bytes live")
         if self.crashed_eager:
-            lines.append(f"{self.crashed_eager} programs ended eager itself")
+            lines.append(f"ended eager itself: programs {str(self.crashed_eager)[1:-1]}")
         failures = sum(map(len, self.groups.values()))
         seconds = time.monotonic() - self.start
         lines.append(f"pairs: {self.coverage}")

@@ -44,8 +44,16 @@ def gradient(b):
     )
 
 
+def has_history(x: torch.Tensor) -> bool:
+    """A view of a leaf that was written under another name has none: eager crashes on its hook."""
+    try:
+        return differentiable(x) and (x.is_leaf or x.grad_fn is not None)
+    except RuntimeError:
+        return False
+
+
 def hook(b):
-    name = b.pick(differentiable)
+    name = b.pick(has_history)
     if name is None:
         return
     way = b.rng.random()

@@ -40,7 +40,7 @@ def write(b):
         else other
     )
     value = value or b.rng.choice(SCALARS)
-    if b.rng.random() < 0.2:
+    if b.rng.random() < 0.2 or adapt.collide(seen, b.ask(value)):
         value = b.rng.choice(SCALARS)
     way = b.rng.random()
     if way < 0.25:
@@ -52,10 +52,14 @@ def write(b):
     elif way < 0.75:
         method = "setitem"
         places = ["...", "0", "1:", "::2", "-1", f"{other} > 0", ":0"]
-        value = value if b.rng.random() < 0.4 else b.rng.choice(SCALARS)
-        text = f"{name}[{b.rng.choice(places)}] = {value}"
+        place = f"{name}[{b.rng.choice(places)}]"
+        if b.rng.random() < 0.6 or adapt.collide(b.ask(place), b.ask(value)):
+            value = b.rng.choice(SCALARS)
+        text = f"{place} = {value}"
     elif way < 0.85:
         method = b.rng.choice(["+=", "-=", "*=", "/=", "&=", "|="])
+        if adapt.collide(b.get(name), b.ask(value)):
+            value = b.rng.choice(SCALARS)
         text = f"{name} {method} {value}"
     elif way < 0.93:
         method = b.rng.choice(["masked_fill_", "fill_", "add_alpha", "addcmul_", "lerp_"])
