@@ -112,10 +112,12 @@ def storage(b):
         return
     x, other = b.get(name), b.pick()
     smaller = shape_text((x.numel() // 2,))
+    has = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    same = shape_text((min(x.numel(), has),))  # beyond it nobody has written
     ways = [
         f"{name}.data.mul_(2)",
-        f"{name}.resize_({smaller})",
-        f"{name}.resize_({shape_text((x.numel(),))})",
+        f"{name}.resize_({same if x.numel() // 2 > has else smaller})",
+        f"{name}.resize_({same})",
         f"{name}.resize_({x.numel() + 3}).zero_()",
         f"{name}.detach_()",
         f"{name}.requires_grad_({b.rng.choice(['', 'False'])})",
