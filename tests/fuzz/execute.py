@@ -63,7 +63,7 @@ class Running:
         self.namespace = scope(side, turn)
         self.brought = {*self.namespace, "__builtins__"}
         self.has_cycles = "create_graph" in str(program)
-        self.leaves = weakref.WeakSet()  # those that there ever were, if it has
+        self.leaves = weakref.WeakValueDictionary()  # those that there ever were, if it has
 
     def names(self) -> set[str]:
         return {name for name in set(self.namespace) - self.brought if VARIABLE.fullmatch(name)}
@@ -77,7 +77,7 @@ class Running:
         except Exception as error:  # any class: it is compared
             record.errors[where] = raised(error)
         if self.has_cycles:
-            self.leaves.update(filter(is_leaf, self.namespace.values()))
+            self.leaves.update({id(x): x for x in self.namespace.values() if is_leaf(x)})
         if where in expected and where not in record.errors:
             try:
                 torch.lazuli.synchronize()
@@ -93,10 +93,9 @@ class Running:
         They lead through C++: from a gradient that has a graph (create_graph=True) to its leaf,
         from a checkpoint to the variables of its function, from a hook to the list it fills.
         """
-        for value in self.namespace.values():
-            if isinstance(value, torch.nn.Module):
-                self.leaves.update(value.parameters())
-        for leaf in list(self.leaves):
+        modules = [m for m in self.namespace.values() if isinstance(m, torch.nn.Module)]
+        parameters = [p for m in modules for p in m.parameters()]
+        for leaf in [*self.leaves.values(), *parameters]:
             leaf.grad = None
         for name in self.names():
             if isinstance(self.namespace[name], list):

@@ -69,7 +69,7 @@ def main():
             facts = {"signature": f"fuzzer: {type(error).__name__}"}
             found = {"outcome": "failed", "message": traceback.format_exc(), "facts": facts}
         if done % LOOKED == 0:
-            found["facts"]["memory"] = memory()
+            found["facts"]["memory"] = {"programs": done, **memory()}
         print(json.dumps({**found, "seconds": time.perf_counter() - start}), file=answers)
 
 

@@ -97,7 +97,7 @@ def convert(b):
         f"torch.zeros_like({name}, dtype={kind}).copy_({name})",
         f"{name}.float()",
         f"{name}.cpu().clone().to(dev)",
-        f"{name}.to({kind}).to({NAME_OF[b.get(name).dtype]})",
+        f"{name}.to({kind}).to({NAME_OF.get(b.get(name).dtype, 'C64')})",
         f"{name}.clone(memory_format=torch.contiguous_format)",
         f"torch.empty_like({name}).copy_({name})",
         f"torch.as_tensor({name}, dtype={kind})",
