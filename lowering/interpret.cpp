@@ -127,7 +127,7 @@ class Interpreter {
         break;
       }
       case Code::Check:
-        if (values_[x.args[0]].i) *reinterpret_cast<int64_t*>(args_[layout_.status]) = x.slot + 1;
+        if (values_[x.args[0]].i) reinterpret_cast<int64_t*>(args_[layout_.status])[x.slot] = 1;
         break;
       case Code::Reduce:
         throw InternalError("a reduction outside the element loop");

@@ -93,8 +93,8 @@ struct LoopNest {
   uint8_t tile = kNoTile;            // a kept dimension before the vector dimension
   uint16_t params = 0;               // run-time numbers
   // Errors that only the numbers show (a zero divisor, an index out of range). A kernel cannot raise them: it goes on
-  // with some number, and writes 1 + the number of a check that failed (of several, any) to a status word of 64 bits in
-  // its own memory. Whoever launched it looks there when it is done. Kernels without checks have no status word.
+  // with some number, and writes 1 to the check's status word of 64 bits. Whoever launched it looks there when it is done. A
+  // GPU's kernel has one word for all its checks, and writes 1 + the number of one that failed.
   uint16_t checks = 0;
   std::vector<Access> accesses;
   std::vector<Inst> insts;           // by stage; within a stage row instructions first, each after its arguments
@@ -115,7 +115,7 @@ struct LoopNest {
 //   `block`) blocks, the block index moving fastest. Elements of the last block past the size are masked off. The tile
 //   dimension, if there is one, goes by such blocks too, in its place among the kept dimensions.
 // `args`, all int64: [block] [sizes: rank] [pointers: accesses] [strides: accesses x rank, in elements]
-// [index strides: one per access, in elements] [params] [address of the status word, if there are checks].
+// [index strides: one per access, in elements] [params] [address of the status words, if there are checks].
 using KernelFn = void (*)(const int64_t* args, int64_t begin, int64_t end);
 
 struct KernelArgsLayout {

@@ -1,9 +1,13 @@
 // The one file that knows oneDNN. A Program is a few primitives over operands, result and scratch; all descriptors
 // and memory objects are made once, and a run only sets addresses.
 #include <oneapi/dnnl/dnnl.hpp>
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <stdexcept>
+#include "lowering/libraries/invalid_flag.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/strided_copy.h"
@@ -74,7 +78,46 @@ class Program final : public LibraryCall {
     add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, "reorder");
   }
 
+  // The last post-ops, done here.
+  struct Tail {
+    std::vector<PostOp> ops;  // broadcast to the result
+    Layout result;
+    size_t operands_at;
+    // The program without them: it runs where the processor notes numbers that oneDNN's kernels do not treat as eager does.
+    // None: this program is without them.
+    std::function<std::unique_ptr<Program>()> rest;
+  };
+  void finish_with(Tail tail) { tail_.emplace(std::move(tail)); }
+
   void run(const void* const* operands, void* const* results, void* scratch) override {
+    if (!tail_) return execute(operands, results, scratch);
+    if (!tail_->rest) {
+      execute(operands, results, scratch);
+      return finish(operands, results);
+    }
+    if (finds_old_flags_) clear_invalid();
+    execute(operands, results, scratch);
+    if (!is_invalid_raised()) return;
+    if (!finds_old_flags_) {
+      finds_old_flags_ = true;
+      clear_invalid();
+      execute(operands, results, scratch);
+      if (!is_invalid_raised()) return;
+    }
+    if (!rest_) rest_ = tail_->rest();
+    const size_t bytes = round_up_64(rest_->scratch_bytes());
+    const std::unique_ptr<void, decltype(&std::free)> own(bytes ? std::aligned_alloc(64, bytes) : nullptr, &std::free);
+    rest_->execute(operands, results, own.get());
+    finish(operands, results);
+  }
+  size_t scratch_bytes() const override { return bytes_; }
+  std::string describe() const override { return "onednn:" + text_; }
+
+ private:
+  void finish(const void* const* operands, void* const* results) const {
+    run_post_ops(tail_->ops, tail_->result, results[0], operands + tail_->operands_at);
+  }
+  void execute(const void* const* operands, void* const* results, void* scratch) {
     for (Binding& b : bindings_) {
       void* data = b.place == Value::Operand  ? const_cast<void*>(operands[b.at])
                    : b.place == Value::Result ? results[0]
@@ -84,10 +127,6 @@ class Program final : public LibraryCall {
     for (Step& s : steps_)
       check(dnnl_primitive_execute(s.primitive.get(), stream_.get(), static_cast<int>(s.args.size()), s.args.data()));
   }
-  size_t scratch_bytes() const override { return bytes_; }
-  std::string describe() const override { return "onednn:" + text_; }
-
- private:
   struct Binding {
     dnnl::memory memory;
     Value::Place place;
@@ -106,7 +145,49 @@ class Program final : public LibraryCall {
   std::vector<Step> steps_;
   size_t bytes_ = 0;
   std::string text_;
+  std::optional<Tail> tail_;
+  std::unique_ptr<Program> rest_;
+  bool finds_old_flags_ = false;  // of kernels that ran before
 };
+
+// oneDNN's kernels take nan for zero at a relu: the processor's maximum gives its second operand then. How many of the ops
+// come before the first; none: there is none.
+std::optional<size_t> ops_before_relu(std::span<const PostOp> ops) {
+  const auto relu = std::ranges::find(ops, PostOp::Relu, &PostOp::kind);
+  if (relu == ops.end()) return {};
+  return static_cast<size_t>(relu - ops.begin());
+}
+
+Program::Tail tail_from(std::span<const PostOp> ops, size_t kept, const Layout& result) {
+  const size_t operands_at = 2 + static_cast<size_t>(std::ranges::count_if(ops.first(kept), has_operand));
+  return {broadcast_post_ops(ops.subspan(kept), result.shape), result, operands_at, {}};
+}
+
+// `make` is given how many ops are left inside.
+template <class Make>
+void watch_relu(Program& p, std::span<const PostOp> ops, const Layout& result, Make make) {
+  const auto kept = ops_before_relu(ops);
+  if (!kept) return;
+  Program::Tail tail = tail_from(ops, *kept, result);
+  tail.rest = [make, kept = *kept] { return make(kept); };
+  p.finish_with(std::move(tail));
+}
+
+// How many post-ops are left to the kernel. Of a small result the relu is done here: looking at the flags of all threads would
+// cost as much.
+size_t ops_inside(std::span<const PostOp> ops, const Layout& result) {
+  constexpr int64_t kSmall = 64 << 10;
+  return ir::product(result.shape) <= kSmall ? ops_before_relu(ops).value_or(ops.size()) : ops.size();
+}
+
+// Makes a program with the ops that are left to the kernel, and does the others after it.
+template <class Make>
+std::unique_ptr<Program> finished(std::span<const PostOp> ops, const Layout& result, Make make) {
+  const size_t inside = ops_inside(ops, result);
+  std::unique_ptr<Program> p = make(ops.first(inside));
+  if (p && inside < ops.size()) p->finish_with(tail_from(ops, inside, result));
+  return p;
+}
 
 bool fast(const dnnl::primitive_desc_base& pd) {
   return pd.get(true) && !std::strstr(pd.impl_info_str(), "ref");
@@ -188,6 +269,17 @@ std::unique_ptr<Program> run_matmul(Matmul& m, Value b) {
   return program;
 }
 
+// The same, its relu exact. `out` and `ops` are those of the plan.
+std::unique_ptr<Program> run_exactly(Matmul& m, Value b, const Layout& out, std::span<const PostOp> ops) {
+  auto program = run_matmul(m, b);
+  watch_relu(*program, ops, out, [m, b, out, own = std::vector<PostOp>(ops.begin(), ops.end())](size_t kept) {
+    Matmul plain{m.a, m.b, m.out, attributes(std::span(own).first(kept), out.shape, 2), {}};
+    plain.pd = dnnl::matmul::primitive_desc(engine(), m.pd.src_desc(), m.pd.weights_desc(), m.pd.dst_desc(), plain.attributes.attr);
+    return run_matmul(plain, b);
+  });
+  return program;
+}
+
 }  // namespace
 
 bool supports(ir::DType dtype) {
@@ -197,9 +289,10 @@ bool supports(ir::DType dtype) {
 
 std::unique_ptr<LibraryCall> matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops,
                                     Inner b_layout) {
-  auto m = plan_matmul(a, b, out, ops, b_layout);
-  if (!m) return nullptr;
-  return run_matmul(*m, {Value::Operand, 1, m->b});
+  return finished(ops, out, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
+    auto m = plan_matmul(a, b, out, inside, b_layout);
+    return m ? run_exactly(*m, {Value::Operand, 1, m->b}, out, inside) : nullptr;
+  });
 }
 
 namespace {
@@ -238,11 +331,15 @@ PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
 }  // namespace
 
 PackedCall packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops) {
-  auto m = plan_matmul(a, b, out, ops, Inner::Best);
-  if (!m) return {};
-  const Descriptor wanted = m->pd.weights_desc();
-  PackedCall p = packing(m->b, wanted);
-  if (p.pack) p.call = run_matmul(*m, {Value::Operand, kPackedOperand, wanted});
+  PackedCall p;
+  auto call = finished(ops, out, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
+    auto m = plan_matmul(a, b, out, inside, Inner::Best);
+    if (!m) return nullptr;
+    const Descriptor wanted = m->pd.weights_desc();
+    p = packing(m->b, wanted);
+    return p.pack ? run_exactly(*m, {Value::Operand, kPackedOperand, wanted}, out, inside) : nullptr;
+  });
+  p.call = std::move(call);
   return p;
 }
 
@@ -288,7 +385,7 @@ Descriptor inside(const Layout& given, Inner inner) {
 class ConvolutionBuilder {
  public:
   ConvolutionBuilder(const Convolution& c, std::span<const PostOp> ops, Inner activations)
-      : c_(c), g_(geometry(c)), given_{descriptor(c.x), grouped_weights(c.w, c.groups), descriptor(c.y)},
+      : c_(c), ops_(ops.begin(), ops.end()), g_(geometry(c)), given_{descriptor(c.x), grouped_weights(c.w, c.groups), descriptor(c.y)},
         inner_{inside(c.x, activations), any_layout(given_.w), inside(c.y, activations)} {
     if (!ops.empty() && ops[0].kind == PostOp::Add && is_bias(ops[0].operand)) {
       bias_ = Value{Value::Operand, 2, Descriptor({c.y.shape[1]}, data_type(ops[0].operand.dtype), memory::format_tag::a)};
@@ -297,12 +394,13 @@ class ConvolutionBuilder {
     attributes_ = attributes(ops, c.y.shape, bias_ ? 3 : 2);
   }
 
-  // The same with w packed.
-  PackedCall build_packed() {
+  // The same with w packed, as `packed` says; null where there is nothing to pack.
+  std::unique_ptr<Program> build_packed(PackedCall& packed) {
     pack_weights_ = true;
-    auto call = build();
-    if (call && packed_.pack) packed_.call = std::move(call);
-    return packed_.call ? std::move(packed_) : PackedCall{};
+    auto program = build();
+    if (!program || !packed_.pack) return nullptr;
+    packed = std::move(packed_);
+    return program;
   }
 
   std::unique_ptr<Program> build() {
@@ -352,7 +450,7 @@ class ConvolutionBuilder {
 
   std::unique_ptr<Program> forward() {
     auto pd = forward_pd(inner_, attributes_.attr);
-    if (!fast(pd)) return nullptr;
+    if (!is_settled_ && (!fast(pd) || activates_apart(pd))) return nullptr;
     auto p = std::make_unique<Program>();
     const Value result{Value::Result, 0, given_.y};
     const Value x = read(*p, {Value::Operand, 0, given_.x}, pd.src_desc());
@@ -363,7 +461,21 @@ class ConvolutionBuilder {
     args.insert(args.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}});
     p->add(dnnl::convolution_forward(pd), pd.scratchpad_desc(), args, pd.impl_info_str());
     write_back(*p, y, result);
+    const Inside settled{pd.src_desc(), pd.weights_desc(), pd.dst_desc()};
+    watch_relu(*p, ops_, c_.y, [c = c_, ops = ops_, settled, packed = pack_weights_](size_t kept) {
+      ConvolutionBuilder plain(c, std::span(ops).first(kept), Inner::Given);
+      plain.is_settled_ = true;
+      plain.inner_ = settled;
+      if (packed) plain.given_.w = settled.w;
+      return plain.forward();
+    });
     return p;
+  }
+
+  // Convolutions by products do what follows one number after the other, and make nan of infinities, and numbers of nan.
+  bool activates_apart(const dnnl::primitive_desc_base& pd) const {
+    const auto activates = [](const PostOp& op) { return !has_operand(op) && op.kind != PostOp::Scale; };
+    return std::ranges::any_of(ops_, activates) && std::strstr(pd.impl_info_str(), "gemm");
   }
 
   std::unique_ptr<Program> input_grad() {
@@ -404,35 +516,41 @@ class ConvolutionBuilder {
   }
 
   const Convolution& c_;
+  const std::vector<PostOp> ops_;
   Geometry g_;
   Inside given_, inner_;
   std::optional<Value> bias_;
   Attributes attributes_;
   bool pack_weights_ = false;
+  bool is_settled_ = false;  // in inner_: whatever implementation takes that will do
   PackedCall packed_;
 };
 
-template <class Made>
-Made build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations,
-                       Made (*build)(ConvolutionBuilder&&)) {
+template <class Build>
+std::unique_ptr<Program> build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations, Build build) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
-    if (!describable(*l, l->shape.size())) return Made{};
-  try {
-    return build(ConvolutionBuilder(c, ops, activations));
-  } catch (const dnnl::error&) {
-    return Made{};
-  }
+    if (!describable(*l, l->shape.size())) return nullptr;
+  return finished(ops, c.y, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
+    try {
+      return build(ConvolutionBuilder(c, inside, activations));
+    } catch (const dnnl::error&) {
+      return nullptr;
+    }
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations) {
-  using Call = std::unique_ptr<LibraryCall>;
-  return build_convolution<Call>(c, ops, activations, [](ConvolutionBuilder&& b) -> Call { return b.build(); });
+  return build_convolution(c, ops, activations, [](ConvolutionBuilder&& b) { return b.build(); });
 }
 
 PackedCall packed_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations) {
-  return build_convolution<PackedCall>(c, ops, activations, [](ConvolutionBuilder&& b) { return b.build_packed(); });
+  PackedCall p;
+  auto call = build_convolution(c, ops, activations, [&](ConvolutionBuilder&& b) { return b.build_packed(p); });
+  if (!call) return {};
+  p.call = std::move(call);
+  return p;
 }
 
 }  // namespace lazuli::lowering::onednn

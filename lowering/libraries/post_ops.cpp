@@ -5,6 +5,9 @@
 namespace lazuli::lowering {
 namespace {
 
+// Elements that go through all ops together.
+constexpr int64_t kChunk = 128;
+
 // Reads element `at` of an operand of any floating type as C.
 template <class C>
 C load(ir::DType dtype, const void* data, int64_t at) {
@@ -58,22 +61,25 @@ void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data,
   with_element_type(result.dtype, [&](auto e) {
     using T = decltype(e);
     using C = Compute<T>;
-#pragma omp parallel for schedule(static) if (rows * columns > 4096)
+#pragma omp parallel for schedule(static) if (rows * columns > 64 * 1024)
     for (int64_t row = 0; row < rows; ++row) {
       T* out = static_cast<T*>(data) + offset_of(result.strides, row);
-      for (int64_t j = 0; j < columns; ++j) {
-        T& element = out[rank ? j * result.strides[rank - 1] : 0];
-        C x = static_cast<C>(element);
+      const int64_t step = rank ? result.strides[rank - 1] : 0;
+      for (int64_t begin = 0; begin < columns; begin += kChunk) {
+        const int64_t n = std::min(kChunk, columns - begin);
+        C x[kChunk], y[kChunk] = {};
+        for (int64_t j = 0; j < n; ++j) x[j] = static_cast<C>(out[(begin + j) * step]);
         size_t at = 0;
         for (const PostOp& op : ops) {
-          C y{};
           if (has_operand(op)) {
             const ir::Dims& strides = op.operand.strides;
-            y = load<C>(op.operand.dtype, operands[at++], offset_of(strides, row) + (rank ? j * strides[rank - 1] : 0));
+            const int64_t along = rank ? strides[rank - 1] : 0, first = offset_of(strides, row) + begin * along;
+            for (int64_t j = 0; j < n; ++j) y[j] = load<C>(op.operand.dtype, operands[at], first + j * along);
+            ++at;
           }
-          x = apply_post_op(op, x, y);
+          for (int64_t j = 0; j < n; ++j) x[j] = apply_post_op(op, x[j], y[j]);
         }
-        element = static_cast<T>(x);
+        for (int64_t j = 0; j < n; ++j) out[(begin + j) * step] = static_cast<T>(x[j]);
       }
     }
   });

@@ -133,15 +133,38 @@ def repeated(text, t, shape):
     return f"{text}.reshape(-1).repeat({times})[:{numel}].reshape({shape_text(shape)})"
 
 
-def overlaps(t: torch.Tensor) -> bool:
-    """Whether elements share memory, other than by strides of zero, which eager refuses."""
-    sizes = [(st, sz) for sz, st in zip(t.shape, t.stride(), strict=True) if sz > 1 and st]
+def overlaps(t: torch.Tensor, refused: bool = True) -> bool:
+    """Whether elements share memory; `refused`: other than by strides of zero, which eager sees."""
+    if not t.numel():
+        return False
+    sizes = [(st, sz) for sz, st in zip(t.shape, t.stride(), strict=True) if sz > 1]
+    sizes = [(stride, size) for stride, size in sizes if stride or not refused]
     reach = 0
     for stride, size in sorted(sizes):
         if stride <= reach:
             return True
         reach += stride * (size - 1)
     return False
+
+
+def is_dense(t: torch.Tensor) -> bool:
+    return torch.ops.aten.is_non_overlapping_and_dense(t)
+
+
+def collide(target, value) -> bool:
+    """Whether a write could change what it still has to read, and eager does not see it.
+
+    It refuses operands that share a part of their memory, but looks at dense ones only; what it
+    gives for others is a matter of the order of its loops.
+    """
+    if not (isinstance(target, torch.Tensor) and isinstance(value, torch.Tensor)):
+        return False
+    if target.untyped_storage()._cdata != value.untyped_storage()._cdata:
+        return False
+    same = (value.data_ptr(), value.shape, value.stride())
+    if (target.data_ptr(), target.shape, target.stride()) == same:
+        return False
+    return not (is_dense(target) and is_dense(value))
 
 
 def fresh(t: torch.Tensor, rng: random.Random) -> str:

@@ -5,6 +5,7 @@ are kept by operator and type: OpInfo takes long to make them, and what it draws
 name, so that they do not depend on what was asked for before.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -15,6 +16,7 @@ import zlib
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves
 
 from fuzz.literal import NoText, literal
@@ -79,6 +81,15 @@ def callee(name: str) -> str:
 
 
 @functools.cache
+def checks_overlap(name: str) -> bool:
+    """Whether it refuses to write where elements overlap: what goes element by element does.
+
+    Others, such as products and pooling, write beyond the memory then.
+    """
+    return isinstance(operators()[name], UnaryUfuncInfo | BinaryUfuncInfo)
+
+
+@functools.cache
 def in_place_method(name: str) -> str | None:
     op = operators()[name]
     method = f"{op.name.rsplit('.', 1)[-1]}_"
@@ -124,9 +135,12 @@ def made(op, dtype, errors: bool):
     return op.sample_inputs("cpu", dtype)
 
 
-def seeding_the_host_only():
-    """OpInfo seeds at each sample; for all devices that takes longer than the sample."""
-    return unittest.mock.patch("torch.manual_seed", torch.default_generator.manual_seed)
+@contextlib.contextmanager
+def cheaply():
+    """OpInfo seeds all devices for each sample, and looks for a test on the stack: takes longer."""
+    patch, only_host = unittest.mock.patch, torch.default_generator.manual_seed
+    with patch("torch.manual_seed", only_host), patch("inspect.stack", list):
+        yield
 
 
 @functools.lru_cache(maxsize=3000)
@@ -134,7 +148,7 @@ def samples(name: str, dtype: torch.dtype, errors: bool = False) -> tuple[Sample
     """A few, of as different shapes as the first forty have."""
     op = operators()[name]
     key = zlib.crc32(f"{name}/{dtype}".encode())
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), seeding_the_host_only():
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), cheaply():
         warnings.simplefilter("ignore")
         torch.manual_seed(key)
         random.seed(key)

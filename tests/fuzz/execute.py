@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import warnings
+import weakref
 
 import torch
 
@@ -47,6 +48,13 @@ def raised(error: BaseException, late=False) -> Raised:
     return Raised(type(error).__name__, on_any_device(str(error)), late)
 
 
+def is_leaf(x) -> bool:
+    try:
+        return isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf
+    except RuntimeError:  # a view across no_grad
+        return False
+
+
 class Running:
     """A program on its way: the variables of one turn."""
 
@@ -54,6 +62,8 @@ class Running:
         self.program, self.side, self.turn = program, side, turn
         self.namespace = scope(side, turn)
         self.brought = {*self.namespace, "__builtins__"}
+        self.has_cycles = "create_graph" in str(program)
+        self.leaves = weakref.WeakValueDictionary()  # those that there ever were, if it has
 
     def names(self) -> set[str]:
         return {name for name in set(self.namespace) - self.brought if VARIABLE.fullmatch(name)}
@@ -66,6 +76,8 @@ class Running:
             exec(compiled(statement, i), self.namespace)
         except Exception as error:  # any class: it is compared
             record.errors[where] = raised(error)
+        if self.has_cycles:
+            self.leaves.update({id(x): x for x in self.namespace.values() if is_leaf(x)})
         if where in expected and where not in record.errors:
             try:
                 torch.lazuli.synchronize()
@@ -74,6 +86,21 @@ class Running:
                 self.namespace.update(before)  # as if it had been raised in time
                 for name in [name for name, old in before.items() if old is None]:
                     del self.namespace[name]
+
+    def end(self):
+        """Opens the cycles that no garbage collector sees, or eager would leak, too.
+
+        They lead through C++: from a gradient that has a graph (create_graph=True) to its leaf,
+        from a checkpoint to the variables of its function, from a hook to the list it fills.
+        """
+        modules = [m for m in self.namespace.values() if isinstance(m, torch.nn.Module)]
+        parameters = [p for m in modules for p in m.parameters()]
+        for leaf in [*self.leaves.values(), *parameters]:
+            leaf.grad = None
+        for name in self.names():
+            if isinstance(self.namespace[name], list):
+                self.namespace[name].clear()
+        self.namespace.clear()
 
     def look(self, i, record: Record, history=False):
         record.geometry[self.turn, i] = observe.geometries(self.namespace, self.names(), history)
@@ -105,9 +132,12 @@ def execute(program: Program, side: Side, expected: dict | None = None) -> Recor
                     now.look(i, record)
             running.append(now)
             if not program.held:
-                running.pop().read(record)
+                now.read(record)
+                running.pop().end()
         for now in running:
             now.read(record)
+        for now in running:
+            now.end()
     return record
 
 

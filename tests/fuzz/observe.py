@@ -46,7 +46,7 @@ def geometry(t: torch.Tensor, history: bool = False) -> tuple:
         t.is_inference(),
         node is not None,
         significant_strides(t),
-        t.storage_offset(),
+        t.storage_offset() if t.numel() else 0,
         version(t),
     )
 

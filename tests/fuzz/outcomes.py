@@ -12,6 +12,12 @@ from fuzz.program import load
 from fuzz.scope import EAGER
 from fuzz.steering import Coverage
 
+# What a process may grow by after its first 250 programs: tensors not at all, but for what caches
+# hold; else by the samples, code and traces that it meets, up to as many as are kept.
+LIVE = 2**17
+RESIDENT = 16 * 2**20  # in 250 programs
+SLACK = 64 * 2**20
+
 
 class Outcomes:
     def __init__(self, options, setting: str, all_: int):
@@ -19,15 +25,17 @@ class Outcomes:
         self.done, self.start = 0, time.monotonic()
         self.groups: dict[str, list[dict]] = {}
         self.faults: dict[str, list[dict]] = {}  # groups after shrinking
-        self.coverage, self.memory = Coverage(), []
-        self.crashed_eager = 0
+        self.coverage = Coverage()
+        self.memory: dict[int, dict] = {}  # the first look at each process
+        self.grown = ""
+        self.crashed_eager: list[int] = []
 
     def add(self, k: int, result: dict):
         self.done += 1
         facts = result.get("facts", {})
         self.coverage.add(facts.get("pairs", []))
         if "memory" in facts:
-            self.memory.append(facts["memory"])
+            self.look(k, facts["memory"])
         if result["outcome"] != "passed":
             self.fail(k, result, facts)
         if self.done % 50 == 0 or self.done == self.all:
@@ -36,6 +44,17 @@ class Outcomes:
             line = f"{self.done}/{self.all} programs, {rate:.1f}/s"
             line += f", {failures} failed in {len(self.groups)} groups"
             print(line, end="\r" if sys.stdout.isatty() else "\n", flush=True)
+
+    def look(self, k: int, memory: dict):
+        """What a process has, beside what it had after its first programs: is that too much?"""
+        first = self.memory.setdefault(memory["process"], memory)
+        live, resident = (memory[what] - first[what] for what in ("live", "resident"))
+        looks = memory["programs"] / first["programs"] - 1
+        grown = f"{live:+} bytes live, {resident / 2**20:+.0f} MiB resident"
+        self.grown = f"{grown} after {memory['programs']} programs of a process"
+        if live > LIVE or resident > RESIDENT * looks + SLACK:
+            print(f"\nprogram {k}: memory: {self.grown}")
+            self.groups.setdefault("memory", []).append({"k": k, "message": self.grown})
 
     def fail(self, k: int, result: dict, facts: dict):
         signature = facts.get("signature", result["outcome"])
@@ -47,7 +66,7 @@ class Outcomes:
         if "program" in facts:
             load(json.dumps(facts["program"])).save(file)
         elif not self.made_anew(k, file):
-            self.crashed_eager += 1
+            self.crashed_eager.append(k)
             return
         failure = {"k": k, "file": file, "message": result["message"], "signature": signature}
         if signature not in self.groups:
@@ -89,11 +108,10 @@ class Outcomes:
             lines += [smallest.get("script") or smallest["message"]]
         for signature, failures in self.groups.items() if not self.faults else ():
             lines.append(f"{signature}: programs {', '.join(str(f['k']) for f in failures)}")
-        if len(self.memory) > 1:
-            grown = (self.memory[-1]["resident"] - self.memory[0]["resident"]) / 2**20
-            lines.append(f"memory: {grown:+.0f} MiB resident, {self.memory[-1]['live']} bytes live")
+        if self.grown:
+            lines.append(f"memory: {self.grown}")
         if self.crashed_eager:
-            lines.append(f"{self.crashed_eager} programs ended eager itself")
+            lines.append(f"ended eager itself: programs {str(self.crashed_eager)[1:-1]}")
         failures = sum(map(len, self.groups.values()))
         seconds = time.monotonic() - self.start
         lines.append(f"pairs: {self.coverage}")

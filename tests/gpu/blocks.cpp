@@ -24,7 +24,9 @@ std::vector<std::vector<char>> filled_blocks(const lowering::Plan& plan) {
       typed[b] = true;
       fill(blocks[b], step.loops.nest.accesses[a].dtype, b + 1);
     }
-  blocks.emplace_back(sizeof(int64_t));  // status
+  size_t checks = 1;
+  for (const lowering::PlanStep& step : plan.steps) checks = std::max<size_t>(checks, step.loops.nest.checks);
+  blocks.emplace_back(checks * sizeof(int64_t));  // status
   return blocks;
 }
 

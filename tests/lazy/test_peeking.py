@@ -112,8 +112,7 @@ def test_an_error_in_a_peek_names_its_line():
         with pytest.raises((IndexError, RuntimeError), match="out of") as error:
             wrong.item()
         assert "test_peeking.py" in str(error.value)
-    with pytest.raises((IndexError, RuntimeError), match="out of"):
-        other.tolist()  # of the same trace
+    assert other.tolist() == [2, 2, 2]  # of the same trace
     assert (x + 1).tolist() == [1, 2, 3]
 
 

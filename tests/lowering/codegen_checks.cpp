@@ -1,4 +1,5 @@
-// Checks in kernels: the status word tells of a lane that fails, wherever it is, and of none past the end.
+// Checks in kernels: their status words tell of a lane that fails, wherever it is, and of none past the end.
+#include <array>
 #include <gtest/gtest.h>
 
 #include "jit/compiler.h"
@@ -32,19 +33,20 @@ LoopNest quotients(Schedule schedule, DType type) {
 
 class Checks : public ::testing::TestWithParam<std::tuple<const char*, Schedule>> {
  protected:
-  // The status after a run over x; 0 where nothing failed.
-  static int64_t run(const LoopNest& nest, lowering::KernelFn kernel, const std::vector<int32_t>& x) {
+  using Status = std::array<int64_t, 2>;
+  // The status words after a run over x; 0 where nothing failed.
+  static Status run(const LoopNest& nest, lowering::KernelFn kernel, const std::vector<int32_t>& x) {
     const lowering::KernelArgsLayout at(nest);
     const auto n = static_cast<int64_t>(x.size());
     std::vector<int32_t> y(x.size() + 1);
     std::vector<int64_t> args(at.total);
-    int64_t status = 0;
+    Status status{};
     args[0] = 64;
     if (nest.reduced) args[at.sizes] = 1;
     args[at.sizes + nest.rank - 1] = n;
     args[at.pointers] = reinterpret_cast<int64_t>(x.data());
     args[at.pointers + 1] = reinterpret_cast<int64_t>(y.data());
-    args[at.status] = reinterpret_cast<int64_t>(&status);
+    args[at.status] = reinterpret_cast<int64_t>(status.data());
     const int64_t units = lowering::units(nest, args.data());
     kernel ? kernel(args.data(), 0, units) : lowering::interpret(nest, args.data(), 0, units);
     return status;
@@ -58,13 +60,15 @@ TEST_P(Checks, FindTheLaneThatFails) {
   const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, "checks"));
   for (lowering::KernelFn f : {kernel, lowering::KernelFn{}})
     for (size_t n : {1, 3, 16, 17, 64, 100, 133}) {
-      EXPECT_EQ(run(nest, f, std::vector<int32_t>(n, 5)), 0) << n;
+      EXPECT_EQ(run(nest, f, std::vector<int32_t>(n, 5)), Status{}) << n;
       for (size_t bad = 0; bad < n; bad += n > 20 ? 9 : 1) {
         std::vector<int32_t> x(n, 5);
         x[bad] = 0;
-        EXPECT_EQ(run(nest, f, x), 1) << bad << " of " << n;
+        EXPECT_EQ(run(nest, f, x), (Status{1, 0})) << bad << " of " << n;
         x[bad] = 7;
-        EXPECT_EQ(run(nest, f, x), 2) << bad << " of " << n;
+        EXPECT_EQ(run(nest, f, x), (Status{0, 1})) << bad << " of " << n;
+        x[n - 1 - bad] = 0;
+        EXPECT_EQ(run(nest, f, x), (Status{1, x[bad] == 7})) << bad << " of " << n;
       }
     }
 }

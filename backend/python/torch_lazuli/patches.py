@@ -153,9 +153,11 @@ def _step_adam_in_one_call() -> None:
         (torch._fused_adamw_ if decoupled else torch._fused_adam_)(*lists, **options)
         parameters, _, means, squares, largest, _ = lists
         decays = decoupled and options["weight_decay"] != 0
-        for written, times in ((parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)):
-            if written:
-                torch.ops.lazuli._count_writes(written, times)
+        # Of tensors of other classes, such as shares of distributed ones, their own counters.
+        with torch._C._DisableTorchDispatch():
+            for written, times in ((parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)):
+                if written:
+                    torch.ops.lazuli._count_writes(written, times)
 
     @functools.wraps(original)
     def multi_tensor_adam(*lists, **options):

@@ -23,7 +23,8 @@ CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, lo
     : nest_(steps[0].loops.nest), function_(function), status_(steps.size()) {
   for (size_t s = 0; s < steps.size(); ++s) {
     failures_.push_back(check_failures(graph, steps[s]));
-    add(steps[s], &status_[s]);
+    status_[s].resize(failures_[s].size());
+    add(steps[s], status_[s].data());
   }
 }
 
@@ -43,7 +44,7 @@ void CpuLaunch::add(const PlanStep& step, int64_t* status) {
 
 void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) {
   arguments_.fill(memory, scalars);
-  std::fill(status_.begin(), status_.end(), 0);
+  for (auto& words : status_) std::ranges::fill(words, 0);
   const int64_t wanted = std::min(units_, total_ / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
   if (threads <= 1) {
@@ -55,25 +56,19 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
       run_range(total_ / n * i, i + 1 == n ? total_ : total_ / n * (i + 1));
     }
   }
-  for (size_t s = 0; s < status_.size(); ++s)
-    if (status_[s] != 0) raise_failures(s);
+  if (std::ranges::any_of(status_, [](const auto& words) { return std::ranges::find(words, 1) != words.end(); })) raise_failures();
 }
 
-std::exception_ptr CpuLaunch::failure_of(size_t s) const {
-  const CheckFailure& failure = failures_[s][static_cast<size_t>(status_[s] - 1)];
-  return failure.index_error ? std::make_exception_ptr(IndexError(failure.text)) : std::make_exception_ptr(ExecutionError(failure.text));
-}
-
-// A status word holds one of the checks that failed: the others of its kernel may have, too.
-void CpuLaunch::raise_failures(size_t first) const {
+void CpuLaunch::raise_failures() const {
   std::vector<std::pair<uint32_t, std::exception_ptr>> befell;
-  for (size_t s = first; s < status_.size(); ++s) {
-    if (status_[s] == 0) continue;
-    const std::exception_ptr failure = failure_of(s);
-    for (const CheckFailure& check : failures_[s]) befell.emplace_back(check.node, failure);
-  }
+  for (size_t s = 0; s < status_.size(); ++s)
+    for (size_t c = 0; c < status_[s].size(); ++c) {
+      if (status_[s][c] == 0) continue;
+      const CheckFailure& f = failures_[s][c];
+      befell.emplace_back(f.node, f.index_error ? std::make_exception_ptr(IndexError(f.text)) : std::make_exception_ptr(ExecutionError(f.text)));
+    }
   try {
-    std::rethrow_exception(failure_of(first));
+    std::rethrow_exception(befell[0].second);
   } catch (ExecutionError& e) {
     e.befell = std::move(befell);
     throw;

@@ -21,15 +21,13 @@ class CpuLaunch final : public KernelStep {
   };
   void add(const lowering::PlanStep& step, int64_t* status);
   void run_range(int64_t begin, int64_t end) const;
-  // What step `s` says.
-  std::exception_ptr failure_of(size_t s) const;
-  // Throws what the first step that failed says, with all nodes that it and the others may concern.
-  [[noreturn]] void raise_failures(size_t first) const;
+  // Throws the first check that failed, with the nodes of all that did.
+  [[noreturn]] void raise_failures() const;
 
   const lowering::LoopNest& nest_;
   const lowering::KernelFn function_;
   std::vector<std::vector<CheckFailure>> failures_;  // of each step: what its checks say
-  std::vector<int64_t> status_;                     // and its status word
+  std::vector<std::vector<int64_t>> status_;         // and their status words
   Arguments arguments_;
   std::vector<Piece> pieces_;
   int64_t total_ = 0;  // weight: element instructions, roughly

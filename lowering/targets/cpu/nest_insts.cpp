@@ -155,8 +155,9 @@ void NestEmitter::check(size_t i, const Pass& pass) {
   auto* next = llvm::BasicBlock::Create(b_.getContext(), "checked", function);
   b_.CreateCondBr(failed, report, next);
   b_.SetInsertPoint(report);
-  // Atomic, since other threads may be failing too; which of them is heard does not matter.
-  llvm::StoreInst* word = b_.CreateAlignedStore(b_.getInt64(x.slot + 1u), status_, llvm::Align(8));
+  // Atomic, since other threads may be failing too.
+  Value* at = b_.CreateConstGEP1_64(b_.getInt64Ty(), status_, x.slot);
+  llvm::StoreInst* word = b_.CreateAlignedStore(b_.getInt64(1), at, llvm::Align(8));
   word->setAtomic(llvm::AtomicOrdering::Monotonic);
   b_.CreateBr(next);
   b_.SetInsertPoint(next);

@@ -1,5 +1,7 @@
 """Any of torch's operators on what the program has: as a function, in place, and into `out`."""
 
+import re
+
 import torch
 
 from fuzz import adapt, catalog, common_ops
@@ -113,9 +115,15 @@ def in_place(b, name: str, method: str, texts: list[str]) -> list[str]:
     text = f"{target}.{method}({', '.join(texts[1:])})"
     root = target.split("[")[0].split(".")[0]
     seen = b.ask(target)
-    if not isinstance(seen, torch.Tensor) or adapt.overlaps(seen):
+    if not isinstance(seen, torch.Tensor):
         return []
-    if method.startswith(PLACING) and any(shares(b, root, one) for one in variables(text)):
+    if adapt.overlaps(seen, refused=catalog.checks_overlap(name)):
+        return []
+    if collides(b, seen, texts[1:]):
+        return []
+    if method.startswith(PLACING) and any(
+        shares(b, root, one) for one in variables(text) if one != root
+    ):
         return []
     if b.rng.random() < 0.25 and b.wants_grad:
         text = f"with torch.no_grad():\n    {text}"
@@ -127,9 +135,14 @@ def in_place(b, name: str, method: str, texts: list[str]) -> list[str]:
 PLACING = ("index_", "scatter_", "put_", "masked_scatter_")
 
 
+def collides(b, target, arguments: list[str]) -> bool:
+    values = (b.ask(re.sub(r"^\w+=", "", text)) for text in arguments)
+    return any(adapt.collide(target, value) for value in values)
+
+
 def shares(b, name: str, other: str) -> bool:
     x, y = b.namespace.get(name), b.namespace.get(other)
-    if name == other or not (isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)):
+    if not (isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)):
         return False
     return x.untyped_storage()._cdata == y.untyped_storage()._cdata
 
@@ -155,8 +168,13 @@ def into(b, name: str, texts: list[str]) -> list[str]:
         target = (b.bind(target, "create") or [None])[0]
     if target is None:
         return []
-    if adapt.overlaps(b.get(target)):
+    if adapt.overlaps(b.get(target), refused=catalog.checks_overlap(name)):
         return []
+    if collides(b, b.get(target), texts):
+        return []
+    read = [one for text in texts for one in variables(text)]
+    if b.get(target).shape != result.shape and any(shares(b, target, one) for one in read):
+        return []  # resized, it would be read where nobody wrote
     text = f"{function}({', '.join([*texts, f'out={target}'])})"
     if b.get(target).requires_grad or b.rng.random() < 0.5:
         text = f"with torch.no_grad():\n    {text}"

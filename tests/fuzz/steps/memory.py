@@ -40,7 +40,7 @@ def write(b):
         else other
     )
     value = value or b.rng.choice(SCALARS)
-    if b.rng.random() < 0.2:
+    if b.rng.random() < 0.2 or adapt.collide(seen, b.ask(value)):
         value = b.rng.choice(SCALARS)
     way = b.rng.random()
     if way < 0.25:
@@ -52,10 +52,14 @@ def write(b):
     elif way < 0.75:
         method = "setitem"
         places = ["...", "0", "1:", "::2", "-1", f"{other} > 0", ":0"]
-        value = value if b.rng.random() < 0.4 else b.rng.choice(SCALARS)
-        text = f"{name}[{b.rng.choice(places)}] = {value}"
+        place = f"{name}[{b.rng.choice(places)}]"
+        if b.rng.random() < 0.6 or adapt.collide(b.ask(place), b.ask(value)):
+            value = b.rng.choice(SCALARS)
+        text = f"{place} = {value}"
     elif way < 0.85:
         method = b.rng.choice(["+=", "-=", "*=", "/=", "&=", "|="])
+        if adapt.collide(b.get(name), b.ask(value)):
+            value = b.rng.choice(SCALARS)
         text = f"{name} {method} {value}"
     elif way < 0.93:
         method = b.rng.choice(["masked_fill_", "fill_", "add_alpha", "addcmul_", "lerp_"])
@@ -93,7 +97,7 @@ def convert(b):
         f"torch.zeros_like({name}, dtype={kind}).copy_({name})",
         f"{name}.float()",
         f"{name}.cpu().clone().to(dev)",
-        f"{name}.to({kind}).to({NAME_OF[b.get(name).dtype]})",
+        f"{name}.to({kind}).to({NAME_OF.get(b.get(name).dtype, 'C64')})",
         f"{name}.clone(memory_format=torch.contiguous_format)",
         f"torch.empty_like({name}).copy_({name})",
         f"torch.as_tensor({name}, dtype={kind})",
@@ -108,10 +112,12 @@ def storage(b):
         return
     x, other = b.get(name), b.pick()
     smaller = shape_text((x.numel() // 2,))
+    has = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    same = shape_text((min(x.numel(), has),))  # beyond it nobody has written
     ways = [
         f"{name}.data.mul_(2)",
-        f"{name}.resize_({smaller})",
-        f"{name}.resize_({shape_text((x.numel(),))})",
+        f"{name}.resize_({same if x.numel() // 2 > has else smaller})",
+        f"{name}.resize_({same})",
         f"{name}.resize_({x.numel() + 3}).zero_()",
         f"{name}.detach_()",
         f"{name}.requires_grad_({b.rng.choice(['', 'False'])})",
