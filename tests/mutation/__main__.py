@@ -1,6 +1,7 @@
 """Plants faults in a copy of the sources and counts what catches them."""
 
 import argparse
+import fcntl
 import os
 import sys
 import threading
@@ -41,7 +42,8 @@ def parsed():
 def is_chosen(fault: Fault, options) -> bool:
     if options.only:
         return fault.number in options.only
-    return fault.rebuild == options.rebuild and options.theme in (None, fault.theme)
+    compiled_as_asked = options.list or fault.rebuild == options.rebuild
+    return compiled_as_asked and options.theme in (None, fault.theme)
 
 
 class Campaign:
@@ -86,6 +88,13 @@ def main() -> int:
         print(*wrong, sep="\n")
         return 1
     os.nice(5)
+    MUTANTS.mkdir(parents=True, exist_ok=True)
+    alone_here = (MUTANTS / "lock").open("w")
+    try:
+        fcntl.flock(alone_here, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("another tools/mutate is at work in this checkout")
+        return 1
     schemata = Tree(MUTANTS / "all", [fault for fault in every if not fault.rebuild])
     alone = [fault for fault in chosen if fault.rebuild]
     try:
@@ -102,9 +111,13 @@ def main() -> int:
             for fault in chosen:
                 if options.only or not campaign.results.of(fault).caught:
                     campaign.results.forget(fault)
+        at_once = [fault for fault in chosen if not fault.rebuild]
         with ThreadPoolExecutor(options.jobs) as pool:
-            at_once = [fault for fault in chosen if not fault.rebuild]
-            list(pool.map(lambda fault: campaign.judge(schemata, fault), at_once))
+            try:
+                list(pool.map(lambda fault: campaign.judge(schemata, fault), at_once))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         for fault in alone:
             built = Tree(MUTANTS / "alone", [fault], alone=True)
             built.write()
