@@ -27,7 +27,7 @@ def run(processes, device):
 
 @pytest.fixture
 def run_both(run):
-    """`run_both(f, ...)`: `f(rank, device, ...)` gives the same numbers on both devices, in each process."""
+    """`run_both(f, ...)`: `f(rank, device, ...)` gives the same numbers on both devices."""
 
     def compare_both(function, *arguments, **tolerance):
         expected, actual = (run(function, device, *arguments) for device in ("cpu", "lazuli"))

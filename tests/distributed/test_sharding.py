@@ -1,4 +1,4 @@
-"""Parameters, gradients and states of optimizers shared out over two processes, in every precision and place."""
+"""Parameters and optimizers shared out over two processes, in every precision and place."""
 
 import itertools
 
@@ -167,7 +167,7 @@ class TestFullyShardedDataParallel:
         run_both(fsdp1, *arguments, **tolerance(precision))
 
     @pytest.mark.parametrize(
-        "strategy, original", list(itertools.product(STRATEGIES[1:], [False, True])), ids=str
+        ("strategy", "original"), list(itertools.product(STRATEGIES[1:], [False, True])), ids=str
     )
     def test_strategies(self, run_both, strategy, original):
         run_both(fsdp1, "float32", False, strategy, original, **CLOSE)

@@ -1,4 +1,4 @@
-"""What is written may overlap itself, or what is read: each operator refuses that, or takes it, as eager does."""
+"""What is written may overlap itself or what is read: refused or taken as eager does."""
 
 import pytest
 import torch

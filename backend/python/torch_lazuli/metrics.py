@@ -21,8 +21,8 @@ def metrics() -> dict[str, Any]:
     recorded again as before), `traces_compiled`, `traces_reused`,
     `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by
     reason), `peeks` (reads of values that were computed apart from the trace, which did not end),
-    `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (of both,
-    those that differed), `bytes_live`, `bytes_peak`, and, while `config.time_host` is on,
+    `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (those
+    that differed), `bytes_live`, `bytes_peak`, and, while `config.time_host` is on,
     `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces, compiling
     them and running them).
     """

@@ -153,9 +153,10 @@ def _step_adam_in_one_call() -> None:
         (torch._fused_adamw_ if decoupled else torch._fused_adam_)(*lists, **options)
         parameters, _, means, squares, largest, _ = lists
         decays = decoupled and options["weight_decay"] != 0
+        writes = (parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)
         # Of tensors of other classes, such as shares of distributed ones, their own counters.
         with torch._C._DisableTorchDispatch():
-            for written, times in ((parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)):
+            for written, times in writes:
                 if written:
                     torch.ops.lazuli._count_writes(written, times)
 
