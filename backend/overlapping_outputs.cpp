@@ -1,5 +1,5 @@
-// Operators whose eager kernels for the CPU care that an output shares memory with an input. External calls give kernels
-// outputs of their own (lazy/external.h), which share none: what follows from it is said here.
+// Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they are
+// recorded or run.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/native/Resize.h>

@@ -10,6 +10,20 @@ import torch
 
 DEVICES = ("cpu", "lazuli")
 
+# What kernels of ours compute on.
+NATIVE_TYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
+
 
 def normal(*shape, device, dtype=torch.float32, grad=False):
     """Normal random numbers, drawn on the CPU wherever they go."""

@@ -4,20 +4,15 @@ import itertools
 
 import pytest
 import torch
-from differential import DEVICES, assert_same, assert_same_error, compare, run, without_device
-
-DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-]
+from differential import (
+    DEVICES,
+    NATIVE_TYPES,
+    assert_same,
+    assert_same_error,
+    compare,
+    run,
+    without_device,
+)
 
 OPS = {
     "add": lambda a, b: a + b,
@@ -84,7 +79,7 @@ def values(dtype, device, dims):
 
 @pytest.mark.parametrize("op", OPS)
 def test_tensor_with_tensor(op, outcomes):
-    for a, b in itertools.product(DTYPES, DTYPES):
+    for a, b in itertools.product(NATIVE_TYPES, NATIVE_TYPES):
         for dims_a, dims_b in ((1, 1), (1, 0), (0, 1), (0, 0)):
             outcomes.same(
                 lambda d, a=a, b=b, x=dims_a, y=dims_b: OPS[op](values(a, d, x), values(b, d, y)),
@@ -99,7 +94,7 @@ NUMBERS = [True, 2, 2.5, -1, 3]
     "op", [n for n in OPS if n not in ("maximum", "atan2", "logical_xor", "where")]
 )
 def test_tensor_with_number(op, outcomes):
-    for dtype, number, dims in itertools.product(DTYPES, NUMBERS, (1, 0)):
+    for dtype, number, dims in itertools.product(NATIVE_TYPES, NUMBERS, (1, 0)):
         if number == -1 and dtype is torch.uint8:
             continue  # what a number out of range means is undefined
         outcomes.same(
@@ -113,7 +108,7 @@ def test_tensor_with_number(op, outcomes):
 @pytest.mark.parametrize("op", ["add", "mul", "div", "maximum", "lt", "where"])
 def test_with_a_host_scalar_tensor(op, outcomes):
     """A 0-dim tensor of the host may stand beside tensors of the device."""
-    for a, b in itertools.product(DTYPES, DTYPES):
+    for a, b in itertools.product(NATIVE_TYPES, NATIVE_TYPES):
         outcomes.same(lambda d, a=a, b=b: OPS[op](values(a, d, 1), values(b, "cpu", 0)), (op, a, b))
 
 
@@ -131,7 +126,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("op", IN_PLACE)
 def test_in_place(op, outcomes):
-    for a, b in itertools.product(DTYPES, DTYPES):
+    for a, b in itertools.product(NATIVE_TYPES, NATIVE_TYPES):
         outcomes.same(
             lambda d, a=a, b=b: IN_PLACE[op](values(a, d, 1), values(b, d, 1)), (op, a, b)
         )
@@ -144,14 +139,14 @@ REDUCTIONS = ["sum", "prod", "mean", "amax", "any", "all", "argmax", "cumsum", "
 @pytest.mark.parametrize("name", UNARY + REDUCTIONS)
 def test_one_tensor(name, outcomes):
     arguments = (0,) if name == "cumsum" else ()
-    for dtype in DTYPES:
+    for dtype in NATIVE_TYPES:
         outcomes.same(
             lambda d, t=dtype: getattr(torch, name)(values(t, d, 1), *arguments), (name, dtype)
         )
 
 
 def test_result_type_and_can_cast(device):
-    for a, b in itertools.product(DTYPES, DTYPES):
+    for a, b in itertools.product(NATIVE_TYPES, NATIVE_TYPES):
         x, y = values(a, device, 1), values(b, device, 0)
         expected = torch.result_type(values(a, "cpu", 1), values(b, "cpu", 0))
         assert torch.result_type(x, y) == expected
@@ -170,10 +165,10 @@ def test_default_dtype(default, outcomes):
         torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("target", NATIVE_TYPES)
 def test_conversions(target, outcomes):
     numbers = torch.tensor([0.0, 1.0, -1.0, 2.5, 3.5, 100.4, 0.3, -0.7])
-    for source in DTYPES:
+    for source in NATIVE_TYPES:
         if not source.is_floating_point or source is torch.bool:
             numbers_of = numbers.abs()
         else:

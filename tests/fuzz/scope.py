@@ -12,6 +12,7 @@ import torch
 import torch.autograd.forward_ad
 import torch.nn.functional
 import torch.utils.checkpoint
+from differential import Double
 
 NARROW = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 COMPLEX = {"C64": torch.complex64, "C128": torch.complex128}
@@ -38,19 +39,6 @@ class Side:
 EAGER = Side("eager", "cpu")
 EXACT = Side("eager in double precision", "cpu", wide=True)
 LAZULI = Side("lazuli", "lazuli")
-
-
-class Double(torch.autograd.Function):
-    """A function that Lazuli has no derivative of: a foreign node in the middle of a graph."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * 2 + 0 * ctx.saved_tensors[0]
 
 
 class OperatorsByName(dict):
