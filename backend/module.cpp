@@ -8,6 +8,7 @@
 #include "backend/generator.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/lent_memory.h"
 #include "lazy/memory.h"
 #include "lazy/metrics.h"
 #include "lazy/mutex.h"
@@ -98,6 +99,7 @@ double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor&
 }  // namespace
 
 TORCH_LIBRARY(lazuli, m) {
+  m.def("_lend_address(Tensor tensor) -> int", lazy::lend_address);
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
   m.def("_explain() -> str", [] { return lazy::metrics().explain(); });

@@ -112,7 +112,7 @@ void resize_storage(c10::StorageImpl* impl, size_t bytes) {
       head = r.emit(ir::Op::pad, {head, r.constant(0, ir::DType::U8)}, {{0}, {static_cast<int64_t>(bytes) - kept}});
     r.rebind_storage(storage, r.emit(ir::Op::bitcast, {head}, {{static_cast<int64_t>(type.dtype)}, {type.shape[0]}}));
   }
-  storage.set_nbytes(bytes);
+  storage.resize(bytes);
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::MemoryFormat> format) {

@@ -368,7 +368,7 @@ void follow(const at::Tensor& argument, const at::Tensor& host) {
   whole.set_(memory, 0, {static_cast<int64_t>(memory.nbytes() / c10::elementSize(type))}, {1});
   LazyStorage& to = storage_of(argument);
   to.rebind(make_ready(buffer_of(whole), memory_type(geometry_of(whole))));
-  to.set_nbytes(memory.nbytes());
+  to.resize(memory.nbytes());
   argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
 }
 

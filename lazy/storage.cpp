@@ -12,6 +12,10 @@ namespace {
 
 void keep(void*) {}
 
+// No address of x86-64 or of 64-bit ARM has these upper bits.
+void* stand_in(const void* unique) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(unique) | uintptr_t{1} << 62); }
+c10::DataPtr unowned(void* data) { return {data, nullptr, &keep, device()}; }
+
 // allocate() serves callers that want raw device memory; a LazyStorage's own memory belongs to its cell.
 class DeviceAllocator final : public c10::Allocator {
  public:
@@ -30,9 +34,29 @@ class DeviceAllocator final : public c10::Allocator {
 c10::Allocator* make_storage_allocator() { return new DeviceAllocator; }
 
 LazyStorage::LazyStorage(CellRef cell, size_t bytes)
-    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(this, nullptr, &keep, lazy::device()),
-                  storage_allocator(), /*resizable=*/true),
+    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), unowned(stand_in(this)), storage_allocator(),
+                  /*resizable=*/true),
       cell_(std::move(cell)) {}
+
+void* LazyStorage::lend() {
+  if (!lent_) {
+    lent_ = std::make_unique<LentMemory>(*this, nbytes());
+    set_data_ptr_noswap(unowned(lent_->data()));
+  }
+  return lent_->data();
+}
+
+void LazyStorage::resize(size_t bytes) {
+  set_nbytes(bytes);
+  if (!lent_) return;
+  lent_.reset();
+  set_data_ptr_noswap(unowned(stand_in(this)));
+}
+
+void LazyStorage::take_lent() {
+  cell_ = lent_->take(cell_->type);
+  windows_.reset();
+}
 
 void throw_foreign_storage(const at::Tensor& t) {
   TORCH_CHECK(false, "lazuli: this tensor's storage was not made by the lazuli device (",

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include "lazy/cell.h"
+#include "lazy/lent_memory.h"
 #include "lazy/windows.h"
 
 namespace lazuli::lazy {
@@ -15,18 +16,33 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
  public:
   using Pooled<LazyStorage, 256>::operator new;
   using Pooled<LazyStorage, 256>::operator delete;
-  // The data pointer is a unique, non-null, never dereferenced stand-in: this object's address.
+  // The data pointer is a stand-in, unique and not null, that cannot be followed: torch's structured kernels ask for it, too.
   LazyStorage(CellRef cell, size_t bytes);
   void release_resources() override {
     cell_ = CellRef();
+    lent_.reset();
     StorageImpl::release_resources();
   }
-  Cell* cell() const { return cell_.get(); }
-  const CellRef& cell_ref() const { return cell_; }
+  Cell* cell() { return cell_ref().get(); }
+  const CellRef& cell_ref() {
+    if (lent_ && lent_->is_written()) [[unlikely]]
+      take_lent();
+    return cell_;
+  }
   void rebind(CellRef cell) {
     cell_ = std::move(cell);
     windows_.reset();
+    if (lent_) [[unlikely]]
+      close_lent();
   }
+  // Memory for who asks for an address. It is the data pointer from then on.
+  void* lend();
+  // What is lent has to be filled again, for the buffer is about to be written where it lies.
+  void close_lent() {
+    if (lent_) lent_->close();
+  }
+  // After this the storage has that many bytes, whatever it is bound to, and no address.
+  void resize(size_t bytes);
   // Of what it holds since it was last written.
   Windows& windows() {
     if (!windows_) windows_ = std::make_unique<Windows>();
@@ -34,8 +50,11 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
   }
 
  private:
+  void take_lent();
+
   CellRef cell_;
   std::unique_ptr<Windows> windows_;
+  std::unique_ptr<LentMemory> lent_;
 };
 
 // The mark by which our storages are known; also the device's allocator.

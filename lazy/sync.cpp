@@ -450,9 +450,12 @@ void finish() {
 }
 
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
+  return materialize(storage_of(t), reason, writable);
+}
+
+jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   settle_after_fork();
-  LazyStorage& s = storage_of(t);
   if (s.cell()->state == Cell::State::Pending) {
     if (!writable)
       if (auto apart = peek(reason, *s.cell())) return *std::move(apart);
@@ -472,8 +475,10 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
     s.rebind(make_ready(std::move(copy), c->type));
     c = s.cell();
   }
-  if (writable)
+  if (writable) {
+    s.close_lent();
     if (jit::PackedOperands* packed = packed_operands()) packed->written(c->buffer);
+  }
   return c->buffer;
 }
 

@@ -6,6 +6,8 @@
 
 namespace lazuli::lazy {
 
+class LazyStorage;
+
 // Computes every value that somebody can still read. Throws a torch error that names op and Python line when a step
 // fails; then every value of the trace is failed, and later traces are not affected. On a GPU it only hands the trace to
 // the Runner, and such an error comes from who next waits for it.
@@ -18,6 +20,7 @@ void finish();
 // config().peek says so, apart from the trace, which goes on and computes the value once more. `writable`: nobody else
 // shares the buffer afterwards.
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
+jit::Buffer materialize(LazyStorage& storage, SyncReason reason, bool writable = false);
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
 // The same over memory that materialize() gave for the tensor's storage.

@@ -35,6 +35,7 @@ def apply(library: Path) -> None:
     _make_quantized_tensors_beside_their_like()
     _print_from_the_host()
     _read_and_write_storages_through_the_host()
+    _lend_addresses()
     _send_to_processes_through_the_host()
     _leave_compilation_to_the_device()
     _take_the_engine_back_after_compiled_autograd()
@@ -45,6 +46,34 @@ def apply(library: Path) -> None:
     else:
         _step_adam_in_one_call()
     register_optimizer_step_post_hook(_end_step)
+
+
+def _lend_addresses() -> None:
+    """Lets `data_ptr` give an address where the numbers are, for the host to read and write.
+
+    Torch would give what stands for the storage in C++, which is no memory.
+    """
+    of_tensor, of_storage = torch.Tensor.data_ptr, torch.UntypedStorage.data_ptr
+    no_dispatch = torch._C._disabled_torch_dispatch_impl
+
+    @functools.wraps(of_tensor)
+    def tensor_data_ptr(self):
+        # Subclasses that dispatch, and what functorch wraps, have no memory of their own.
+        wraps = type(self).__torch_dispatch__ is not no_dispatch or not torch._C._has_storage(self)
+        if self.device.type != TYPE or wraps:
+            return of_tensor(self)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunctionSubclass():
+            return torch.ops.lazuli._lend_address(self)
+
+    @functools.wraps(of_storage)
+    def storage_data_ptr(self):
+        if self.device.type != TYPE:
+            return of_storage(self)
+        every_byte = torch.empty(0, dtype=torch.uint8, device=self.device)
+        return every_byte.set_(self, 0, (self.nbytes(),), (1,)).data_ptr()
+
+    torch.Tensor.data_ptr = tensor_data_ptr
+    torch.UntypedStorage.data_ptr = storage_data_ptr
 
 
 def _take_the_engine_back_after_compiled_autograd() -> None:

@@ -1,0 +1,154 @@
+#include "lazy/lent_memory.h"
+
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include "lazy/backing.h"
+#include "lazy/memory.h"
+#include "lazy/mutex.h"
+#include "lazy/recording.h"
+#include "lazy/storage.h"
+#include "lazy/sync.h"
+
+namespace lazuli::lazy {
+namespace {
+
+// What is lent now, by its first address.
+struct Register {
+  Mutex mutex{Rank::Leaf};
+  std::map<uintptr_t, LentMemory*> by_address;
+
+  static Register& get() {
+    static auto* r = new Register;  // outlives every thread
+    return *r;
+  }
+  LentMemory* find(const void* address) {
+    std::lock_guard lock(mutex);
+    const auto a = reinterpret_cast<uintptr_t>(address);
+    auto after = by_address.upper_bound(a);
+    if (after == by_address.begin()) return nullptr;
+    const auto& [first, memory] = *std::prev(after);
+    return a - first < memory->bytes() ? memory : nullptr;
+  }
+};
+
+struct sigaction others;  // who handled faults before
+
+void hand_on(int signal, siginfo_t* info, void* context) {
+  if (others.sa_flags & SA_SIGINFO) return others.sa_sigaction(signal, info, context);
+  if (others.sa_handler != SIG_DFL && others.sa_handler != SIG_IGN) return others.sa_handler(signal);
+  sigaction(signal, &others, nullptr);  // the instruction faults again
+}
+
+bool is_write([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  constexpr greg_t kWrite = 2;  // of a page fault's error code
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite;
+#else
+  return true;
+#endif
+}
+
+void tell(const char* why) {
+  std::fprintf(stderr, "lazuli: what is read at the address of a tensor could not be computed: %s\n", why);
+}
+
+// The fault is a call, as it were, from an instruction that touches memory of nobody else: no lock of ours or of the allocator's
+// is held half way.
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  LentMemory* memory = Register::get().find(info->si_addr);
+  if (!memory) return hand_on(signal, info, context);
+  try {
+    memory->open(is_write(context));
+    errno = error;
+    return;
+  } catch (const c10::Error& e) {
+    tell(e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    tell(e.what());
+  }
+  hand_on(signal, info, context);
+}
+
+void handle_faults() {
+  [[maybe_unused]] static const bool once = [] {
+    struct sigaction ours{};
+    ours.sa_sigaction = &on_fault;
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // computing may fault on other lent memory
+    sigemptyset(&ours.sa_mask);
+    return sigaction(SIGSEGV, &ours, &others) == 0;
+  }();
+}
+
+void* reserve(void* at, size_t size, int protection) {
+  void* data = mmap(at, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+  TORCH_CHECK(data != MAP_FAILED, "lazuli: no addresses for a tensor's memory of ", size, " bytes: ", std::strerror(errno));
+  return data;
+}
+
+}  // namespace
+
+LentMemory::LentMemory(LazyStorage& owner, size_t bytes) : owner_(owner), bytes_(bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_ = (bytes + page - 1) / page * page;
+  data_ = reserve(nullptr, size_, PROT_NONE);
+  handle_faults();
+  std::lock_guard lock(Register::get().mutex);
+  Register::get().by_address.emplace(reinterpret_cast<uintptr_t>(data_), this);
+}
+
+LentMemory::~LentMemory() {
+  {
+    std::lock_guard lock(Register::get().mutex);
+    Register::get().by_address.erase(reinterpret_cast<uintptr_t>(data_));
+  }
+  munmap(data_, size_);
+}
+
+void LentMemory::open(bool to_write) {
+  std::lock_guard lock(recorder().mutex);
+  if (state_ == State::Closed) {
+    const jit::Buffer now = materialize(owner_, SyncReason::HostCopy);
+    void* filled = reserve(nullptr, size_, PROT_READ | PROT_WRITE);  // beside: no other thread may see half of it
+    backing().copy(filled, now.data, bytes_);
+    backing().wait();
+    mprotect(filled, size_, PROT_READ);
+    mremap(filled, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_);
+    state_ = State::Readable;
+  }
+  if (to_write && state_ == State::Readable) {
+    mprotect(data_, size_, PROT_READ | PROT_WRITE);
+    state_ = State::Written;
+  }
+}
+
+CellRef LentMemory::take(const ir::Type& type) {
+  mprotect(data_, size_, PROT_READ);  // before it is copied: who writes meanwhile faults
+  state_ = State::Readable;
+  jit::Buffer copy = allocate_buffer(bytes_);
+  backing().copy(copy.data, data_, bytes_);
+  backing().wait();
+  return make_ready(std::move(copy), type);
+}
+
+void LentMemory::close() {
+  if (state_ == State::Closed) return;
+  reserve(data_, size_, PROT_NONE);
+  state_ = State::Closed;
+}
+
+int64_t lend_address(const at::Tensor& t) {
+  if (t.numel() == 0) return 0;
+  std::lock_guard lock(recorder().mutex);
+  return reinterpret_cast<int64_t>(storage_of(t).lend()) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+}
+
+}  // namespace lazuli::lazy
