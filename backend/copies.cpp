@@ -127,8 +127,8 @@ bool shows_the_same(const Tensor& self, const Tensor& src) {
 Tensor& copy_elements(Tensor& self, const Tensor& src) {
   if (self.is_same(src)) return self;
   if (src._is_zerotensor()) return self.zero_();
-  if (!src.sizes().equals(self.sizes())) at::infer_size(self.sizes(), src.sizes());
   if (self.sizes() != src.sizes()) {
+    at::assert_no_internal_overlap(self);  // eager looks at this before shapes
     auto expanded = at::infer_size_dimvector(self.sizes(), src.sizes());
     TORCH_CHECK(self.sizes() == at::IntArrayRef(expanded), "output with shape ", self.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(expanded));

@@ -26,9 +26,17 @@ bool holds(c10::ScalarType type, const c10::Scalar& number) {
   }
 }
 
+// What is known here of an operand that is a number.
 bool is_zero(const Operand& o) {
   if (!o.tensor) return o.number.equal(0);
   return is_number(*o.tensor) && number_of(*o.tensor).equal(0);
+}
+bool is_negative(const Operand& o) {
+  if (!o.tensor) return o.number.toDouble() < 0;
+  return is_number(*o.tensor) && number_of(*o.tensor).toDouble() < 0;
+}
+bool is_unary(const Operands& operands) {
+  return std::ranges::count_if(operands, [](const Operand& o) { return o.tensor != nullptr; }) == 1;
 }
 
 bool agree(const Operands& operands, c10::ScalarType type) {
@@ -51,6 +59,7 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
   // Known here, so the error comes from the line that divides; of tensors, the kernel sees it.
   if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) && is_zero(operands.back())) return false;
   if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true)) p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
+  if (op == ir::Op::pow && c10::isIntegralType(p.common, true) && is_negative(operands.back())) return false;
   p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
   // On bool torch defines few of the rows that compute (the bit operations, whose types are checked by a rule of their
   // own, and add and mul); which of the others it refuses is eager's to say.
@@ -70,6 +79,17 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   const bool rounds = ir::info(op).rounds_numbers;
   for (const Operand& o : operands) in.push_back(read(r, rounds ? typed(o, type) : o, type, order));
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
+}
+
+// Lets a tensor's dimensions lie in memory in this order.
+void take_order(const at::Tensor& out, const lazy::Order& order) {
+  ir::Dims strides(out.dim(), 0);
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = stride;
+    stride *= std::max<int64_t>(out.size(order[i]), 1);
+  }
+  if (!order.empty()) out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides));
 }
 
 }  // namespace
@@ -106,7 +126,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (!is_ours(out) || overlaps_itself(out) || !covered(operands) || !promote(op, operands, p)) return false;
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
-  if (operands.size() == 1 && p.result != out.scalar_type()) return false;  // eager allows it of some
+  if (is_unary(operands) && p.result != out.scalar_type()) return false;  // eager allows it of some
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
@@ -116,6 +136,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
       TORCH_CHECK(!o.tensor || !o.tensor->is_same(out), "output with shape ", out.sizes(),
                   " doesn't match the broadcast shape ", lazy::to_ref(p.shape));
     at::native::resize_output(out, lazy::to_ref(p.shape));
+    take_order(out, result_order(operands, p.shape));
   }
   lazy::Order order;
   if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);

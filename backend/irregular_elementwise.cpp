@@ -227,13 +227,12 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   Operands all{{&self, {}}, {&mask, {}}};
   ir::Dims shape = broadcast_shape(all);
   if (in_place && (!std::ranges::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
-  lazy::Order order = in_place ? lazy::Order{} : result_order(all, shape);
   lazy::Recording r;
-  ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, order), read(r, value, t, {}), read(r, all[0], t, order)});
+  ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});
   if (in_place)
     r.write(self, v);
   else
-    out = r.tensor(v, self.scalar_type(), order);
+    out = r.tensor(v, self.scalar_type());  // row-major, whatever the operands are
   return true;
 }
 Tensor masked_fill_scalar(const Tensor& self, const Tensor& mask, const Scalar& value) {

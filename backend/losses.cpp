@@ -109,6 +109,8 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Ten
   const Tensor tail = at::log_sigmoid(x.abs());
   Tensor loss = line - (has(pos_weight) ? (above + below) * tail : tail);
   if (has(weight)) loss = loss * *weight;
+  if (reduction == at::Reduction::None && loss.sizes() == above.sizes() && loss.strides() != above.strides())
+    loss = at::empty_like(above).copy_(loss);  // eager computes in the memory of 1 - target
   return reduced(loss, reduction);
 }
 

@@ -1,6 +1,5 @@
 // Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they are
 // recorded or run.
-#include <ATen/MemoryOverlap.h>
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/col2im.h>
@@ -14,19 +13,9 @@ namespace {
 using at::IntArrayRef;
 using at::Tensor;
 
-// Data pointers are stand-ins: storages are told apart by identity.
-void check_apart(const Tensor& out, const Tensor& input) {
-  if (input.is_privateuseone() && input.has_storage() && input.storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl())
-    at::assert_no_overlap(out, input);
-}
-
 Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
   std::vector<Tensor> all;
   for (const Tensor& t : tensors.materialize()) all.push_back(t);
-  if (out.is_privateuseone()) {
-    at::assert_no_internal_overlap(out);
-    for (const Tensor& t : all) check_apart(out, t);
-  }
   const auto names = at::namedinference::compute_cat_outnames(tensors.materialize());
   {
     at::NoNamesGuard guard;
@@ -34,15 +23,6 @@ Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
   }
   at::namedinference::propagate_names_if_nonempty(out, names);
   return out;
-}
-
-Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
-  if (out.is_privateuseone()) {
-    at::assert_no_internal_overlap(out);
-    check_apart(out, index);
-    check_apart(out, self);
-  }
-  return fall_back<Tensor>("aten::take", "out", self, index, out), out;
 }
 
 // These may write over their input, which is read before.
@@ -64,7 +44,6 @@ Tensor& col2im_out(const Tensor& x, IntArrayRef size, IntArrayRef kernel, IntArr
 
 void register_overlapping_outputs(torch::Library& m) {
   m.impl("cat.out", cat_out);
-  m.impl("take.out", take_out);
   m.impl("im2col.out", im2col_out);
   m.impl("col2im.out", col2im_out);
 }

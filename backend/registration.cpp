@@ -55,6 +55,7 @@ void register_composites(torch::Library& m) {
     register_reference_composites(m);
   else
     register_complex_convolution(m);
+  register_quantile(m);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

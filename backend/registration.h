@@ -26,6 +26,7 @@ void register_nested(torch::Library& m);
 void register_normalization(torch::Library& m);
 void register_one_hot(torch::Library& m);
 void register_overlapping_outputs(torch::Library& m);
+void register_quantile(torch::Library& m);
 void register_quantized(torch::Library& m);
 void register_random(torch::Library& m);
 void register_recurrent(torch::Library& m);

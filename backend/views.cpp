@@ -7,8 +7,9 @@
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <torch/library.h>
-#include "backend/registration.h"
+#include "backend/dispatch.h"
 #include "backend/operands.h"
+#include "backend/registration.h"
 #include "backend/storage_surgery.h"
 #include "ir/error.h"
 #include "lazy/sync.h"
@@ -88,6 +89,13 @@ Tensor view(const Tensor& self, IntArrayRef sizes) {
 
 Tensor reshape_alias(const Tensor& self, IntArrayRef sizes, IntArrayRef strides) {
   return lazy::make_view(self, sizes, strides, self.storage_offset());
+}
+
+// Torch's kernel sees memory that begins with the tensor, and so cannot tell where that is in its storage.
+Tensor view_as_complex(const Tensor& self) {
+  Tensor view = fall_back<Tensor>("aten::view_as_complex", "", self);
+  TORCH_CHECK(self.storage_offset() % 2 == 0, "Tensor must have a storage_offset divisible by 2");
+  return view;
 }
 
 // Gives the storage this many bytes, keeping what fits of its content.
@@ -175,6 +183,7 @@ void register_views(torch::Library& m) {
   m.impl("_efficientzerotensor", efficient_zero);
   m.impl("as_strided", as_strided);
   m.impl("view", view);
+  m.impl("view_as_complex", view_as_complex);
   m.impl("_reshape_alias", reshape_alias);
   m.impl("resize_", resize_);
   m.impl("set_.source_Storage_storage_offset", set_storage);

@@ -13,6 +13,7 @@ enum class Requirement : int64_t {
   Target,       // of a loss: between 0 and 1
   Class,        // one of several, by its number: at least 0
   KnownClass,   // below how many there are
+  Quantile,     // between 0 and 1
 };
 
 }  // namespace lazuli::ir

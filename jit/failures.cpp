@@ -13,6 +13,7 @@ const char* words(ir::Requirement requirement) {
     case ir::Requirement::SomeWeight: return "invalid multinomial distribution (sum of probabilities <= 0)";
     case ir::Requirement::Class: return "Class values must be non-negative.";
     case ir::Requirement::KnownClass: return "Class values must be smaller than num_classes.";
+    case ir::Requirement::Quantile: return "quantile() q values must be in the range [0, 1]";
     case ir::Requirement::Input: return "all elements of input should be between 0 and 1";
     case ir::Requirement::Target: return "all elements of target should be between 0 and 1";
   }

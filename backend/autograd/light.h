@@ -110,7 +110,7 @@ struct Light<Aten, Result(Args...)> {
       at::AutoDispatchBelowADInplaceOrView guard;
       return Aten::redispatch(below, std::forward<Args>(args)...);
     }
-    if (route == Route::Light) {
+    if (route == Route::Light && !(tensors.requiring_grad() & kind.refused)) {
       try {
         at::AutoDispatchBelowADInplaceOrView guard;
         lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad(), kind.differentiable);

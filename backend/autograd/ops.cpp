@@ -10,8 +10,8 @@ namespace lazuli::backend {
 namespace {
 
 template <class Aten>
-void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u) {
-  Light<Aten>::implement(m, {node, differentiable});
+void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, uint64_t refused = 0) {
+  Light<Aten>::implement(m, {node, differentiable, refused});
 }
 
 // Torch's kernel clears what it knows of; the step would keep the graph.
@@ -98,9 +98,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
   light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1);
   light<o::native_group_norm>(m, "NativeGroupNormBackward0", 1);
-  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1);
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000);
   // Losses, windows, the rest
-  light<o::nll_loss_forward>(m, "NllLossBackward0", 1);
+  light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100);
   light<o::mse_loss>(m, "MseLossBackward0");
   light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0");
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);

@@ -41,6 +41,11 @@ EXACT = Side("eager in double precision", "cpu", wide=True)
 LAZULI = Side("lazuli", "lazuli")
 
 
+def on_gpu() -> bool:
+    """Whether a GPU backs lazuli: then eager on the CPU is the oracle all the same."""
+    return torch.ops.lazuli._backing().type == "cuda"
+
+
 class OperatorsByName(dict):
     """Those of OpInfo's functions that are no public name of torch's."""
 

@@ -1,0 +1,33 @@
+// Quantiles, which torch writes in other operators: it looks whether `q` lies between 0 and 1 on the CPU only, where it can read it.
+#include <ATen/ops/nanquantile_native.h>
+#include <ATen/ops/quantile_native.h>
+#include "backend/operands.h"
+#include "backend/registration.h"
+#include "backend/requirements.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+using std::optional;
+
+Tensor checked(const Tensor& q) {
+  if (!is_floating(q) || q.requires_grad()) return q;
+  return required(q, q.ge(0).logical_and(q.le(1)), ir::Requirement::Quantile);
+}
+
+Tensor quantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation) {
+  return at::native::quantile(x, checked(q), dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation) {
+  return at::native::nanquantile(x, checked(q), dim, keepdim, interpolation);
+}
+
+}  // namespace
+
+void register_quantile(torch::Library& m) {
+  m.impl("quantile", quantile);
+  m.impl("nanquantile", nanquantile);
+}
+
+}  // namespace lazuli::backend
