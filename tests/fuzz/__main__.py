@@ -28,7 +28,7 @@ def parsed():
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--setting", choices=("all", *SETTINGS), default=PLAIN)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="what backs lazuli; cuda if any")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what backs lazuli; cpu")
     parser.add_argument("--only", type=int, help="just the program of this number, and print it")
     parser.add_argument(
         "--steps", type=int, default=20, help="statements of the longest programs; 20"
@@ -46,9 +46,10 @@ def parsed():
 
 
 def environment() -> dict:
-    """Of workers, and of what shrinks."""
+    """Of workers, and of what shrinks. On a GPU random numbers cannot be those of eager's CPU."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "LAZULI_RANDOM": "eager"}
+    random = {} if os.environ.get("LAZULI_BACKING") == "cuda" else {"LAZULI_RANDOM": "eager"}
+    return {**os.environ, "PYTHONPATH": path, **random}
 
 
 def run(options, setting: str, log) -> Outcomes:
@@ -83,8 +84,7 @@ def reduced(files: list[Path], setting: str, seconds: float, log):
 
 def main() -> int:
     options = parsed()
-    if options.device:
-        os.environ["LAZULI_BACKING"] = options.device
+    os.environ["LAZULI_BACKING"] = options.device
     failed = 0
     if options.only is not None:
         print(generate(options.seed, options.only, options.steps, options.threads == 1)[0])

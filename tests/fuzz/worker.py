@@ -70,7 +70,8 @@ def memory() -> dict:
 def main():
     seed, length, threads = map(int, sys.argv[1:4])
     torch.set_num_threads(1)
-    torch.lazuli.config.random = "eager"
+    if not on_gpu():
+        torch.lazuli.config.random = "eager"
     torch.lazuli.synchronize()
     print("ready", file=answers)
     for done, line in enumerate(sys.stdin, 1):
