@@ -98,7 +98,7 @@ Tensors index_copy(const Call& c) {
   const Slices s(c);
   return {at::index_copy(c.in[0], s.dim, s.index, s.values)};
 }
-Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0))}; }
+Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0), c.in[0].scalar_type())}; }
 
 struct Row {
   ir::Op op;

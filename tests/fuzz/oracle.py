@@ -6,7 +6,8 @@ statement wrote in place may have no values. Geometry, aliases and numbers are e
 they are not, eager's runs with random rounding and in double precision are asked (`rounding.py`):
 what one of them has, geometry included, is no difference, for a shape can depend on a rounded
 number, and so can an error. Under LAZULI_KERNELS=eager nothing of that is asked: there every number
-is eager's, bit for bit. On a GPU messages may be other than the CPU's.
+is eager's, bit for bit. On a GPU messages may be other than the CPU's, and what eager CUDA does is
+no difference.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from fuzz.execute import Raised, Record, execute
 from fuzz.noise import Noise
 from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators, variables
-from fuzz.scope import EAGER, EXACT, LAZULI, on_gpu
+from fuzz.scope import EAGER, EAGER_ON_GPU, EXACT, LAZULI, on_gpu
 
 FEW, MANY = 6, 20  # perturbed runs
 
@@ -47,8 +48,8 @@ class Difference:
 class Arbiter:
     """Eager's perturbed runs and the wide one, made when somebody asks."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, eager: Record):
+        self.program, self.eager = program, eager
         self.perturbed: list[Record] = []
         self.is_undefined = False  # some number depends on what C++ leaves open
 
@@ -57,7 +58,17 @@ class Arbiter:
             with Noise(len(self.perturbed)) as noise:
                 self.perturbed.append(execute(self.program, EAGER))
             self.is_undefined |= noise.is_undefined
-        return self.perturbed[:count]
+        return self.perturbed[:count] + self.on_gpu
+
+    @functools.cached_property
+    def on_gpu(self) -> list[Record]:
+        """Eager's on the GPU, if one backs lazuli: kernels differ there in ties, types and errors.
+
+        Where some number is out of range, its kernels would leave no GPU to go on with.
+        """
+        if not on_gpu() or self.eager.errors:
+            return []
+        return [execute(self.program, EAGER_ON_GPU)]
 
     @functools.cached_property
     def exact(self) -> Record:
@@ -85,7 +96,7 @@ def seen_by_shadows() -> Difference | None:
 
 def compare(program: Program, eager: Record, lazuli: Record) -> Difference | None:
     """The first difference in the order of the program, errors and geometry before numbers."""
-    arbiter = Arbiter(program)
+    arbiter = Arbiter(program, eager)
     failed = {
         error.kind
         for (_, i), error in lazuli.errors.items()

@@ -39,6 +39,7 @@ class Side:
 EAGER = Side("eager", "cpu")
 EXACT = Side("eager in double precision", "cpu", wide=True)
 LAZULI = Side("lazuli", "lazuli")
+EAGER_ON_GPU = Side("eager on a GPU", "cuda")
 
 
 def on_gpu() -> bool:
