@@ -17,6 +17,8 @@ os.dup2(2, 1)
 
 import torch  # noqa: E402
 
+torch.backends.cudnn.allow_tf32 = False  # as on the CPU; torch's test data forbids it later
+
 from fuzz import known_differences, oracle  # noqa: E402
 from fuzz.execute import Record, execute  # noqa: E402
 from fuzz.generate import generate  # noqa: E402
@@ -75,7 +77,6 @@ def memory() -> dict:
 def main():
     seed, length, threads = map(int, sys.argv[1:4])
     torch.set_num_threads(1)
-    torch.backends.cudnn.allow_tf32 = False  # as on the CPU
     if not on_gpu():
         torch.lazuli.config.random = "eager"
     torch.lazuli.synchronize()
