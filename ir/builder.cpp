@@ -100,7 +100,7 @@ Value GraphBuilder::emit(Op op, std::span<const Value> inputs, Attrs attrs, std:
   Slot* slot = nullptr;
   uint64_t key = 0;
   if (is_pure(op)) {
-    key = hash_application(op, inputs, attrs, types);
+    key = for_lookup(hash_application(op, inputs, attrs, types));
     slot = &find(key, op, inputs, attrs, types);
     if (slot->node != UINT32_MAX) return {slot->node, 0};
   }
@@ -130,7 +130,7 @@ Value GraphBuilder::append(Node node) {
     // Keyed as `emit` would: given types count only where they are given.
     std::span<const Type> types;
     if (takes_types(node.op)) types = node.types;
-    uint64_t key = hash_application(node.op, node.inputs, node.attrs, types);
+    uint64_t key = for_lookup(hash_application(node.op, node.inputs, node.attrs, types));
     Slot& slot = find(key, node.op, node.inputs, node.attrs, types);
     if (slot.node != UINT32_MAX) return {slot.node, 0};
     slot = {key, id};

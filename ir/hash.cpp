@@ -1,6 +1,15 @@
 #include "ir/hash.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace lazuli::ir {
+
+const uint64_t hash_mask = [] {
+  const char* text = std::getenv("LAZULI_HASH_BITS");
+  const int bits = text ? std::clamp(std::atoi(text), 0, 64) : 64;
+  return bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}();
 
 uint64_t hash(const Type& type) {
   uint64_t h = mix(type.shape.size(), static_cast<uint64_t>(type.dtype));

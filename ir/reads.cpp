@@ -1,9 +1,8 @@
 #include "ir/reads.h"
 
+#include <map>
 #include <mutex>
-#include <unordered_map>
 #include "ir/error.h"
-#include "ir/hash.h"
 
 namespace lazuli::ir {
 namespace {
@@ -67,22 +66,21 @@ bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contrac
 Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
                           const Attrs& attrs, uint32_t needs) {
   const bool by_shape = !reads_alike_for_all_shapes(op);
-  uint64_t key = mix(mix(0, static_cast<uint64_t>(op)), needs);
+  std::vector<uint64_t> key{static_cast<uint64_t>(op) | operands.size() << 16, needs};
   for (auto types : {operands, results})
     for (const Type* t : types) {
-      key = mix(key, t ? static_cast<uint64_t>(t->dtype) + 1 : 0);
+      key.push_back(t ? static_cast<uint64_t>(t->dtype) + 1 : 0);
       if (!t || !by_shape) continue;
-      key = mix(key, t->shape.size());
-      for (int64_t s : t->shape) key = mix(key, static_cast<uint64_t>(s));
+      key.push_back(t->shape.size());
+      key.insert(key.end(), t->shape.begin(), t->shape.end());
     }
-  if (by_shape)
-    for (int64_t a : attrs.flat()) key = mix(key, static_cast<uint64_t>(a));
+  if (by_shape) key.insert(key.end(), attrs.flat().begin(), attrs.flat().end());
   constexpr size_t kMost = 1 << 12;  // shapes may change for ever
   static std::mutex mutex;
-  static auto* known = new std::unordered_map<uint64_t, Reads>;
+  static auto* known = new std::map<std::vector<uint64_t>, Reads>;
   std::lock_guard lock(mutex);
   if (known->size() >= kMost) known->clear();
-  auto [it, fresh] = known->try_emplace(key);
+  auto [it, fresh] = known->try_emplace(std::move(key));
   if (fresh) it->second = find(op, operands, results, attrs, needs);
   return it->second;
 }

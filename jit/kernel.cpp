@@ -8,6 +8,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "ir/hash.h"
 #include "jit/compiler.h"
 
 namespace lazuli::jit {
@@ -46,7 +47,7 @@ ObjectCode object_code(const lowering::LoopNest& nest, const std::string& symbol
 
 const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label) {
   Cache& c = cache();
-  const uint64_t hash = nest.hash();
+  const uint64_t hash = ir::for_lookup(nest.hash());
   {
     std::shared_lock lock(c.mutex);
     if (const Kernel* k = c.find(hash, nest)) {

@@ -9,13 +9,21 @@ constexpr size_t kRepeats = 3;         // of a period, before it counts as one
 constexpr size_t kDeepest = 128;       // more repeats than a network has equal layers
 constexpr size_t kTraceEntries = 512;  // that make a cut worth its cost
 
-// What a repeated entry has in common with the first; a run-time number's place in the list of them is its own.
+// A run-time number's place in the list of them is its own.
+std::span<const int64_t> common_attrs(const Trace& trace, const Entry& e) {
+  const auto attrs = trace.attrs(e);
+  return e.op == ir::Op::scalar ? attrs.subspan(2) : attrs;
+}
+
+// What a repeated entry has in common with the first, and a hash of it.
+bool same_kind(const Trace& trace, const Entry& a, const Entry& b) {
+  return a.op == b.op && a.results == b.results && a.operand_count == b.operand_count &&
+         std::ranges::equal(common_attrs(trace, a), common_attrs(trace, b));
+}
 uint64_t kind_of(const Trace& trace, const Entry& e) {
   uint64_t h = mix(static_cast<uint64_t>(e.op), uint64_t(e.results) | uint64_t(e.operand_count) << 32);
-  auto attrs = trace.attrs(e);
-  if (e.op == ir::Op::scalar) attrs = attrs.subspan(2);
-  for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
-  return h;
+  for (int64_t a : common_attrs(trace, e)) h = mix(h, static_cast<uint64_t>(a));
+  return for_lookup(h);
 }
 
 // The trace without its inputs, which stand where a value is first used: only in a loop's first iteration, mostly.
@@ -84,7 +92,10 @@ bool for_each_source(const Body& body, size_t p, size_t begin, size_t end, F f) 
   return true;
 }
 
-bool operands_repeat(const Body& body, size_t p) {
+// Of entries whose kinds have equal hashes.
+bool entries_repeat(const Body& body, size_t p) {
+  for (size_t b = body.size() - (kRepeats - 1) * p; b < body.size(); ++b)
+    if (!same_kind(body.trace, *body.entries[b], *body.entries[b - p])) return false;
   return for_each_source(body, p, body.size() - (kRepeats - 1) * p, body.size(),
                          [](ValueId, Source s) { return s != Source::Unlike; });
 }
@@ -171,7 +182,7 @@ bool Repetition::find(const Trace& trace) {
   const std::vector<size_t> matches = matches_before(kinds);
   const size_t n = body.size();
   for (size_t p = 1; p <= n / kRepeats; ++p) {
-    if (matches[p] < (kRepeats - 1) * p || !operands_repeat(body, p)) continue;
+    if (matches[p] < (kRepeats - 1) * p || !entries_repeat(body, p)) continue;
     const size_t begin = narrowest(body, p);
     if (!is_iteration(body, p, begin, matches[p] / p + 1)) return false;  // and neither is a multiple of it
     period_.resize(p);

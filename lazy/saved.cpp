@@ -34,30 +34,31 @@ uint64_t short_key_of(const Trace& trace, const Segment& s) {
   return key;
 }
 
-uint64_t key_of(const Trace& trace, const Segment& s) {
-  uint64_t key = s.end - s.begin;
+// The words of the key of any other segment.
+void describe(const Trace& trace, const Segment& s, std::vector<uint64_t>& key) {
+  key.assign(1, uint64_t{s.end - s.begin} | uint64_t{s.reads.size()} << 32);
   const ValueId first = trace.entries()[s.begin].first_result;
   for (const auto& r : s.reads)
-    key = mix(key, r.tensor | uint64_t{r.active} << 16 | (r.id >= first ? uint64_t{r.id - first} + 1 : 0) << 32);
+    key.push_back(r.tensor | uint64_t{r.active} << 16 | (r.id >= first ? uint64_t{r.id - first} + 1 : 0) << 32);
   // A value's place, with its element type where it has one.
   auto add = [&](ValueId v, bool shape) {
     const Cell* cell = v == kAbsent ? nullptr : trace.cell(v);
-    key = mix(key, place(s, v, first) | (cell ? uint64_t{1} + static_cast<uint64_t>(cell->type.dtype) : 0) << 32);
+    key.push_back(place(s, v, first) | (cell ? uint64_t{1} + static_cast<uint64_t>(cell->type.dtype) : 0) << 32);
     if (!shape || !cell) return;
-    key = mix(key, cell->type.shape.size());
-    for (int64_t n : cell->type.shape) key = mix(key, static_cast<uint64_t>(n));
+    key.push_back(cell->type.shape.size());
+    for (int64_t n : cell->type.shape) key.push_back(static_cast<uint64_t>(n));
   };
   for (uint32_t i = s.begin; i < s.end; ++i) {
     const Entry& e = trace.entries()[i];
     const bool by_shape = !ir::reads_alike_for_all_shapes(e.op);
-    key = mix(key, static_cast<uint64_t>(e.op) | uint64_t{e.results} << 16 | uint64_t{e.operand_count} << 32);
+    key.push_back(static_cast<uint64_t>(e.op) | uint64_t{e.results} << 16 | uint64_t{e.operand_count} << 32);
     for (ValueId v : trace.operands(e)) add(v, by_shape);
     for (uint16_t j = 0; j < e.results; ++j) add(e.first_result + j, by_shape);
-    if (by_shape && !ir::is_leaf(e.op))
-      for (int64_t a : trace.attrs(e)) key = mix(key, static_cast<uint64_t>(a));
+    if (!by_shape || ir::is_leaf(e.op)) continue;
+    key.push_back(e.attr_count);
+    for (int64_t a : trace.attrs(e)) key.push_back(static_cast<uint64_t>(a));
   }
-  for (const auto& o : s.outputs) key = mix(key, place(s, o.id, first));
-  return key;
+  for (const auto& o : s.outputs) key.push_back(place(s, o.id, first));
 }
 
 Saved find(const Trace& trace, const Segment& s) {
@@ -69,7 +70,7 @@ Saved find(const Trace& trace, const Segment& s) {
 
 const Saved& saved_by(const Trace& trace, const Segment& s, Saved& own) {
   struct Answer {
-    uint64_t key = 0;
+    std::vector<uint64_t> key;
     Saved saved;
   };
   // There are as many short keys as ops and element types; of the others, which shapes may be part of, the latest.
@@ -77,6 +78,7 @@ const Saved& saved_by(const Trace& trace, const Segment& s, Saved& own) {
     std::unordered_map<uint64_t, Saved> brief;
     std::array<std::pair<uint64_t, const Saved*>, 256> recent;
     std::array<Answer, 4096> others;
+    std::vector<uint64_t> words;  // of the key that is asked for
   };
   static auto* known = new Known{};
   if (const uint64_t key = short_key_of(trace, s)) {
@@ -88,9 +90,15 @@ const Saved& saved_by(const Trace& trace, const Segment& s, Saved& own) {
     saved = &it->second;
     return *saved;
   }
-  const uint64_t key = key_of(trace, s);
-  Answer& a = known->others[key % known->others.size()];
-  if (a.key != key) a = {key, find(trace, s)};
+  std::vector<uint64_t>& key = known->words;
+  describe(trace, s, key);
+  uint64_t hash = 0;
+  for (uint64_t word : key) hash = mix(hash, word);
+  Answer& a = known->others[for_lookup(hash) % known->others.size()];
+  if (a.key != key) {
+    const Saved saved = find(trace, s);
+    a = {key, saved};
+  }
   return own = a.saved;
 }
 

@@ -34,8 +34,17 @@ double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
+// What decides beside a trace how it is compiled: under other settings it is a new one.
+struct Settings {
+  lowering::GpuMatmulSettings matmul;
+  bool fusion, pack;
+  std::string disable_passes, debug;
+  friend bool operator==(const Settings&, const Settings&) = default;
+};
+
 // A trace seen before: what its code is, what of it was alive, and what runs it.
 struct KnownTrace {
+  Settings settings;
   Trace code{0};  // without cells
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
@@ -50,14 +59,15 @@ struct Cache {
   jit::SuffixCache suffixes;
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
-  // The known trace that the current one is expected to repeat, while it does.
+  // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
+  // have and where a loop is cut, and nothing that results depend on.
   KnownTrace* expected = nullptr;
   bool learning = true;
 
-  KnownRef find(uint64_t key, const Trace& trace, const std::vector<ValueId>& live) {
+  KnownRef find(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
     auto [begin, end] = traces.equal_range(key);
     for (auto it = begin; it != end; ++it)
-      if (it->second->live == live && it->second->code.same_code(trace)) {
+      if (it->second->live == live && it->second->settings == settings && it->second->code.same_code(trace)) {
         it->second->used = ++clock;
         return it->second;
       }
@@ -96,7 +106,7 @@ Cache& cache() {
   return *c;
 }
 
-// What torch's settings say about products; part of a trace's identity.
+// What torch's settings say about products.
 lowering::GpuMatmulSettings matmul_settings() {
   lowering::GpuMatmulSettings s;
   if (!backing().is_gpu()) return s;
@@ -111,27 +121,30 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
   return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 | uint64_t{s.f16_reduced_precision_reduction} << 2;
 }
 
-// What our own say about how a trace is compiled: under others it is a new one.
-uint64_t hash_of_settings() {
+Settings settings_now() {
   const Config& c = config();
+  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, c.disable_passes, c.debug};
+}
+uint64_t hash_of(const Settings& s) {
   const std::hash<std::string> hash;
-  return mix(mix(hash(c.disable_passes), hash(c.debug)), uint64_t{c.fusion} | uint64_t{c.max_packed_bytes > 0} << 1);
+  return mix(mix(hash(s.disable_passes), hash(s.debug)),
+             bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1);
 }
 
 // `live`: the values that somebody can read when the trace ends.
-uint64_t key_of(const Trace& trace, const std::vector<ValueId>& live) {
-  uint64_t key = mix(mix(trace.hash(), bits_of(matmul_settings())), hash_of_settings());
+uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
+  uint64_t key = mix(trace.hash(), hash_of(settings));
   for (ValueId v : live) key = mix(key, v);
-  return key;
+  return for_lookup(key);
 }
 
-jit::CompileOptions compile_options(uint64_t key) {
+jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   jit::CompileOptions o;
   o.device = &backing().code();
-  o.matmul = matmul_settings();
-  o.fusion = config().fusion;
-  o.pack = config().max_packed_bytes > 0;
-  const std::string& debug = config().debug;
+  o.matmul = settings.matmul;
+  o.fusion = settings.fusion;
+  o.pack = settings.pack;
+  const std::string& debug = settings.debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
     char name[32];
     static int count = 0;
@@ -139,7 +152,7 @@ jit::CompileOptions compile_options(uint64_t key) {
     o.dump_stages = debug.substr(0, colon);
     o.dump_folder = debug.substr(colon + 1) + name;
   }
-  std::string names = config().disable_passes;
+  const std::string& names = settings.disable_passes;
   for (size_t i = 0; i < names.size();) {
     size_t j = std::min(names.find(',', i), names.size());
     if (j > i) o.disabled_passes.push_back(names.substr(i, j - i));
@@ -166,7 +179,8 @@ bool is_read(SyncReason reason) {
   return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
 }
 
-KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, SyncReason reason) {
+KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
+                 SyncReason reason) {
   RECORD_FUNCTION("lazuli::compile", {});
   HostTimer timer(HostAccount::Compiling);
   double start = now_us();
@@ -175,9 +189,11 @@ KnownRef compile(uint64_t key, const Trace& trace, std::vector<ValueId> live, Sy
   if (!live.empty()) {
     ir::Graph graph = freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>());
     const bool reuse = config().reuse_suffixes && !backing().is_gpu();
-    known->executable = reuse ? cache().suffixes.compile(std::move(graph), compile_options(key))
-                              : jit::compile(std::move(graph), compile_options(key));
+    const jit::CompileOptions options = compile_options(settings, key);
+    known->executable =
+        reuse ? cache().suffixes.compile(std::move(graph), options) : jit::compile(std::move(graph), options);
   }
+  known->settings = settings;
   known->code = trace.without_cells();
   known->live = std::move(live);
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
@@ -225,7 +241,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
     failed = std::current_exception();
   }
   metrics().ran(now_us() - start);
-  if (shadow) shadow->check(outputs, [] { return compile_options(0); });
+  if (shadow) shadow->check(outputs, [&] { return compile_options(known.settings, 0); });
   for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
   if (failed) std::rethrow_exception(failed);
 }
@@ -329,13 +345,14 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   HostTimer timer(HostAccount::Ending);
   const double start = now_us();
   ++trace.peeks;
-  const uint64_t key = key_of(slice, live);
-  KnownRef known = cache().find(key, slice, live);
+  const Settings settings = settings_now();
+  const uint64_t key = key_of(settings, slice, live);
+  KnownRef known = cache().find(key, settings, slice, live);
   try {
     if (known)
       ++metrics().traces_reused;
     else
-      known = compile(key, slice, live, reason);
+      known = compile(key, settings, slice, live, reason);
     run_here(*known, slice, side);
   } catch (const std::exception&) {
     return {};  // the trace itself will fail, and so its values
@@ -408,8 +425,9 @@ void sync(SyncReason reason) {
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();
   double start = now_us();
-  const uint64_t key = key_of(*trace, live);
-  KnownRef known = cache().find(key, *trace, live);
+  const Settings settings = settings_now();
+  const uint64_t key = key_of(settings, *trace, live);
+  KnownRef known = cache().find(key, settings, *trace, live);
   // From here on somebody else computes them.
   for (ValueId v : live) {
     trace->cell(v)->state = Cell::State::Ready;
@@ -419,7 +437,7 @@ void sync(SyncReason reason) {
     or_fail(*trace, live, [&] {
       if (!known) {
         take_known_lines(*trace, trace->size());
-        known = compile(key, *trace, live, reason);
+        known = compile(key, settings, *trace, live, reason);
       } else if (!live.empty()) {
         ++metrics().traces_reused;
       }

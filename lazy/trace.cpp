@@ -65,7 +65,7 @@ ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::s
     operands_.push_back(v);
   }
   for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
-  hash_ = h;
+  hash_ = h = for_lookup(h);
   if (!attrs.empty()) attrs_.insert(attrs_.end(), attrs.begin(), attrs.end());
   entries_.push_back(e);
   prefix_hashes.push_back(h);

@@ -17,6 +17,7 @@ namespace lazuli::lazy {
 using ValueId = uint32_t;
 inline constexpr ValueId kAbsent = UINT32_MAX;
 
+using ir::for_lookup;
 using ir::mix;
 
 struct Entry {
@@ -64,7 +65,8 @@ class Trace {
   // whole's, which nothing writes over meanwhile.
   Cell& window(const Cell& whole, int64_t offset, const ir::Type& type);
 
-  // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell.
+  // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell; a
+  // Beginning (beginning.h) tells for certain.
   struct Place {
     uint64_t hash;
     size_t entries, operands, attrs, values;
@@ -93,6 +95,8 @@ class Trace {
   uint64_t epoch() const { return epoch_; }
   uint64_t hash() const { return hash_; }
   const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<ValueId>& operands() const { return operands_; }  // of all entries, one after the other
+  const std::vector<int64_t>& attrs() const { return attrs_; }
   std::span<const ValueId> operands(const Entry& e) const { return {operands_.data() + e.operand_begin, e.operand_count}; }
   std::span<const int64_t> attrs(const Entry& e) const { return {attrs_.data() + e.attr_begin, e.attr_count}; }
   // Null for numbers and constants, which have no cell.

@@ -1,6 +1,7 @@
 #include "lowering/group.h"
 #include <algorithm>
 #include <unordered_map>
+#include "ir/hash.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -36,7 +37,7 @@ class Grouper {
     for (uint32_t s = 0; s < count_; ++s) {
       const PlanStep& step = plan_.steps[s];
       if (step.kind != PlanStep::Kernel) continue;
-      const uint64_t hash = step.loops.nest.hash();
+      const uint64_t hash = ir::for_lookup(step.loops.nest.hash());
       auto [it, end] = seen.equal_range(hash);
       while (it != end && plan_.steps[mates_[it->second][0]].loops.nest != step.loops.nest) ++it;
       if (it == end) {

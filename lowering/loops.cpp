@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 #include "ir/error.h"
+#include "ir/hash.h"
 #include "lowering/index_rules.h"
 #include "lowering/scalar_program.h"
 #include "lowering/schedules/dimensions.h"
@@ -340,7 +341,7 @@ class LoopWriter {
     i.stage = stage_;
     const size_t section = 2 * stage_ + (row ? 0 : 1);
     if (i.code != Code::Store) {
-      uint64_t h = hash(i);
+      uint64_t h = ir::for_lookup(hash(i));
       auto [begin, end] = shared_.equal_range(h);
       for (auto it = begin; it != end; ++it)
         if (same(all_[it->second], i)) return it->second;

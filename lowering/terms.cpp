@@ -1,6 +1,7 @@
 #include "lowering/terms.h"
 #include <algorithm>
 #include "ir/error.h"
+#include "ir/hash.h"
 #include "lowering/index_rules.h"
 #include "lowering/layout_choice.h"
 
@@ -382,7 +383,7 @@ std::optional<Form> Terms::operand_form(Value reduction) {
 }
 
 FormId Terms::intern(Form form) {
-  const uint64_t h = hash_form(form);
+  const uint64_t h = ir::for_lookup(hash_form(form));
   auto [begin, end] = form_ids_.equal_range(h);
   for (auto it = begin; it != end; ++it)
     if (forms_[it->second] == form) return it->second;

@@ -251,7 +251,7 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
   if (setting == "off" || lazy::config().shadow || profiled_ || !describe(r, end, records.scratch)) {
     take_derivatives();
   } else {
-    const BackwardKey key(r.trace().place(), records.scratch);
+    const BackwardKey key(r.trace(), records.scratch);
     const BackwardRecord* known = records.find(key);
     if (known && setting == "on") {
       repeat(r, *known);

@@ -8,19 +8,21 @@ namespace {
 uint64_t hash_of(const lazy::Trace::Place& begin, std::span<const uint64_t> structure) {
   uint64_t hash = begin.hash;
   for (uint64_t word : structure) hash = lazy::mix(hash, word);
-  return hash;
+  return lazy::for_lookup(hash);
 }
 
 }  // namespace
 
-BackwardKey::BackwardKey(const lazy::Trace::Place& begin, std::span<const uint64_t> structure)
-    : begin(begin), structure(structure), hash(hash_of(begin, structure)) {}
+BackwardKey::BackwardKey(const lazy::Trace& trace, std::span<const uint64_t> structure)
+    : trace(trace), begin(trace.place()), structure(structure), hash(hash_of(begin, structure)) {}
 
-const BackwardRecord* BackwardRecords::find(const BackwardKey& key) const {
+const BackwardRecord* BackwardRecords::find(const BackwardKey& key) {
   auto it = known_.find(key.hash);
   if (it == known_.end()) return nullptr;
-  const BackwardRecord& record = it->second;
-  return record.excerpt.begin == key.begin && std::ranges::equal(record.structure, key.structure) ? &record : nullptr;
+  const auto& [record, before] = it->second;
+  const bool same = record.excerpt.begin == key.begin && std::ranges::equal(record.structure, key.structure) &&
+                    comparison_.matches(before, key.trace, key.begin);
+  return same ? &record : nullptr;
 }
 
 bool BackwardRecords::is_wanted(const BackwardKey& key) {
@@ -28,13 +30,22 @@ bool BackwardRecords::is_wanted(const BackwardKey& key) {
 }
 
 void BackwardRecords::keep(const BackwardKey& key, BackwardRecord record) {
-  if (entries_ + record.excerpt.entries.size() > kMostEntries) {
-    known_.clear();
-    entries_ = 0;
+  if (entries_ + record.excerpt.entries.size() > kMostEntries) forget();
+  if (!beginning_ || epoch_ != key.trace.epoch()) {
+    beginning_ = std::make_shared<lazy::Beginning>();
+    epoch_ = key.trace.epoch();
   }
-  BackwardRecord& known = known_[key.hash];  // another's, if their hashes are the same
-  entries_ += record.excerpt.entries.size() - known.excerpt.entries.size();
-  known = std::move(record);
+  entries_ += beginning_->extend(key.trace, key.begin);
+  Known& known = known_[key.hash];  // another's, if their hashes are the same
+  entries_ += record.excerpt.entries.size() - known.record.excerpt.entries.size();
+  known = {std::move(record), beginning_};
+}
+
+void BackwardRecords::forget() {
+  known_.clear();
+  entries_ = 0;
+  beginning_.reset();
+  comparison_.forget();
 }
 
 BackwardRecords& backward_records() {

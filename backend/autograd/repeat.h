@@ -7,6 +7,7 @@
 #include <span>
 #include <unordered_map>
 #include <vector>
+#include "lazy/beginning.h"
 #include "lazy/trace.h"
 
 namespace lazuli::backend {
@@ -24,8 +25,9 @@ struct BackwardRecord {
 // What the record of a scope is found by: the trace before it, and the structure of its steps.
 class BackwardKey {
  public:
-  BackwardKey(const lazy::Trace::Place& begin, std::span<const uint64_t> structure);
-  const lazy::Trace::Place begin;
+  BackwardKey(const lazy::Trace& trace, std::span<const uint64_t> structure);
+  const lazy::Trace& trace;
+  const lazy::Trace::Place begin;  // how far it had come
   const std::span<const uint64_t> structure;
   const uint64_t hash;
 };
@@ -34,16 +36,25 @@ class BackwardKey {
 class BackwardRecords {
  public:
   // Null: nothing is known.
-  const BackwardRecord* find(const BackwardKey& key) const;
+  const BackwardRecord* find(const BackwardKey& key);
   // Whether it was asked for before without being known: what comes once only is not worth keeping.
   bool is_wanted(const BackwardKey& key);
   void keep(const BackwardKey& key, BackwardRecord record);
   std::vector<uint64_t> scratch;  // for a structure that is being described
 
  private:
-  static constexpr size_t kMostEntries = 1 << 15;  // of traces, some 200 bytes each; then all are forgotten
-  std::unordered_map<uint64_t, BackwardRecord> known_;
+  struct Known {
+    BackwardRecord record;
+    std::shared_ptr<const lazy::Beginning> before;  // what its trace had recorded, and maybe more
+  };
+  static constexpr size_t kMostEntries = 1 << 16;  // of traces, some 100 bytes each; then all are forgotten
+  void forget();
+
+  std::unordered_map<uint64_t, Known> known_;
   size_t entries_ = 0;
+  std::shared_ptr<lazy::Beginning> beginning_;  // of the trace from which records were kept last
+  uint64_t epoch_ = 0;                          // that trace's
+  lazy::BeginningComparison comparison_;
   std::vector<uint64_t> asked_ = std::vector<uint64_t>(512);  // hashes of the latest
 };
 BackwardRecords& backward_records();

@@ -1,5 +1,7 @@
 #include "lowering/libraries/cublaslt_key.h"
 
+#include "ir/hash.h"
+
 namespace lazuli::lowering {
 
 bool reduces_in_result_type(const CublasLtProblem& p) {
@@ -28,7 +30,7 @@ size_t CublasLtKeyHash::operator()(const CublasLtKey& key) const {
     hash = (hash ^ fact) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 32;
   }
-  return hash;
+  return ir::for_lookup(hash);
 }
 
 }  // namespace lazuli::lowering

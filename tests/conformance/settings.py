@@ -26,6 +26,7 @@ SETTINGS = {
     "light autograd off": {"LAZULI_LIGHT_AUTOGRAD": "0"},
     "inline backward off": {"LAZULI_INLINE_BACKWARD": "0"},
     "backward not repeated": {"LAZULI_REPEAT_BACKWARD": "off"},
+    "poor hash": {"LAZULI_HASH_BITS": "4"},
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
     "reference": {"LAZULI_KERNELS": "eager"},
 }

@@ -47,7 +47,7 @@ class Cache {
   }
 
  private:
-  static uint64_t key(const KernelRequest& r) { return ir::mix(r.nest->hash(), r.variant.hash()); }
+  static uint64_t key(const KernelRequest& r) { return ir::for_lookup(ir::mix(r.nest->hash(), r.variant.hash())); }
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries_;
 };
