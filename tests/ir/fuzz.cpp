@@ -13,9 +13,14 @@ class Fuzzer {
   explicit Fuzzer(const FuzzOptions& options) : options_(options), random_(options.seed), b_(graph_) {}
 
   Graph run() {
-    for (int i = 0; i < 4; ++i) add_input(pick_float(), random_shape());
-    add_input(DType::I64, random_shape());
-    add_input(DType::Bool, random_shape());
+    if (options_.exact) {
+      const Dims shape = random_shape();  // of several, so that they meet
+      for (int i = 0; i < 6; ++i) add_input(pick_type(), chance(2) ? shape : random_shape());
+    } else {
+      for (int i = 0; i < 4; ++i) add_input(pick_float(), random_shape());
+      add_input(DType::I64, random_shape());
+      add_input(DType::Bool, random_shape());
+    }
     inputs_ = random_inputs(graph_, options_.seed);
     for (int tries = 0; applied_ < options_.nodes && tries < options_.nodes * 20; ++tries) step();
     // Half of what was computed last comes out, so that much of the graph is live and some is not.
@@ -26,7 +31,7 @@ class Fuzzer {
   }
 
  private:
-  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  int64_t below(int64_t n) { return n > 0 ? static_cast<int64_t>(random_() % static_cast<uint64_t>(n)) : 0; }
   bool chance(int n) { return below(n) == 0; }
   // Half of the time a late one, so that graphs grow deep and rows of a kind meet.
   Value any() {
@@ -34,11 +39,14 @@ class Fuzzer {
     return pool_[static_cast<size_t>(chance(2) ? size - 1 - below(std::min<int64_t>(size, 4)) : below(size))];
   }
   DType pick_float() { return options_.narrow && chance(6) ? DType::BF16 : DType::F32; }
+  DType pick_type() { return static_cast<DType>(below(static_cast<int64_t>(DType::F64) + 1)); }
 
   Dims random_shape() {
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 6};
     Dims shape;
     for (int64_t rank = below(4); rank >= 0; --rank) shape.push_back(kSizes[below(5)]);
+    if (options_.exact && chance(12)) shape[static_cast<size_t>(below(static_cast<int64_t>(shape.size())))] = 0;
+    if (options_.exact && chance(12)) shape.clear();
     return shape;
   }
   void add_input(DType dtype, const Dims& shape) { pool_.push_back(b_.input({dtype, shape})); }
@@ -52,7 +60,32 @@ class Fuzzer {
         if (product(broadcast_shapes(b_.shape(v), shape)) <= 512) return v;
       } catch (const TypeError&) {}
     }
-    return chance(2) ? b_.constant(static_cast<double>(below(11)) / 2 - 2, dtype) : Value{};
+    if (options_.exact && chance(2)) return converted(any(), dtype);
+    return chance(2) ? number(dtype) : Value{};
+  }
+
+  Value number(DType dtype) {
+    if (!options_.exact || is_floating(dtype)) return b_.constant(static_cast<double>(below(11)) / 2 - 2, dtype);
+    return b_.constant(static_cast<double>(dtype == DType::Bool ? below(2)
+                                           : dtype == DType::U8 ? below(9)
+                                                                : below(11) - 2),
+                       dtype);
+  }
+
+  // The value in another element type, if that is defined: floats that do not fit have no integer.
+  Value converted(Value x, DType to) {
+    evaluate();
+    const Tensor& t = values_[x.node][x.result];
+    if (is_floating(t.type.dtype) && is_integral(to)) {
+      const double bits = static_cast<double>(8 * item_size(to) - (to == DType::U8 ? 0 : 1));
+      for (int64_t i = 0; i < t.type.numel(); ++i) {
+        const double whole = std::trunc(t.at(i));
+        if (!(whole < std::ldexp(1, static_cast<int>(bits)) &&
+              whole >= (to == DType::U8 ? 0 : -std::ldexp(1, static_cast<int>(bits)))))
+          return {};
+      }
+    }
+    return b_.emit(Op::convert, {x}, Attrs().add(static_cast<int64_t>(to)));
   }
 
   Value of_rank(int64_t rank, DType dtype) {
@@ -77,6 +110,7 @@ class Fuzzer {
     Op op;
     do op = static_cast<Op>(below(kOpCount));
     while (info(op).kind != kind);
+    if (options_.exact && chance(6)) op = Op::convert;
     const OpInfo& row = info(op);
     if (!options_.discrete && jumps(row)) return;
     Value v;
@@ -112,8 +146,32 @@ class Fuzzer {
     auto results = static_cast<uint32_t>(graph_.nodes[v.node].types.size());
     for (uint32_t r = 0; r < results; ++r) {
       const Tensor& t = values_[v.node][r];
-      if (t.type.numel() > 0 && (is_tame(t) || chance(20))) pool_.push_back({v.node, r});
+      if (options_.exact ? is_exact(v.node, r) : t.type.numel() > 0 && (is_tame(t) || chance(20)))
+        pool_.push_back({v.node, r});
     }
+  }
+
+  // Whether nothing was rounded but by a conversion, which is the same in any order: in float64 the node gives the same, and
+  // that needs no more digits than float32 has.
+  bool is_exact(uint32_t id, uint32_t result) {
+    const Tensor& t = values_[id][result];
+    if (!is_tame(t) || graph_.nodes[id].op == Op::convert) return is_tame(t);
+    auto wide = [](DType d) { return is_floating(d) ? DType::F64 : d; };
+    Node n = graph_.nodes[id];
+    for (Type& type : n.types) type.dtype = wide(type.dtype);
+    std::vector<Tensor> operands(n.inputs.size());
+    std::vector<const Tensor*> present(n.inputs.size());
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      if (!n.inputs[k]) continue;
+      const Tensor& from = values_[n.inputs[k].node][n.inputs[k].result];
+      operands[k] = Tensor(Type{wide(from.type.dtype), from.type.shape});
+      for (int64_t i = 0; i < from.type.numel(); ++i) operands[k].set(i, from.at(i));
+      present[k] = &operands[k];
+    }
+    const Tensor in_f64 = interpret_node(n, present)[result];
+    for (int64_t i = 0; i < t.type.numel(); ++i)
+      if (t.at(i) != in_f64.at(i) || static_cast<double>(static_cast<float>(t.at(i))) != t.at(i)) return false;
+    return true;
   }
 
   // The values of nodes that are new.
@@ -149,6 +207,7 @@ class Fuzzer {
       shape = broadcast_shapes(shape, b_.shape(v));
       operands.push_back(v);
     }
+    if (op == Op::convert && options_.exact) return converted(first, pick_type());
     static constexpr DType kTargets[] = {DType::F32, DType::BF16, DType::I32, DType::I64, DType::Bool, DType::F64};
     Attrs attrs;
     if (op == Op::convert) {
@@ -193,8 +252,8 @@ class Fuzzer {
     for (int64_t n : t.shape) {
       starts.push_back(chance(2) ? below(n) : 0);
       steps.push_back(chance(3) ? 2 : 1);
-      int64_t most = (n - starts.back() - 1) / steps.back() + 1;
-      sizes.push_back(chance(3) ? 1 + below(most) : most);
+      int64_t most = n ? (n - starts.back() - 1) / steps.back() + 1 : 0;
+      sizes.push_back(chance(3) ? std::min(1 + below(most), most) : most);
     }
     Dims strides = contiguous_strides(t.shape);
     int64_t offset = 0;
@@ -231,11 +290,13 @@ class Fuzzer {
     const Type t = b_.type(x);
     if (t.rank() == 0) return {};
     int64_t dim = below(t.rank());
+    if (t.shape[dim] == 0 && op != Op::cat && op != Op::pad) return {};  // no position is below its size
     Attrs attrs{{dim}};
     if (op == Op::cat) return b_.emit(op, {x, x, any()}, attrs);
     if (op == Op::pad) {
       Dims low, high;
       for (int64_t n : t.shape) low.push_back(below(3) - (n > 2)), high.push_back(below(2));
+      if (options_.exact) return b_.emit(op, {x, number(t.dtype)}, Attrs().add(low).add(high));
       return b_.emit(op, {x, b_.constant(1, t.dtype)}, Attrs().add(low).add(high));
     }
     if (op == Op::index_select) return b_.emit(op, {x, positions({2, 2}, t.shape[dim])}, attrs);
@@ -243,14 +304,14 @@ class Fuzzer {
     if (op == Op::scatter_add) return b_.emit(op, {x, positions(t.shape, t.shape[dim]), x}, attrs);
     if (op == Op::index_add || op == Op::index_copy)
       return b_.emit(op, {x, positions({t.shape[dim]}, t.shape[dim]), x}, attrs);
-    if (op != Op::as_strided_scatter) return {};
+    if (op != Op::as_strided_scatter || t.numel() == 0) return {};
     Value row = b_.emit(Op::as_strided, {x}, Attrs().add(t.shape.back()).add(1).add(0));
     return b_.emit(op, {x, b_.neg(row)}, Attrs{{1}, {t.numel() - t.shape.back()}});
   }
 
   Value contraction(Op op) {
-    Value x = of_rank(2 + below(2), DType::F32);
-    if (op != Op::matmul || !x) return {};
+    Value x = of_rank(2 + below(2), options_.exact ? pick_type() : DType::F32);
+    if (op != Op::matmul || !x || b_.dtype(x) == DType::Bool) return {};  // torch has no product of bools
     return b_.emit(op, {x, b_.transpose(x)});
   }
 
@@ -286,7 +347,9 @@ std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed) {
   std::mt19937 generator(seed);
   std::vector<Tensor> inputs;
   for (const Type& t : input_types(graph))
-    inputs.push_back(t.dtype == DType::Bool ? random_tensor(t, generator, 0, 2) : random_tensor(t, generator));
+    inputs.push_back(t.dtype == DType::U8     ? random_tensor(t, generator, 0, 4)
+                     : t.dtype == DType::Bool ? random_tensor(t, generator, 0, 2)
+                                              : random_tensor(t, generator));
   return inputs;
 }
 

@@ -13,6 +13,9 @@ struct FuzzOptions {
   bool composites = true;
   bool contractions = true;
   bool narrow = true;  // bf16 among the element types
+  // Every element type, every conversion that has a defined result, and dimensions of no elements. Only what comes out
+  // without rounding is used further, or is a conversion, so that whatever order passes compute in gives the same bits.
+  bool exact = false;
 };
 
 Graph random_graph(const FuzzOptions& options);

@@ -1,4 +1,5 @@
-// Random graphs compute the same with and without passes, each pass alone and all of them.
+// Random graphs compute the same with and without passes, each pass alone and all of them, by the interpreter.
+#include <cstdlib>
 #include "ir/hash.h"
 #include "ir/passes/pass.h"
 #include "ir/print.h"
@@ -9,6 +10,11 @@
 namespace lazuli::ir::testing {
 namespace {
 
+// LAZULI_FUZZ_SEEDS runs more of those of every type.
+const uint32_t kExact = [] {
+  const char* n = std::getenv("LAZULI_FUZZ_SEEDS");
+  return n ? static_cast<uint32_t>(std::atoi(n)) : 1000;
+}();
 constexpr int kGraphs = 1000;
 
 void compare(const Graph& graph, std::span<const Pass> passes, uint32_t seed) {
@@ -53,6 +59,48 @@ TEST(Fuzz, DiscreteRows) {
   }
 }
 
+// To the last bit: of every element type, and of nothing.
+void compare_exactly(const Graph& graph, std::span<const Pass> passes, uint32_t seed) {
+  const Graph after = run_passes(graph, passes, {.disabled = {}, .verify = true, .on_change = {}, .on_time = {}});
+  const std::vector<Tensor> inputs = random_inputs(graph, seed);
+  const std::vector<Tensor> want = interpret(graph, inputs), got = interpret(after, inputs);
+  for (size_t i = 0; i < want.size(); ++i) {
+    expect_close(got[i], want[i], 0, "output " + std::to_string(i) + "\n" + print(graph) + "=>\n" + print(after));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Fuzz, EveryTypeExactly) {
+  for (uint32_t seed = 0; seed < kExact; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = random_graph({.seed = seed, .exact = true});
+    compare_exactly(graph, all_passes(), seed);
+    for (const Pass& pass : all_passes()) {
+      SCOPED_TRACE(std::string(pass.name));
+      compare_exactly(graph, {&pass, 1}, seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Fuzz, MeetsEveryConversion) {
+  constexpr size_t kTypes = static_cast<size_t>(DType::F64) + 1;
+  bool met[kTypes][kTypes] = {}, empty = false;
+  for (uint32_t seed = 0; seed < kExact; ++seed) {
+    const Graph graph = random_graph({.seed = seed, .exact = true});
+    for (const Node& n : graph.nodes) {
+      if (n.op == Op::convert)
+        met[static_cast<size_t>(graph.type(n.inputs[0]).dtype)][static_cast<size_t>(n.types[0].dtype)] = true;
+      empty |= n.types[0].numel() == 0;
+    }
+  }
+  EXPECT_TRUE(empty);
+  for (size_t from = 0; from < kTypes; ++from)
+    for (size_t to = 0; to < kTypes; ++to)
+      EXPECT_TRUE(met[from][to] || from == to)
+          << name(static_cast<DType>(from)) << " to " << name(static_cast<DType>(to));
+}
+
 TEST(Fuzz, TextRoundTrips) {
   for (uint32_t seed = 0; seed < kGraphs; ++seed) {
     Graph graph = random_graph({.seed = seed});
@@ -69,8 +117,8 @@ TEST(Fuzz, ReachesMostOfTheTable) {
     for (const Node& n : random_graph({.seed = seed}).nodes) seen[static_cast<size_t>(n.op)] = true;
   for (size_t i = 0; i < kOpCount; ++i) {
     Op op = static_cast<Op>(i);
-    bool wanted =
-        (is_elementwise(op) && op != Op::random_uniform && op != Op::require) || is_reduction(op) || (is_view(op) && op != Op::bitcast);
+    bool wanted = (is_elementwise(op) && op != Op::random_uniform && op != Op::require) || is_reduction(op) ||
+                  (is_view(op) && op != Op::bitcast);
     if (wanted) {
       EXPECT_TRUE(seen[i]) << name(op);
     }
