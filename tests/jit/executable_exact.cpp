@@ -181,17 +181,26 @@ TEST_F(ExecutableExact, PositionsAcrossColumns) {
          m.sum(m.mul(floats, m.convert(at, DType::F32)), Dims{0}, false)});
 }
 
-// Transposed beside one that is read by an index.
+// Transposed beside one that is read by an index, which lies transposed itself.
 TEST_F(ExecutableExact, AnIndexBesideATransposedOperand) {
-  constexpr int64_t n = 70;
+  constexpr int64_t n = 70, deep = 3;
   std::vector<double> order;
-  for (int64_t i = 0; i < n; ++i) order.push_back(static_cast<double>((i * 31 + 5) % n));
-  const Value x = sixteenths(DType::F32, {n, n}), table = sixteenths(DType::F32, {n, n}, 2),
-              index = given(DType::I64, {n}, order);
-  const Value rows = m.apply(Op::index_select, {table, index}, {{0}}),
-              columns = m.apply(Op::index_select, {table, index}, {{1}});
-  check({m.add(m.transpose(x), rows), m.add(x, m.transpose(rows)), m.sub(m.transpose(x), columns),
-         m.sub(x, m.transpose(columns))});
+  for (int64_t i = 0; i < n * n; ++i) order.push_back(static_cast<double>(i * 31 % 7 % deep));
+  const Value x = sixteenths(DType::F32, {n, n}), table = sixteenths(DType::F32, {n, deep, n}, 2);
+  const Value index = given(DType::I64, {n, 1, n}, order);
+  const Value read = m.reshape(m.apply(Op::gather, {table, index}, {{1}}), Dims{n, n});
+  check({m.add(m.transpose(x), read), m.add(x, m.transpose(read))});
+}
+
+// A number beside tensors counts in full, and what it becomes the result of does not.
+TEST_F(ExecutableExact, ANarrowResultThatIsANumber) {
+  std::vector<Value> outputs;
+  for (DType t : {DType::BF16, DType::F16}) {
+    const Value a = sixteenths(t, {200}, 1), b = sixteenths(t, {200}, 2);
+    const Value least = m.apply(Op::maximum, {a, m.constant(0.3, t)});
+    outputs.insert(outputs.end(), {least, m.convert(least, DType::F32), m.mul(least, b)});
+  }
+  check(outputs);
 }
 
 // What no kernel writes but in the order or shape in which somebody wants it.

@@ -25,6 +25,7 @@ TESTS = Path(__file__).resolve().parents[1]
         ("training", 0),
         ("training", 4),
         ("loops", 0),
+        ("settings", 0),
         ("programs", 4),
     ],
 )
@@ -168,6 +169,19 @@ def loops():
         torch.testing.assert_close(loop("lazuli", each[:n]), loop("cpu", each[:n]))
 
 
+def settings():
+    """What was compiled under one setting is not run under another."""
+    x = torch.rand(8)
+    compiled = []
+    for chosen in SETTINGS * 2:
+        with torch.lazuli.config.patch(**chosen):
+            torch.lazuli.reset_metrics()
+            y = ((x.to("lazuli") * 2).sin() + 1).cos().cpu()
+            torch.testing.assert_close(y, ((x * 2).sin() + 1).cos())
+            compiled.append(torch.lazuli.metrics()["traces_compiled"])
+    assert compiled == [1] * len(SETTINGS) + [0] * len(SETTINGS)
+
+
 def programs():
     from fuzz import sample
 
@@ -176,4 +190,6 @@ def programs():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {f.__name__: f for f in (derivatives, saved, training, loops, programs)}[sys.argv[1]]()
+    {f.__name__: f for f in (derivatives, saved, training, loops, settings, programs)}[
+        sys.argv[1]
+    ]()
