@@ -181,15 +181,22 @@ TEST_F(ExecutableExact, PositionsAcrossColumns) {
          m.sum(m.mul(floats, m.convert(at, DType::F32)), Dims{0}, false)});
 }
 
-// Transposed beside one that is read by an index, which lies transposed itself.
+// Planes of a table that an index chooses, each turned.
 TEST_F(ExecutableExact, AnIndexBesideATransposedOperand) {
-  constexpr int64_t n = 70, deep = 3;
-  std::vector<double> order;
-  for (int64_t i = 0; i < n * n; ++i) order.push_back(static_cast<double>(i * 31 % 7 % deep));
-  const Value x = sixteenths(DType::F32, {n, n}), table = sixteenths(DType::F32, {n, deep, n}, 2);
-  const Value index = given(DType::I64, {n, 1, n}, order);
-  const Value read = m.reshape(m.apply(Op::gather, {table, index}, {{1}}), Dims{n, n});
-  check({m.add(m.transpose(x), read), m.add(x, m.transpose(read))});
+  const Value table = sixteenths(DType::F32, {3, 9, 12}), index = given(DType::I64, {5}, {2, 0, 1, 2, 1});
+  const Value chosen = m.apply(Op::index_select, {table, index}, {{0}});
+  const Value beside = sixteenths(DType::F32, {5, 12, 9}, 2), turned = sixteenths(DType::F32, {5, 9, 12}, 3);
+  check({m.add(m.transpose(chosen), beside), m.add(m.add(m.transpose(chosen), m.transpose(turned)), beside)});
+}
+
+// A copy of what the first of two writers has left joins an earlier copy's launch, but not before that writer.
+TEST_F(ExecutableExact, APartIsWrittenBeforeItIsRead) {
+  const Value x = sixteenths(DType::F32, {1, 5}), number = sixteenths(DType::F32, {}, 2);
+  const Value padded = m.apply(Op::pad, {x, m.constant(0.5, DType::F32)}, {{1, -1}, {1, 0}});
+  const Value whole = m.apply(Op::maximum, {m.neg(m.add(padded, number)), padded});
+  const Value last = m.apply(Op::slice, {whole}, {{2, 0}, {1, 4}, {1, 1}});
+  const Value written = m.apply(Op::as_strided_scatter, {whole, m.add(last, 1.0)}, {{4, 1}, {8}});
+  check({m.apply(Op::slice, {written}, {{1, 1}, {1, 3}, {2, 1}}), whole});
 }
 
 // A number beside tensors counts in full, and what it becomes the result of does not.
