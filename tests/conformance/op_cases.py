@@ -7,7 +7,7 @@ import warnings
 
 import op_aspects
 import torch
-from agreement import attempt, same
+from agreement import Arbiter, attempt, same
 from sides import ARBITER, DEVICE, HOST
 from torch.testing._internal.common_device_type import tol, toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
@@ -152,6 +152,7 @@ def run_sample(case, aspect, sample):
     numbers = has_content and not random
     limits = functools.partial(tolerance, case)
     strides = ASPECTS[case.aspect].strides
-    same(actual, expected, lambda: on(ARBITER), limits, numbers=numbers, strides=strides)
+    arbiter = Arbiter(*(functools.partial(aspect, case.op, sample, s) for s in (ARBITER, HOST)))
+    same(actual, expected, arbiter, limits, numbers=numbers, strides=strides)
     if random and has_content:
         same(on(DEVICE), actual, None, limits, device="cpu")

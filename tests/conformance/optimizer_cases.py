@@ -9,7 +9,7 @@ import itertools
 import warnings
 
 import torch
-from agreement import attempt, same
+from agreement import Arbiter, attempt, same
 from sides import ARBITER, DEVICE, HOST, WIDE
 from torch.testing._internal.common_optimizers import optim_db
 
@@ -113,5 +113,6 @@ def run_sample(case, sample):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        arbiter = Arbiter(*(functools.partial(train, case, sample, s) for s in (ARBITER, HOST)))
         # Torch keeps the count of steps on the host, whatever the parameters' device.
-        same(on(DEVICE), on(HOST), lambda: on(ARBITER), lambda _: {}, device=None, strides=False)
+        same(on(DEVICE), on(HOST), arbiter, lambda _: {}, device=None, strides=False)

@@ -1,6 +1,10 @@
 """The suites: modules with `cases()`, by name, and `run(case, most)` for a case's first samples."""
 
 import importlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # what all tests share
 
 SUITES = {
     "opinfo": "op_cases",

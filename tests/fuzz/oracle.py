@@ -14,12 +14,12 @@ import dataclasses
 import functools
 import re
 
+import rounding
 import torch
+from noise import Noise
 from torch_lazuli.shadow import take_reports
 
-from fuzz import rounding
 from fuzz.execute import Raised, Record, execute
-from fuzz.noise import Noise
 from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators, variables
 from fuzz.scope import EAGER, EAGER_ON_GPU, EXACT, LAZULI, on_gpu

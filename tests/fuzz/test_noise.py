@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from noise import Noise
 
 from fuzz.execute import execute
 from fuzz.generate import generate
-from fuzz.noise import Noise
 from fuzz.scope import EAGER
 
 

@@ -3,11 +3,12 @@
 import copy
 
 import pytest
+import rounding
 import torch
+from noise import Noise
 
-from fuzz import oracle, rounding
+from fuzz import oracle
 from fuzz.execute import Raised, execute
-from fuzz.noise import Noise
 from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators
 from fuzz.scope import EAGER
@@ -147,6 +148,13 @@ def test_nearer_to_the_exact_result_than_eager_is():
     assert rounding.unexplained(mine, eager, [], None).all()
     assert not rounding.unexplained(mine, eager, [], exact).any()
     assert rounding.unexplained(torch.tensor([0.998]), eager, [], exact).all()
+
+
+def test_what_is_off_or_large_elsewhere_excuses_nothing():
+    exact = torch.tensor([1e4, 1.0], dtype=torch.float64)
+    eager, mine = torch.tensor([1.001e4, 1.0]), torch.tensor([1e4, 1.0001])
+    for runs in ([], [eager.clone()]):
+        assert rounding.unexplained(mine, eager, runs, exact).tolist() == [False, True]
 
 
 def test_an_integer_is_one_that_noise_gives():

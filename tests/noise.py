@@ -1,4 +1,4 @@
-"""Eager with random rounding: how far rounding alone can take a program's results.
+"""Eager with random rounding: how far rounding alone can take results.
 
 Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
 floating-point arithmetic", UCLA CSD-970002, 1997), a child of Vignes' CESTAC method (1974): each
