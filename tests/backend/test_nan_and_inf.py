@@ -334,6 +334,35 @@ def test_complex_sums_are_those_of_the_parts(dtype):
             torch.testing.assert_close(*same, equal_nan=True, rtol=1e-3, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_products_of_infinities_are_eagers(dtype):
+    """Those of lists too: nan where eager's formula of the parts gives nan."""
+    parts = [0.0, 1.0, -2.5, math.inf, -math.inf, math.nan]
+    numbers = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
+    drawn = torch.randint(len(numbers), (3, 2000), generator=torch.Generator().manual_seed(0))
+
+    def compute(device):
+        a, b, c = numbers[drawn].to(device)
+        value = torch.tensor([2.0])
+        return [
+            a * b, a / b, torch.lerp(a, b, c), torch.lerp(a, b, 0.25),
+            torch.addcmul(a, b, c, value=0.5), torch.addcdiv(a, b, c, value=0.5),
+            torch._foreach_addcmul([a], [b], [c], 0.5),
+            torch._foreach_addcmul([a], [b], [c], value),
+            torch._foreach_addcmul([a], [b], [c], [2.0]),
+            torch._foreach_addcdiv([a], [b], [c], value),
+            torch._foreach_lerp([a], [b], [c]), torch._foreach_lerp([a], [b], [0.25]),
+        ]  # fmt: skip
+
+    def parts_of(tree):
+        if isinstance(tree, list | tuple):
+            return [parts_of(t) for t in tree]
+        return torch.view_as_real(tree).to("cpu")
+
+    expected, actual = (parts_of(run(compute, d)) for d in ("cpu", "lazuli"))
+    compare(actual, expected, rtol=0, atol=0)
+
+
 def test_complex_sums_of_finite_numbers():
     def compute(device):
         x = normal(3, 4, device=device, dtype=torch.complex64, grad=True)

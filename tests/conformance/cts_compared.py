@@ -4,9 +4,13 @@ On cpu it compares nothing; so it compares cpu like any other device.
 """
 
 import importlib
+import inspect
+import sys
 import types
 
 import torch
+
+CPU = sys.intern("cpu")
 
 
 class Name(str):
@@ -21,14 +25,19 @@ class Name(str):
     __hash__ = str.__hash__
 
 
-class Type(Name):
-    """A device's type: not `cpu`, and yet none that differs from its tensors' type.
+class Type(str):
+    """A device's type: not the `cpu` that a test names, and yet the type of its tensors.
 
-    TorchCTS asks `type == "cpu"` for what it leaves out there, and `type != ...` for tensors that
-    are somewhere else than they should be.
+    TorchCTS asks for `cpu` to leave out a comparison, and for tensors' types to see that none is
+    somewhere else. A name in a source is interned, and what torch answers is not.
     """
 
-    __ne__ = str.__ne__
+    def __eq__(self, other):
+        return other is not CPU and str.__eq__(self, other)
+
+    def __ne__(self, other):
+        return not self == other
+
     __hash__ = str.__hash__
 
 
@@ -55,7 +64,13 @@ class Torch:
         return getattr(torch, name)
 
 
-def install(conftest):
-    """Makes the device of a session, which TorchCTS keeps in globals, one that is compared."""
+def install(conftest, modules):
+    """Makes the device of a session, which TorchCTS keeps in globals, one that is compared.
+
+    Its helpers ask for the device's type before they compare, and so do some modules of tests.
+    """
     conftest._DEVICE_NAME = Name("cpu")
-    importlib.import_module("torchcts.generated.coverage_helpers").torch = Torch()
+    helpers = importlib.import_module("torchcts.generated.coverage_helpers")
+    for module in {helpers, *modules}:
+        if "torch.device(device).type" in inspect.getsource(module):
+            module.torch = Torch()

@@ -36,6 +36,7 @@ from cts_table import (
     DEVICES,
     differences,
     explained,
+    not_eagers,
     stale,
     suite_of,
     tables,
@@ -163,7 +164,7 @@ def report_of_setting(
 
 
 def report_of(known: dict[str, Known], folder: Path) -> int:
-    """Writes the table; 1 if a node differs without a reason, or is listed and does not differ."""
+    """Writes the table; 1 if a node differs without a reason, or for one that is none."""
     outcomes = {device: found.outcomes for device, found in known.items()}
     gaps = {
         suite: {device: gap(suite, known[device]) for device in DEVICES}
@@ -182,7 +183,7 @@ def report_of(known: dict[str, Known], folder: Path) -> int:
     table["differences"] = explained(table["differences"], reasons)
     write(table, folder)
     unknown = [n for n, found in table["differences"].items() if not found["reason"]]
-    return int(bool(unknown + stale(outcomes, reasons)))
+    return int(bool(unknown + not_eagers(table["differences"]) + stale(outcomes, reasons)))
 
 
 def gap(suite: str, known: Known) -> str:

@@ -106,6 +106,15 @@ def explained(differing: dict, reasons: dict) -> dict:
     }
 
 
+def not_eagers(differing: dict) -> list[str]:
+    """The nodes that are listed as eager's, and that cpu passes when it is compared."""
+    return [n for n, found in differing.items() if is_eagers(found["reason"]) > found["as_eager"]]
+
+
+def is_eagers(reason: str | None) -> bool:
+    return (reason or "").removeprefix("on some CPUs, ").startswith("as eager")
+
+
 def stale(outcomes: dict, reasons: dict) -> list[str]:
     """The nodes that lazuli passes though they are listed as failing on every CPU."""
     passed = (n for n, found in outcomes["lazuli"].items() if found["outcome"] == "passed")

@@ -46,7 +46,7 @@ class Session:
         # It writes all results to disk again after every node; nobody reads them here.
         module._ARTIFACT_WRITES_ENABLED = False
         if self.device == "compared":
-            cts_compared.install(module)
+            cts_compared.install(module, [item.module for item in session.items])
         items = {item.nodeid: item for item in session.items}
         print(json.dumps(list(items)), file=answers)
         for line in sys.stdin:

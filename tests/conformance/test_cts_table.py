@@ -1,7 +1,12 @@
 """The table of TorchCTS keeps the suites of which more ran than here."""
 
+import json
+
+import cts_compared
+import torch
 from cts_report import markdown
-from cts_table import differences, explained, tables, with_reruns, with_stored
+from cts_table import differences, explained, not_eagers, tables, with_reruns, with_stored
+from report import RESULTS
 
 
 def report(passed: dict, failed: dict, about="here") -> dict:
@@ -73,3 +78,27 @@ def test_what_ran_again_of_a_stored_suite_replaces_its_outcome():
         node("failed", 2): "failed",
         node("passed", 0): "failed",
     }
+
+
+def test_what_is_listed_as_eagers_has_to_fail_on_cpu():
+    found = {
+        "a": {"as_eager": True, "reason": "as eager, which rounds"},
+        "b": {"as_eager": False, "reason": "as eager, which rounds"},
+        "c": {"as_eager": False, "reason": "on some CPUs, as eager"},
+        "d": {"as_eager": False, "reason": "it rains"},
+    }
+    assert not_eagers(found) == ["b", "c"]
+
+
+def test_a_compared_cpu_has_a_type_of_its_own_and_its_tensors():
+    torch_of_tests = cts_compared.Torch()
+    of_device = torch_of_tests.device(cts_compared.Name("cpu")).type
+    of_tensor = torch.ones(1).device.type
+    assert (of_device == "cpu", of_device != "cpu") == (False, True)
+    assert (of_device == of_tensor, of_tensor != of_device) == (True, False)
+    assert torch_of_tests.device("cpu").type == "cpu"
+
+
+def test_the_stored_table_lists_as_eagers_what_is():
+    stored = json.loads((RESULTS / "torchcts.json").read_text())
+    assert not_eagers(stored["differences"]) == []
