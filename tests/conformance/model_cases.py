@@ -1,16 +1,20 @@
 """The cases of the model suite, `library/kind/architecture` each.
 
 A model with random weights takes a step on cpu and on lazuli: forward, backward, AdamW. The loss,
-the gradients and the buffers are eager's. Where they differ by more than usual, eager's own
-sensitivity has to explain it: weights that are rounded otherwise move eager's results as far.
-Where they do not, or move them so far that this says little, the same step in float64 has to be
-eager's to many digits. The new weights are those that eager's AdamW makes of the old ones and these
-gradients, for its first step divides a gradient by itself, whatever is left of it.
+the gradients and the buffers are eager's. A tensor that differs by more than usual is excused only
+if eager itself is that sensitive: weights moved by one unit of their last place, up or down by
+chance, move eager's tensor a third as far at least, in one of a few such runs. Where sixteen do
+not, the difference has to be gone with most weights that are moved so on both devices. All of these
+numbers are facts of the case. Agreement in float64 excuses nothing: it is asked besides, where
+eager moves so far that this says little. The new weights are those that eager's AdamW makes of the
+old ones and these gradients, for its first step divides a gradient by itself, whatever is left of
+it.
 """
 
 import copy
 import dataclasses
 import functools
+import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -23,9 +27,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 TOLERANCE = 2e-4  # of a tensor's largest number
 FLOOR = 1e-3  # a tensor is taken for as large as this part of the largest of its sort
 TOLERANCE_64 = 1e-7
-NOISE = 3e-7  # what rounding adds to each weight
-SEEDS = 4
-SENSITIVE = 1e-2  # results that rounding moves by more than this part are compared in float64 too
+FEW, MANY = 4, 16  # runs of eager's with weights moved by one unit of their last place
+PAIRS = 5  # of steps on both devices, with the same moved weights
+SENSITIVE = 1e-2  # where eager moves by more than this part, float64 is compared too
 EASY = 3  # how many times eager's own distance is no difference
 
 
@@ -88,15 +92,23 @@ def on_host(tensors: dict) -> dict:
     return {name: None if t is None else t.detach().cpu() for name, t in tensors.items()}
 
 
-def take_step(model, batch, device: str, noise: int | None = None) -> Step:
+def moved(t: torch.Tensor, source: torch.Generator) -> torch.Tensor:
+    """Each number one unit of its last place up or down."""
+    up = torch.rand(t.shape, generator=source) < 0.5
+    next_one = torch.where(up, torch.inf, -torch.inf).to(t.dtype)
+    return torch.where(t == 0, t, torch.nextafter(t, next_one))
+
+
+def take_step(model, batch, device: str, seed: int | None = None) -> Step:
+    """A step; with a seed, of weights that are moved by one unit of their last place."""
     model = copy.deepcopy(model).to(device)
     batch = tree_map(lambda t: t.to(device) if isinstance(t, torch.Tensor) else t, batch)
     parameters = dict(model.named_parameters())
-    if noise is not None:
-        generator = torch.Generator().manual_seed(noise)
+    if seed is not None:
+        source = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for p in parameters.values():
-                p.mul_(1 + NOISE * torch.randn(p.shape, generator=generator))
+                p.copy_(moved(p.cpu(), source))
     optimizer = torch.optim.AdamW(parameters.values(), lr=1e-3)
     torch.manual_seed(0)
     start = time.perf_counter()
@@ -161,23 +173,45 @@ def differences(actual: Step, expected: Step) -> dict[str, float]:
     return found
 
 
-def explained(model, batch, expected: Step, found: dict) -> str:
-    """Asserts that eager's own sensitivity explains what was found; says how."""
-    noisy = [differences(take_step(model, batch, "cpu", s), expected) for s in range(SEEDS)]
-    own = {name: max(one[name] for one in noisy) for name in found}
-    more = [name for name, value in found.items() if not value <= EASY * own[name]]
+def explained(model, batch, expected: Step, found: dict) -> dict:
+    """Asserts that eager itself moves as far as what was found; says how far both are off."""
+    own = dict.fromkeys(found, 1e-30)
+    for runs in range(1, MANY + 1):
+        one = differences(take_step(model, batch, "cpu", runs), expected)
+        own = {name: max(own[name], one[name]) for name in found}
+        worst = max(found, key=lambda name: found[name] / own[name])
+        if runs >= FEW and found[worst] <= EASY * own[worst]:
+            break
     most = max(own.values())
-    if not more and most <= SENSITIVE:
-        return f"eager's rounding: {most:.1g}"
-    model, batch = copy.deepcopy(model).double(), tree_map(widened, batch)
-    exact = differences(take_step(model, batch, "lazuli"), take_step(model, batch, "cpu"))
-    worst = max(found, key=lambda name: found[name] / max(own[name], 1e-30))
-    for name, value in exact.items():
-        assert value <= TOLERANCE_64, (
-            f"{name} differs by {value:.2g} in float64, and in float32 {worst} by "
-            f"{found[worst]:.2g}, eager's own by {own[worst]:.2g}"
+    facts = {"tensor": worst, "difference": found[worst], "eager": own[worst]}
+    facts |= {"eager_most": most, "runs": runs}
+    if found[worst] > EASY * own[worst]:
+        facts["elsewhere"] = elsewhere(model, batch, found, own)[worst]
+    if most > SENSITIVE:
+        model, batch = copy.deepcopy(model).double(), tree_map(widened, batch)
+        exact = differences(take_step(model, batch, "lazuli"), take_step(model, batch, "cpu"))
+        name = max(exact, key=exact.get)
+        facts["float64"] = exact[name]
+        assert exact[name] <= TOLERANCE_64, f"{name} differs by {exact[name]:.2g} in float64"
+    return facts
+
+
+def elsewhere(model, batch, found: dict, own: dict) -> dict:
+    """Asserts that the difference goes where the weights move alike on both devices, mostly.
+
+    One box on the other side of a threshold is rare, and moves a detector far. What is wrong stays.
+    """
+    pairs = [
+        differences(take_step(model, batch, "lazuli", s), take_step(model, batch, "cpu", s))
+        for s in range(1, PAIRS + 1)
+    ]
+    middle = {name: statistics.median(one[name] for one in pairs) for name in found}
+    for name, value in middle.items():
+        assert value <= EASY * own[name], (
+            f"{name} differs by {found[name]:.2g}, by {value:.2g} with most weights, "
+            f"and eager's own moves by {own[name]:.2g}"
         )
-    return f"float64 agrees: {max(exact.values()):.1g}"
+    return middle
 
 
 def widened(leaf):

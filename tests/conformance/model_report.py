@@ -29,13 +29,22 @@ def native_share(found: list[dict]) -> float:
     return 1 - sum(map(external_of, found)) / max(recorded, 1)
 
 
+def excuse(explained: dict) -> str:
+    """How far eager's own tensors move, and both numbers of the one with the weakest excuse."""
+    mine, own, most = (f"{explained[k]:.2g}" for k in ("difference", "eager", "eager_most"))
+    shown = f"eager itself {most}; {explained['tensor']} {mine}, eager itself {own}"
+    if "elsewhere" in explained:
+        shown += f", with most other weights {explained['elsewhere']:.2g}"
+    return shown + (f"; float64 {explained['float64']:.0e}" if "float64" in explained else "")
+
+
 def line(name: str, result: dict) -> str:
     facts = result.get("facts")
     if not facts:
         return f"| {name} | {result['outcome']} |" + " |" * (len(HEADER) - 2)
     difference = f"{facts['difference']:.1g}"
     if facts["explained"]:
-        difference += f" ({facts['explained']})"
+        difference += f" ({excuse(facts['explained'])})"
     cells = [
         name,
         result["outcome"],
