@@ -106,7 +106,8 @@ class Noise(TorchDispatchMode):
 
 def has_rounding(t: torch.Tensor) -> bool:
     narrow = t.is_floating_point() or t.is_complex()
-    return narrow and t.layout is torch.strided and t.numel() > 0 and t.device.type == "cpu"
+    plain = t.layout is torch.strided and not t._is_zerotensor()  # that one has no memory
+    return narrow and plain and t.numel() > 0 and t.device.type == "cpu"
 
 
 def does_not_hold(kind: torch.dtype | None, t) -> bool:

@@ -49,3 +49,10 @@ def test_forward_mode_in_place():
         dual = torch.autograd.forward_ad.make_dual(x, x.cos())
         tangent = torch.autograd.forward_ad.unpack_dual(dual.clone().mul_(2)).tangent
     torch.testing.assert_close(tangent, 2 * x.cos())
+
+
+def test_a_zero_without_memory():
+    with Noise(0):
+        zero = torch._efficientzerotensor(3)
+        total = torch.ones(3) + zero
+    torch.testing.assert_close(total, torch.ones(3))
