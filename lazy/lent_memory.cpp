@@ -1,5 +1,8 @@
 #include "lazy/lent_memory.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -16,6 +19,7 @@
 #include "lazy/recording.h"
 #include "lazy/storage.h"
 #include "lazy/sync.h"
+#include "lazy/torch_buffers.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -94,6 +98,21 @@ void* reserve(void* at, size_t size, int protection) {
   return data;
 }
 
+// Between a buffer and memory of the host; done when it returns.
+void copy(void* to, void* from, size_t bytes, bool to_host) {
+  if (!backing().is_gpu()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
+  at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const auto size = static_cast<int64_t>(bytes);
+  const at::Tensor host = at::from_blob(to_host ? to : from, {size}, at::kByte);
+  const at::Tensor buffer = tensor_over(to_host ? from : to, {size}, {1}, at::kByte, nullptr);
+  (to_host ? host : buffer).copy_(to_host ? buffer : host);
+  backing().wait();
+}
+
 }  // namespace
 
 LentMemory::LentMemory(LazyStorage& owner, size_t bytes) : owner_(owner), bytes_(bytes) {
@@ -118,8 +137,7 @@ void LentMemory::open(bool to_write) {
   if (state_ == State::Closed) {
     const jit::Buffer now = materialize(owner_, SyncReason::HostCopy);
     void* filled = reserve(nullptr, size_, PROT_READ | PROT_WRITE);  // beside: no other thread may see half of it
-    backing().copy(filled, now.data, bytes_);
-    backing().wait();
+    copy(filled, now.data, bytes_, /*to_host=*/true);
     mprotect(filled, size_, PROT_READ);
     mremap(filled, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_);
     state_ = State::Readable;
@@ -133,10 +151,9 @@ void LentMemory::open(bool to_write) {
 CellRef LentMemory::take(const ir::Type& type) {
   mprotect(data_, size_, PROT_READ);  // before it is copied: who writes meanwhile faults
   state_ = State::Readable;
-  jit::Buffer copy = allocate_buffer(bytes_);
-  backing().copy(copy.data, data_, bytes_);
-  backing().wait();
-  return make_ready(std::move(copy), type);
+  jit::Buffer taken = allocate_buffer(bytes_);
+  copy(taken.data, data_, bytes_, /*to_host=*/false);
+  return make_ready(std::move(taken), type);
 }
 
 void LentMemory::close() {

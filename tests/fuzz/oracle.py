@@ -148,7 +148,7 @@ def different_errors(eager: Record, lazuli: Record):
         def excuse(arbiter, where=where, a=a):
             return arbiter.anyone(lambda run: same_error(run.errors.get(where), a))
 
-        if not same_error(e, a):
+        if not same_error(e, a) and not refused_by_gpu(a):
             yield Difference(error_kind(e, a), *where, "", f"{a} where eager has {e}"), excuse
 
 
@@ -156,6 +156,12 @@ def same_error(e: Raised | None, a: Raised | None) -> bool:
     if e is None or a is None:
         return e is a
     return e.kind == a.kind and (a.late or e.message == a.message or on_gpu())
+
+
+def refused_by_gpu(a: Raised | None) -> bool:
+    """Whether torch has no such kernel for GPUs."""
+    missing = "not implemented for|not supported|Could not run"
+    return a is not None and on_gpu() and re.search(missing, a.message) is not None
 
 
 def error_kind(e, a) -> str:
