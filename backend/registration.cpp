@@ -30,6 +30,7 @@ void register_rows(torch::Library& m) {
   register_indexing(m);
   register_irregular_elementwise(m);
   register_losses(m);
+  register_pixel_shuffle(m);
   register_pooling(m);
   register_normalization(m);
   register_one_hot(m);

@@ -1,5 +1,7 @@
 """Defects that random programs found, each as the smallest program that shows it."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -104,3 +106,95 @@ def test_a_range_into_memory_of_another_shape(device):
         return out, nothing
 
     assert_same(run)
+
+
+def raised_by(function, device) -> str:
+    try:
+        function(device)
+        torch.lazuli.synchronize()
+    except Exception as error:  # any class: it is compared
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""
+
+
+REFUSED = {
+    "integers to a negative power": lambda d: torch.ones(1, dtype=torch.int64, device=d).pow_(-1),
+    "an odd offset": lambda d: torch.view_as_complex(torch.ones(7, device=d)[1:].view(3, 2)),
+    "another type, softplus": lambda d: F.softplus(
+        torch.ones(1, device=d), out=torch.ones((), dtype=torch.float64, device=d)
+    ),
+    "another type, elu": lambda d: torch.ops.aten.elu.out(
+        torch.ones(1, device=d), out=torch.ones(1, dtype=torch.float64, device=d)
+    ),
+    "a weight with a gradient": lambda d: F.nll_loss(
+        torch.ones(2, 3, device=d),
+        torch.zeros(2, dtype=torch.int64, device=d),
+        weight=torch.ones(3, device=d, requires_grad=True),
+    ),
+    "a running mean with a gradient": lambda d: F.batch_norm(
+        torch.ones(2, 3, device=d),
+        torch.zeros(3, device=d, requires_grad=True),
+        torch.ones(3, device=d),
+        torch.ones(3, device=d),
+        torch.ones(3, device=d),
+    ),
+    "both overlap and shape": lambda d: (
+        torch.ones(1, device=d).expand(3, 1).copy_(torch.ones(2, 3, 1, device=d))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_refuses_is_refused_in_its_words(name):
+    expected = raised_by(REFUSED[name], "cpu")
+    assert expected and raised_by(REFUSED[name], "lazuli") == expected
+
+
+@pytest.mark.parametrize("q", [-0.01, 1.01, float("nan"), [0.5, 2.0]])
+@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
+def test_quantiles_out_of_range_are_an_error(function, q):
+    x = torch.arange(5.0, device="lazuli")
+    y = function(x, torch.tensor(q, device="lazuli"))
+    with pytest.raises(RuntimeError, match="values must be in the range"):
+        y.cpu()
+
+
+def order_cases(d):
+    x = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)).to(d)
+    out = torch.ones(2, 10, 5, device=d)
+    window = torch.ones(1, 5, 2, device=d).as_strided((2, 2), (1, 2))
+    norm = torch.empty(0, device=d)
+    F.normalize(x.as_strided((1, 1, 2, 2), (1, 1, 1, 2)), out=norm)
+    image = torch.randn(2, 8, 4, 4).to(memory_format=torch.channels_last).to(d)
+    one = torch.ones(1, device=d)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # out is resized
+        torch.sub(window, torch.ones((), device=d), out=out)
+    return {
+        "masked_fill": torch.masked_fill(x.mT, x.mT > 0, 1.0),
+        "resized out": out,
+        "normalize": norm,
+        "bce": F.binary_cross_entropy_with_logits(one.expand(5, 5), x.mT.abs(), reduction="none"),
+        "shuffled": F.pixel_shuffle(image, 2),
+        "shuffled by one": F.pixel_shuffle(image, 1),
+        "unshuffled": F.pixel_unshuffle(image, 2),
+    }
+
+
+def test_results_lie_in_memory_as_eagers_do():
+    expected, actual = order_cases("cpu"), order_cases("lazuli")
+    assert {k: x.stride() for k, x in actual.items()} == {
+        k: x.stride() for k, x in expected.items()
+    }
+
+
+def test_a_shuffle_that_moves_nothing_is_no_view():
+    x = torch.zeros(1, 4, 2, 2, device="lazuli")
+    for function in (F.pixel_shuffle, F.pixel_unshuffle):
+        function(x, 1).add_(1)
+    assert x.sum().item() == 0
+
+
+def test_nothing_may_be_concatenated_into_itself():
+    x = torch.empty(0, device="lazuli")
+    assert torch.cat([x, torch.ones(1, device="lazuli")[:0]], out=x).shape == (0,)

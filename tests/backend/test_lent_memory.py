@@ -17,7 +17,11 @@ import torch
 
 def at(t: torch.Tensor) -> numpy.ndarray:
     """An array over the memory at the tensor's address, as numba or ctypes would take it."""
-    kinds = {torch.float32: ctypes.c_float, torch.int64: ctypes.c_int64, torch.uint8: ctypes.c_uint8}
+    kinds = {
+        torch.float32: ctypes.c_float,
+        torch.int64: ctypes.c_int64,
+        torch.uint8: ctypes.c_uint8,
+    }
     memory = (kinds[t.dtype] * t.numel()).from_address(t.data_ptr())
     return numpy.ctypeslib.as_array(memory)
 

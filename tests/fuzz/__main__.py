@@ -28,7 +28,9 @@ def parsed():
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--jobs", type=int, default=1, help="workers at a time; 1")
     parser.add_argument("--setting", choices=("all", *SETTINGS), default=PLAIN)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what backs lazuli; cpu")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what backs lazuli; cpu"
+    )
     parser.add_argument("--only", type=int, help="just the program of this number, and print it")
     parser.add_argument(
         "--steps", type=int, default=20, help="statements of the longest programs; 20"

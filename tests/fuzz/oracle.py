@@ -19,7 +19,7 @@ import torch
 from noise import Noise
 from torch_lazuli.shadow import take_reports
 
-from fuzz.execute import Raised, Record, execute
+from fuzz.execute import Raised, Record, execute, on_any_device
 from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators, variables
 from fuzz.scope import EAGER, EAGER_ON_GPU, EXACT, LAZULI, on_gpu
@@ -97,6 +97,8 @@ def seen_by_shadows() -> Difference | None:
 def compare(program: Program, eager: Record, lazuli: Record) -> Difference | None:
     """The first difference in the order of the program, errors and geometry before numbers."""
     arbiter = Arbiter(program, eager)
+    for turn, end in met_again(eager, lazuli).items():
+        eager, lazuli = before(eager, turn, end), before(lazuli, turn, end)
     failed = {
         error.kind
         for (_, i), error in lazuli.errors.items()
@@ -136,6 +138,28 @@ WRITING = re.compile(r"\w_\(|out=|\] =|\.data = |[-+*/|&^]= |backward\(|\.step\(
 
 def writes(statement: str) -> bool:
     return WRITING.search(statement) is not None
+
+
+def met_again(eager: Record, lazuli: Record) -> dict[int, int]:
+    """By turn: the statement that asks again for what a write could not compute.
+
+    It raises that write's error, where eager goes on with what the write has left half done.
+    """
+    found = {}
+    for (turn, i), error in sorted(lazuli.errors.items()):
+        late = [e.message for (t, k), e in lazuli.errors.items() if t == turn and k < i and e.late]
+        if (turn, i) not in eager.errors and error.message in late:
+            found.setdefault(turn, i)
+    return found
+
+
+def before(record: Record, turn: int, end: int) -> Record:
+    """What was seen of a turn before a statement, and of all other turns."""
+
+    def seen(by_place: dict) -> dict:
+        return {(t, i): x for (t, i), x in by_place.items() if t != turn or i < end}
+
+    return Record(*(seen(x) for x in vars(record).values()))
 
 
 # ---- Each yields what differs, and what may excuse it.
@@ -324,4 +348,6 @@ def plain_excused(arbiter, where, path, e, a) -> bool:
 
 def digits(x) -> list[complex]:
     """The numbers in a text, or the number itself."""
-    return [complex(n) for n in NUMBER.findall(x)] if isinstance(x, str) else [complex(x)]
+    if not isinstance(x, str):
+        return [complex(x)]
+    return [complex(n) for n in NUMBER.findall(on_any_device(x))]

@@ -27,7 +27,8 @@ __rand__ __rdiv__ __rmod__ __rmul__ __ror__ __rpow__ __rsub__ __rxor__ gcd ldexp
 TERNARY = "addcdiv addcmul clamp lerp masked_fill where"
 
 REDUCTION = """all amax amin any argmax argmin count_nonzero cumsum cumprod logsumexp
-max.reduction_no_dim max.reduction_with_dim mean min.reduction_no_dim min.reduction_with_dim norm
+quantile nanquantile max.reduction_no_dim
+max.reduction_with_dim mean min.reduction_no_dim min.reduction_with_dim norm
 prod std std_mean sum var var_mean linalg.vector_norm aminmax nansum nanmean std.unbiased
 var.unbiased std_mean.unbiased var_mean.unbiased masked.sum masked.cumsum masked.prod masked.amax
 masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var masked.std"""
@@ -54,7 +55,8 @@ nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.max_pool1d
 nn.functional.max_pool2d max_pool2d_with_indices_backward
 nn.functional.interpolate.nearest nn.functional.interpolate.bilinear
 nn.functional.interpolate.bicubic nn.functional.unfold
-nn.functional.pixel_shuffle nn.functional.upsample_nearest nn.functional.upsample_bilinear"""
+nn.functional.pixel_shuffle nn.functional.pixel_unshuffle
+nn.functional.upsample_nearest nn.functional.upsample_bilinear"""
 
 INDEX = """cat gather index_add index_copy index_fill index_put index_select
 nn.functional.embedding nn.functional.one_hot nn.functional.pad.constant nn.functional.pad.reflect
@@ -80,7 +82,7 @@ double float half int long short to _softmax_backward_data"""
 ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential geometric
 grid_sampler_2d grid_sampler_3d log_normal mode multinomial native_dropout_backward
 nn.functional.silu.complex normal normal.in_place normal.number_mean resize_
-signal.windows.exponential sparse.mm.reduce uniform
+signal.windows.exponential sparse.mm.reduce uniform view_as_complex
 special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
 special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
 special.laguerre_polynomial_l special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t

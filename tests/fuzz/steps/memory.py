@@ -58,6 +58,8 @@ def write(b):
         text = f"{place} = {value}"
     elif way < 0.85:
         method = b.rng.choice(["+=", "-=", "*=", "/=", "&=", "|="])
+        if adapt.overlaps(b.get(name)):
+            return
         if adapt.collide(b.get(name), b.ask(value)):
             value = b.rng.choice(SCALARS)
         text = f"{name} {method} {value}"

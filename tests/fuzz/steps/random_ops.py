@@ -1,5 +1,7 @@
 """Random operators; under LAZULI_RANDOM=eager they draw eager's numbers."""
 
+from fuzz import adapt
+
 
 def draw(b):
     if not b.alone:  # threads share a generator
@@ -32,7 +34,7 @@ def draw(b):
     ]
     if b.rng.random() < 0.1:
         b.add(f"torch.manual_seed({b.rng.randrange(9)})")
-    elif b.rng.random() < 0.7:
+    elif b.rng.random() < 0.7 or adapt.overlaps(b.get(name)):
         b.bind(b.rng.choice(made), "random")
     else:
         b.write(b.rng.choice(written), name, "random")
