@@ -157,7 +157,8 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   ir::Type type{ir::DType::I64, {*n}};
   ir::Value v = r.convert(r.emit(ir::Op::iota, {}, {{*n}}, {&type, 1}), compute);
   if (step.toDouble() != 1) v = r.mul(v, r.number(step, compute));
-  if (start.toDouble() != 0) v = r.add(v, r.number(start, compute));
+  const bool downwards = step.toDouble() < 0;  // 0 * step is -0.0 then, and 0 + -0.0 is 0
+  if (start.toDouble() != 0 || downwards) v = r.add(v, r.number(start, compute));
   r.write(out, r.reshape(r.convert(v, to), lazy::to_dims(out.sizes())));
   return out;
 }

@@ -198,3 +198,9 @@ def test_a_shuffle_that_moves_nothing_is_no_view():
 def test_nothing_may_be_concatenated_into_itself():
     x = torch.empty(0, device="lazuli")
     assert torch.cat([x, torch.ones(1, device="lazuli")[:0]], out=x).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_range_downwards_begins_with_a_positive_zero(dtype):
+    x = torch.arange(0, -8, -4, dtype=dtype, device="lazuli")
+    assert not x.signbit()[0].item() and (1 / x)[0].item() > 0

@@ -186,6 +186,7 @@ def test_half_and_booleans_and_odd_sizes():
         assert y.cpu().view(torch.uint8).tolist() == x.view(torch.uint8).tolist()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a forked child cannot use a GPU")
 def test_a_forked_child_has_a_copy():
     x = torch.ones(2, device="lazuli")
     memory = at(x)

@@ -2,6 +2,8 @@
 
 import torch
 
+from fuzz import adapt
+
 MADE = {
     "nn.Linear(4, 3)": (2, 4),
     "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))": (3, 4),
@@ -103,7 +105,11 @@ def optimize(b):
 
 def lists(b):
     """torch's operators over lists."""
-    same = [b.pick(lambda x: x.is_floating_point() and not x.requires_grad) for _ in range(3)]
+
+    def plain(x):
+        return x.is_floating_point() and not x.requires_grad and not adapt.overlaps(x)
+
+    same = [b.pick(plain) for _ in range(3)]
     if None in same:
         return
     texts = f"[{', '.join(same)}]"
