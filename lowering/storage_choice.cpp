@@ -103,6 +103,29 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
     }
   }
   for (Value v : graph.outputs) require(v);
+  // A value that was stored after a call had chosen its operands may lie between such an operand and its base, in another way.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+      const ir::Node& node = graph.nodes[n];
+      if (!live_[n] || epilogues.absorbed(n) || !is_call(node.op)) continue;
+      for (Value x : node.inputs)
+        if (x && !values_.stored(x) && !reads_in_place(node, x)) require(x), changed = true;
+    }
+  }
+}
+
+bool StorageChoice::reads_in_place(const ir::Node& reader, Value v) const {
+  Value obstacle;
+  const auto operand = strided_operand(graph_, values_, v, obstacle);
+  return operand && values_.stored(operand->base) && reads_in_place(reader, v, operand->window.strides);
+}
+
+// A flipped operand has strides below zero: neither libraries nor torch walk memory backwards.
+bool StorageChoice::reads_in_place(const ir::Node& reader, Value v, const ir::Dims& strides) const {
+  const bool backwards = std::ranges::any_of(strides, [](int64_t s) { return s < 0; });
+  const ir::Type& type = graph_.type(v);
+  return !backwards && libraries_.reads(reader, {type.dtype, type.shape, strides});
 }
 
 void StorageChoice::count_uses() {
@@ -156,11 +179,7 @@ void StorageChoice::require_strided(const ir::Node& reader, Value v) {
   for (;;) {
     Value obstacle;
     if (auto operand = strided_operand(graph_, values_, v, obstacle)) {
-      const ir::Type& type = graph_.type(v);
-      const ir::Dims& strides = operand->window.strides;
-      // A flipped operand: neither libraries nor torch walk memory backwards.
-      const bool backwards = std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
-      const bool in_place = !backwards && libraries_.reads(reader, {type.dtype, type.shape, strides});
+      const bool in_place = reads_in_place(reader, v, operand->window.strides);
       if (in_place && ir::info(reader.op).kind == ir::Kind::External && is_seen_only_as(v, operand->base))
         values_.inline_again(operand->base), require(v);
       else

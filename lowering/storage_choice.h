@@ -31,6 +31,9 @@ class StorageChoice {
   void count_uses();
   void require_operands(const ir::Node& node);
   bool is_seen_only_as(ir::Value v, ir::Value base) const;
+  // Whether a call can read v where it lies, as it shows the memory that it is a window on.
+  bool reads_in_place(const ir::Node& reader, ir::Value v) const;
+  bool reads_in_place(const ir::Node& reader, ir::Value v, const ir::Dims& strides) const;
   void require_strided(const ir::Node& reader, ir::Value v);
   void choose(ir::Value v, bool inline_nodes);
   Cost cost(ir::Value v) const;

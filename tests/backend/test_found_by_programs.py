@@ -204,3 +204,15 @@ def test_nothing_may_be_concatenated_into_itself():
 def test_a_range_downwards_begins_with_a_positive_zero(dtype):
     x = torch.arange(0, -8, -4, dtype=dtype, device="lazuli")
     assert not x.signbit()[0].item() and (1 / x)[0].item() > 0
+
+
+def test_torchs_kernels_read_what_lies_backwards():
+    """The number that is repeated is found in memory only after the call has chosen its operand."""
+
+    def run(device):
+        x = normal(2, device=device).sum().reshape(1).repeat(5)
+        out = torch.zeros(15, device=device)
+        torch.cat((x, x.flip(0), x), out=out)
+        return torch.special.airy_ai(x.flip(0)), out, x
+
+    assert_same(run)
