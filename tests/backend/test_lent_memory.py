@@ -65,8 +65,10 @@ def test_an_op_that_was_called_before_a_write_does_not_see_it():
     memory[:] = 5
     after = x * 10
     memory[:] = 6
-    assert before.tolist() == [10] * 6 and after.tolist() == [50] * 6
-    assert x.tolist() == [6] * 6 and memory.tolist() == [6] * 6
+    assert before.tolist() == [10] * 6
+    assert after.tolist() == [50] * 6
+    assert x.tolist() == [6] * 6
+    assert memory.tolist() == [6] * 6
 
 
 def test_part_of_what_was_written_outside_stays_when_an_op_writes_another_part():
@@ -74,7 +76,8 @@ def test_part_of_what_was_written_outside_stays_when_an_op_writes_another_part()
     memory = at(x)
     memory[3] = 9
     x[0] = 1
-    assert memory.tolist() == [1, 0, 0, 9] and x.tolist() == [1, 0, 0, 9]
+    assert memory.tolist() == [1, 0, 0, 9]
+    assert x.tolist() == [1, 0, 0, 9]
 
 
 def test_views_share_the_address_and_what_is_written_there():
@@ -82,7 +85,8 @@ def test_views_share_the_address_and_what_is_written_there():
     row = x[1]
     assert row.data_ptr() == x.data_ptr() + 16 == x.detach()[1].data_ptr()
     at(row)[:] = 2
-    assert x.sum().item() == 8 and row.tolist() == [2] * 4
+    assert x.sum().item() == 8
+    assert row.tolist() == [2] * 4
 
 
 def test_an_external_kernel_writes_where_the_address_leads():
@@ -103,7 +107,8 @@ def test_an_address_lasts_until_the_storage_is_resized():
     x.resize_(5000)
     assert x[:3].tolist() == [5, 2, 2]
     at(x)[4999] = 1
-    assert x[4999].item() == 1 and x[:3].tolist() == [5, 2, 2]
+    assert x[4999].item() == 1
+    assert x[:3].tolist() == [5, 2, 2]
 
 
 def test_storages_give_the_same_addresses():

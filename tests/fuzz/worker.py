@@ -39,7 +39,7 @@ def draws(program) -> bool:
 
 
 def leaves_range(eager: Record) -> bool:
-    """Whether an index did: eager's kernels on a GPU, which may take part, then end all work there."""
+    """Whether an index did: eager's kernels on a GPU would then end all work there."""
     return any(re.search("range|bounds|size|index", e.message) for e in eager.errors.values())
 
 
