@@ -8,14 +8,11 @@ namespace {
 
 using at::Tensor;
 
-// The result is never a view, though a factor of one moves nothing.
 Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
-  Tensor y = at::native::math_pixel_shuffle(x, factor);
-  return factor == 1 ? x.clone(x.suggest_memory_format()) : y.contiguous(x.suggest_memory_format());
+  return at::native::math_pixel_shuffle(x, factor).contiguous(x.suggest_memory_format());
 }
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
-  Tensor y = at::native::math_pixel_unshuffle(x, factor);
-  return factor == 1 ? x.clone(x.suggest_memory_format()) : y.contiguous(x.suggest_memory_format());
+  return at::native::math_pixel_unshuffle(x, factor).contiguous(x.suggest_memory_format());
 }
 
 }  // namespace

@@ -193,7 +193,10 @@ def test_a_shuffle_that_moves_nothing_is_no_view():
     x = torch.zeros(1, 4, 2, 2, device="lazuli")
     for function in (F.pixel_shuffle, F.pixel_unshuffle):
         function(x, 1).add_(1)
-    assert x.sum().item() == 0
+    F.pixel_unshuffle(x, 2).add_(1)
+    dot = torch.zeros(1, 4, 1, 1, device="lazuli")
+    F.pixel_shuffle(dot, 2).add_(1)
+    assert x.sum().item() == dot.sum().item() == 0
 
 
 def test_nothing_may_be_concatenated_into_itself():
