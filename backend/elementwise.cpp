@@ -26,14 +26,18 @@ bool holds(c10::ScalarType type, const c10::Scalar& number) {
   }
 }
 
-// What is known here of an operand that is a number.
+// The operand's number, if it is one.
+std::optional<c10::Scalar> known(const Operand& o) {
+  if (!o.tensor) return o.number;
+  return is_number(*o.tensor) ? std::optional(number_of(*o.tensor)) : std::nullopt;
+}
 bool is_zero(const Operand& o) {
-  if (!o.tensor) return o.number.equal(0);
-  return is_number(*o.tensor) && number_of(*o.tensor).equal(0);
+  const auto number = known(o);
+  return number && number->equal(0);
 }
 bool is_negative(const Operand& o) {
-  if (!o.tensor) return o.number.toDouble() < 0;
-  return is_number(*o.tensor) && number_of(*o.tensor).toDouble() < 0;
+  const auto number = known(o);
+  return number && number->toDouble() < 0;
 }
 bool is_unary(const Operands& operands) {
   return std::ranges::count_if(operands, [](const Operand& o) { return o.tensor != nullptr; }) == 1;
