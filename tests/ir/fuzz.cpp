@@ -1,5 +1,6 @@
 #include "tests/ir/fuzz.h"
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -351,6 +352,11 @@ std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed) {
                      : t.dtype == DType::Bool ? random_tensor(t, generator, 0, 2)
                                               : random_tensor(t, generator));
   return inputs;
+}
+
+uint32_t seeds(uint32_t usual) {
+  const char* n = std::getenv("LAZULI_FUZZ_SEEDS");
+  return n ? static_cast<uint32_t>(std::atoi(n)) : usual;
 }
 
 }  // namespace lazuli::ir::testing

@@ -20,5 +20,7 @@ struct FuzzOptions {
 
 Graph random_graph(const FuzzOptions& options);
 std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed);  // the same seed as the graph's
+// How many graphs a test takes: LAZULI_FUZZ_SEEDS, where that is set.
+uint32_t seeds(uint32_t usual);
 
 }  // namespace lazuli::ir::testing

@@ -1,5 +1,4 @@
 // Random graphs compute the same with and without passes, each pass alone and all of them, by the interpreter.
-#include <cstdlib>
 #include "ir/hash.h"
 #include "ir/passes/pass.h"
 #include "ir/print.h"
@@ -11,10 +10,7 @@ namespace lazuli::ir::testing {
 namespace {
 
 // LAZULI_FUZZ_SEEDS runs more of those of every type.
-const uint32_t kExact = [] {
-  const char* n = std::getenv("LAZULI_FUZZ_SEEDS");
-  return n ? static_cast<uint32_t>(std::atoi(n)) : 1000;
-}();
+const uint32_t kExact = seeds(1000);
 constexpr int kGraphs = 1000;
 
 void compare(const Graph& graph, std::span<const Pass> passes, uint32_t seed) {

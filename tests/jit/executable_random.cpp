@@ -1,9 +1,9 @@
 // Random graphs: compiled and fused against the reference interpreter, which knows nothing of fusion, views as strides
 // or memory reuse. LAZULI_FUZZ_SEEDS runs more of them.
-#include <cstdlib>
 #include "ir/error.h"
 #include "ir/interpret.h"
 #include "ir/print.h"
+#include "tests/ir/fuzz.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {
@@ -163,10 +163,7 @@ void check(uint32_t seed, const jit::CompileOptions& options) {
   }
 }
 
-uint32_t seeds(uint32_t usual) {
-  const char* n = std::getenv("LAZULI_FUZZ_SEEDS");
-  return n ? static_cast<uint32_t>(std::atoi(n)) : usual;
-}
+using ir::testing::seeds;
 
 TEST(ExecutableRandom, CompiledGraphsAgreeWithTheInterpreter) {
   for (uint32_t s = 1; s <= seeds(60) && !HasFailure(); ++s) check(s, {});

@@ -1,6 +1,5 @@
 // Random graphs of every element type and of nothing, in which no order of computing rounds otherwise: what is compiled
 // gives the interpreter's bits. LAZULI_FUZZ_SEEDS runs more of them.
-#include <cstdlib>
 #include "ir/print.h"
 #include "tests/ir/fuzz.h"
 #include "tests/jit/executable_support.h"
@@ -35,10 +34,7 @@ void check(uint32_t seed, const jit::CompileOptions& options) {
   }
 }
 
-uint32_t seeds(uint32_t usual) {
-  const char* n = std::getenv("LAZULI_FUZZ_SEEDS");
-  return n ? static_cast<uint32_t>(std::atoi(n)) : usual;
-}
+using ir::testing::seeds;
 
 TEST(ExecutableTypes, CompiledGraphsGiveTheInterpretersBits) {
   for (uint32_t s = 1; s <= seeds(60) && !HasFailure(); ++s) check(s, {});
