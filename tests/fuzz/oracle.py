@@ -19,7 +19,7 @@ import torch
 from noise import Noise
 from torch_lazuli.shadow import take_reports
 
-from fuzz.execute import Raised, Record, execute, on_any_device
+from fuzz.execute import Raised, Record, execute
 from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators, variables
 from fuzz.scope import EAGER, EAGER_ON_GPU, EXACT, LAZULI, on_gpu
@@ -303,7 +303,7 @@ def same_plain(e, a) -> bool:
     if isinstance(e, float | complex):
         return near(e, a, few)
     if isinstance(e, str):
-        a = re.sub(r",\s+device='lazuli:0'", "", a)
+        a = without_device(a)
         e, a = (re.sub(r",\s+", ", ", text) for text in (e, a))
         return NUMBER.sub("#", e).split() == NUMBER.sub("#", a).split() and all(
             near(float(x), float(y), many)
@@ -350,4 +350,9 @@ def digits(x) -> list[complex]:
     """The numbers in a text, or the number itself."""
     if not isinstance(x, str):
         return [complex(x)]
-    return [complex(n) for n in NUMBER.findall(on_any_device(x))]
+    return [complex(n) for n in NUMBER.findall(without_device(x))]
+
+
+def without_device(text: str) -> str:
+    """A tensor's text as it is on cpu."""
+    return re.sub(r",\s+device='lazuli:0'", "", text)
