@@ -1,5 +1,6 @@
 // Complex convolutions as four real ones. Torch's composite takes three, of sums of parts: that rounds sums that cancel later,
 // and makes nan of infinities that do not meet. Real ones go on to torch's composite.
+#include <ATen/ops/complex.h>
 #include <ATen/ops/conv1d_ops.h>
 #include <ATen/ops/conv1d_native.h>
 #include <ATen/ops/conv2d_ops.h>
@@ -14,8 +15,6 @@
 #include <ATen/ops/conv_transpose3d_native.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/view_as_complex.h>
 #include "backend/registration.h"
 
 namespace lazuli::backend {
@@ -36,7 +35,7 @@ Tensor convolve(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, 
   const optional<Tensor> br = biased ? optional(at::real(*bias)) : std::nullopt, bi = biased ? optional(at::imag(*bias)) : std::nullopt;
   const Tensor re = real(xr, wr, br, options...) - real(xi, wi, std::nullopt, options...);
   const Tensor im = real(xr, wi, bi, options...) + real(xi, wr, std::nullopt, options...);
-  return at::view_as_complex(at::stack({re, im}, -1));
+  return at::complex(re, im);
 }
 
 }  // namespace

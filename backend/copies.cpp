@@ -127,14 +127,14 @@ bool shows_the_same(const Tensor& self, const Tensor& src) {
 Tensor& copy_elements(Tensor& self, const Tensor& src) {
   if (self.is_same(src)) return self;
   if (src._is_zerotensor()) return self.zero_();
+  const bool same = shows_the_same(self, src);
+  if (!same) check_overlap(self, {{&src, {}}});  // eager looks at this before shapes
   if (self.sizes() != src.sizes()) {
-    at::assert_no_internal_overlap(self);  // eager looks at this before shapes
     auto expanded = at::infer_size_dimvector(self.sizes(), src.sizes());
     TORCH_CHECK(self.sizes() == at::IntArrayRef(expanded), "output with shape ", self.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(expanded));
   }
-  if (shows_the_same(self, src)) return self;
-  check_overlap(self, {{&src, {}}});
+  if (same) return self;
   copy_from(meant_for(self, src.is_sparse() ? src.to_dense() : src), in_memory(self), false);
   return self;
 }

@@ -85,7 +85,10 @@ Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& w
   const Tensor p = probabilities(x, ir::Requirement::Input), t = probabilities(target, ir::Requirement::Target);
   Tensor loss = (t - 1) * at::log1p(-p).clamp_min(-100) - t * at::log(p).clamp_min(-100);
   if (has(weight)) loss = loss * *weight;
-  return reduced(loss, reduction).to(x.scalar_type());
+  const Tensor result = reduced(loss, reduction).to(x.scalar_type());
+  lazy::Recording r;
+  const lazy::Order order = result_order({{&x, {}}}, lazy::to_dims(x.sizes()));
+  return laid_out(r, read(r, {&result, {}}, lazy::to_ir(x.scalar_type()), reduction == at::Reduction::None ? order : lazy::Order{}), x, reduction, order);
 }
 Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
   if (!bce_covered(x, target, weight) || !is_floating(gy))

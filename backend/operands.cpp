@@ -57,11 +57,20 @@ ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
   return out;
 }
 
+// TensorIterator asks this before it looks at strides, which in dimensions of size 1 may be any.
+bool are_channels_last(const Operands& operands, const ir::Dims& shape) {
+  return shape.size() == 4 && std::ranges::all_of(operands, [&](const Operand& o) {
+    return o.tensor && o.tensor->is_privateuseone() && std::ranges::equal(o.tensor->sizes(), shape) &&
+           o.tensor->is_contiguous(at::MemoryFormat::ChannelsLast);
+  });
+}
+
 lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
   bool all_row_major = true;
   for (const Operand& o : operands)
     if (o.tensor && o.tensor->is_privateuseone()) all_row_major &= o.tensor->is_contiguous();
   if (all_row_major || shape.size() < 2) return {};
+  if (are_channels_last(operands, shape)) return {0, 2, 3, 1};
   std::vector<ir::Dims> strides;
   for (const Operand& o : operands)
     if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));

@@ -222,12 +222,14 @@ bool sums_a_norm(const Tensor& x, const Scalar& order, optional<ScalarType> type
 }
 
 ir::Value record_norm(lazy::Recording& r, const Tensor& x, double order, const ir::Dims& dims, bool keepdim) {
-  // Narrow types are widened for the whole of it: their squares would overflow.
+  // Narrow types are widened for the whole of it: their squares would overflow. A single element has no square, which
+  // would overflow or vanish.
   ir::Value v = r.convert(r.value(x), ir::compute_type(lazy::to_ir(x.scalar_type())));
+  const bool squares = order == 2 && std::ranges::any_of(dims, [&](int64_t d) { return x.dim() && x.size(d) != 1; });
   if (x.dim() == 0) v = r.reshape(v, ir::Dims{1});
-  v = order == 2 ? r.mul(v, v) : r.emit(ir::Op::abs, {v});
+  v = squares ? r.mul(v, v) : r.emit(ir::Op::abs, {v});
   v = x.dim() ? r.sum(v, dims, keepdim) : r.reshape(v, ir::Dims{});
-  if (order == 2) v = r.emit(ir::Op::sqrt, {v});
+  if (squares) v = r.emit(ir::Op::sqrt, {v});
   return r.convert(v, lazy::to_ir(x.scalar_type()));
 }
 

@@ -168,6 +168,9 @@ def order_cases(d):
     F.normalize(x.as_strided((1, 1, 2, 2), (1, 1, 1, 2)), out=norm)
     image = torch.randn(2, 8, 4, 4).to(memory_format=torch.channels_last).to(d)
     one = torch.ones(1, device=d)
+    half = torch.full((5, 5), 0.5, device=d)
+    dense = torch.ones(2, 2, 1, 2, device=d).as_strided((2, 2, 1, 2), (4, 1, 1, 2)).abs()
+    c = torch.randn(4, 5, dtype=torch.complex64).to(d)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # out is resized
         torch.sub(window, torch.ones((), device=d), out=out)
@@ -176,6 +179,9 @@ def order_cases(d):
         "resized out": out,
         "normalize": norm,
         "bce": F.binary_cross_entropy_with_logits(one.expand(5, 5), x.mT.abs(), reduction="none"),
+        "probabilities": F.binary_cross_entropy(half.mT, half, reduction="none"),
+        "dense but for one": F.max_unpool2d(dense, dense.long(), 1),
+        "complex": F.conv1d(c, torch.ones(3, 2, 4, dtype=c.dtype, device=d).mT),
         "shuffled": F.pixel_shuffle(image, 2),
         "shuffled by one": F.pixel_shuffle(image, 1),
         "unshuffled": F.pixel_unshuffle(image, 2),
@@ -221,3 +227,24 @@ def test_torchs_kernels_read_what_lies_backwards():
         return torch.special.airy_ai(x.flip(0)), out, x
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (1, 1, 1)])
+@pytest.mark.parametrize("value", [2.9e-27, 1e30])
+def test_the_norm_of_one_number_is_its_size(shape, value):
+    """Its square would vanish or overflow."""
+
+    def run(device):
+        x = torch.full(shape, -value, device=device)
+        dim = None if len(shape) < 2 else 1
+        return torch.linalg.vector_norm(x, 2, dim) / value, torch._foreach_norm([x])[0] / value
+
+    assert_same(run)
+
+
+def test_overlap_is_refused_before_shapes_are_looked_at():
+    def copy(device):
+        x = torch.ones(16, device=device)
+        x.narrow(0, 0, 10).copy_(x)
+
+    assert_same_error(copy)
