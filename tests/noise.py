@@ -10,13 +10,16 @@ Here an operation is one ATen operator. The results of those that compute are mo
 copies of their floating operands, because many are formulas that round within, and sums have an
 order that nobody promised (a backward stable sum is the exact sum of operands that were moved a
 little). What only moves numbers around is exact and stays, and what compares or cuts off its
-operands takes them as they are.
+operands takes them as they are. An operator in which something cancels that its operands do not
+show, as the one in log(1 + small) does, is its parts. Factors come in another order, for some
+product of a part of them may overflow.
 """
 
 import contextlib
 
 import torch
 import torch.autograd.forward_ad
+from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -51,15 +54,41 @@ DISCRETE = set(
 )
 
 
-class Noise(TorchDispatchMode):
-    """While it is on, operators round at random."""
+aten = torch.ops.aten
+IN_PARTS = {
+    function: decomposition_table[function]
+    for function in (
+        aten._log_softmax.default,
+        aten._softmax.default,
+        aten.binary_cross_entropy_with_logits.default,
+        aten.log_sigmoid_forward.default,
+        aten.softplus.default,
+        aten.soft_margin_loss.default,
+        aten.native_layer_norm.default,
+        aten.native_group_norm.default,
+    )
+}
 
-    def __init__(self, seed: int):
+
+class Noise(TorchDispatchMode):
+    """While it is on, operators round at random; by no units, they only take another order."""
+
+    def __init__(self, seed: int, units: float = UNITS):
         super().__init__()
+        self.units = units
         self.source = torch.Generator().manual_seed(seed)
-        self.is_undefined = (
-            False  # whether a number was converted to an integer that cannot hold it
-        )
+        # Whether a number was converted to an integer that cannot hold it, the bits of a nan were
+        # looked at, or elements were written that share memory.
+        self.is_undefined = False
+
+    def __enter__(self):
+        self.fast_path = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        torch.backends.mha.set_fastpath_enabled(self.fast_path)
+        return super().__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -67,27 +96,37 @@ class Noise(TorchDispatchMode):
         if name in ("_to_copy", "copy_"):
             kind = args[0].dtype if name == "copy_" else kwargs.get("dtype")
             self.is_undefined |= does_not_hold(kind, args[1] if name == "copy_" else args[0])
-        if function is torch.ops.aten.view.dtype:  # the bits of a nan are nobody's promise
+        if function is aten.view.dtype:  # the bits of a nan are nobody's promise
             self.is_undefined |= has_rounding(args[0]) and bool(args[0].isnan().any())
+        self.is_undefined |= any(map(overlaps_itself, written(function, args, kwargs)))
+        if function in IN_PARTS:
+            with self:
+                return IN_PARTS[function](*args, **kwargs)
         moves = name not in EXACT and not is_view(function)
         if moves and name not in DISCRETE:
             args = tuple(
-                tree_map_only(torch.Tensor, self.moved, one) if self.is_read(function, i) else one
+                tree_map_only(torch.Tensor, self.moved, one) if self.moves(function, i) else one
                 for i, one in enumerate(args)
             )
+        if name == "prod" and args[0].dim() > 0:
+            args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
+        if name in ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"):
+            self.is_undefined |= overlaps_itself(result)  # as its operand does
         # In forward mode a result may be the dual tensor itself: torch crashes where it is written.
         if moves and torch.autograd.forward_ad._current_level < 0:
             tree_map_only(torch.Tensor, self.move, result)
         return result
 
     @staticmethod
-    def is_read(function, i: int) -> bool:
-        return i >= len(function._schema.arguments) or not function._schema.arguments[i].is_write
+    def moves(function, i: int) -> bool:
+        """What is written is moved afterwards; and other exponents make nan of negative numbers."""
+        arguments = function._schema.arguments
+        return i >= len(arguments) or not (arguments[i].is_write or arguments[i].name == "exponent")
 
     def factor(self, t: torch.Tensor) -> torch.Tensor:
         wide = torch.float64 if t.dtype in (torch.float64, torch.complex128) else torch.float32
-        unit = UNITS * torch.finfo(t.dtype).eps
+        unit = self.units * torch.finfo(t.dtype).eps
         drawn = torch.rand(t.shape, generator=self.source, dtype=torch.float64)
         return (1 + unit * (2 * drawn - 1)).to(wide)
 
@@ -97,11 +136,46 @@ class Noise(TorchDispatchMode):
         same_strides = torch.empty_like(t)
         return same_strides.copy_(t * self.factor(t))
 
+    def partial_products(self, t: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+        """Of a few factors each, in another order; their product is that of all.
+
+        Where some overflow and others vanish, it is infinite, zero or nan as chance has it.
+        """
+        t, dim = (t.reshape(-1), 0) if dim is None else (t, dim)
+        parts = t.index_select(dim, torch.randperm(t.shape[dim], generator=self.source))
+        count = int(torch.randint(1, 9, (), generator=self.source))
+        return torch.stack([part.prod(dim) for part in parts.tensor_split(count, dim)], dim)
+
     def move(self, t: torch.Tensor):
         if has_rounding(t):
             # Where its elements overlap, or nobody may write to it, it stays.
             with contextlib.suppress(RuntimeError):
                 t.copy_(t * self.factor(t))
+
+
+def written(function, args: tuple, kwargs: dict):
+    for i, argument in enumerate(function._schema.arguments):
+        if argument.is_write:
+            x = args[i] if i < len(args) else kwargs.get(argument.name)
+            yield from x if isinstance(x, list | tuple) else [x]
+
+
+def overlaps_itself(t) -> bool:
+    """In a way that eager does not refuse. In which order it then writes is nobody's promise."""
+    return (
+        isinstance(t, torch.Tensor)
+        and t.layout is torch.strided
+        and torch._debug_has_internal_overlap(t) == 2
+        and len(set(addresses(t))) < t.numel()
+    )
+
+
+def addresses(t: torch.Tensor) -> list[int]:
+    """Of its elements, in elements."""
+    found = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(t.shape, t.stride(), strict=True):
+        found = found.unsqueeze(-1) + torch.arange(size) * stride
+    return found.flatten().tolist()
 
 
 def has_rounding(t: torch.Tensor) -> bool:

@@ -8,14 +8,19 @@ def differentiable(x: torch.Tensor) -> bool:
 
 
 def leaf(x: torch.Tensor) -> bool:
-    return differentiable(x) and x.is_leaf
+    return of_history(x) is True
 
 
 def inner(x: torch.Tensor) -> bool:
+    return of_history(x) is False
+
+
+def of_history(x: torch.Tensor) -> bool | None:
+    """Whether it is a leaf; nothing where it has no gradient or no history to ask for."""
     try:
-        return differentiable(x) and not x.is_leaf
-    except RuntimeError:  # a part of a split that was written: it has no history to ask for
-        return False
+        return x.is_leaf if differentiable(x) else None
+    except RuntimeError:  # a part of a split that was written
+        return None
 
 
 def scalar(b, name: str) -> str:
@@ -158,6 +163,6 @@ def zero(b):
 
 def take(b):
     """A gradient as a variable."""
-    name = b.pick(lambda x: x.is_leaf and x.grad is not None)
+    name = b.pick(lambda x: leaf(x) and x.grad is not None)
     if name is not None:
         b.bind(f"dense([{name}.grad])", "grad")
