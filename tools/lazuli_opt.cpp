@@ -3,6 +3,7 @@
 //   lazuli-opt --passes decompose,simplify graph.lzir
 //   lazuli-opt --grad --passes all < graph.lzir
 //   lazuli-opt --interpret graph.lzir          runs it on ramps instead of printing it
+//   lazuli-opt --plan cuda graph.lzir          prints its plan with that device's libraries (cpu, cuda)
 //   lazuli-opt --list                          names the passes and the rows of the op table
 #include <fstream>
 #include <iostream>
@@ -14,6 +15,9 @@
 #include "ir/passes/pass.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "lowering/align_products.h"
+#include "lowering/cuda_libraries.h"
+#include "lowering/plan.h"
 
 namespace {
 
@@ -22,7 +26,7 @@ using namespace lazuli::ir;
 struct Arguments {
   std::vector<Pass> passes;
   PassOptions options;
-  std::string file;
+  std::string file, plan;
   bool list = false, interpret = false, grad = false, changes = false, times = false;
 };
 
@@ -65,6 +69,8 @@ Arguments parse_arguments(int argc, char** argv) {
       a.list = true;
     else if (arg == "--interpret")
       a.interpret = true;
+    else if (arg == "--plan")
+      a.plan = next();
     else if (arg == "--grad")
       a.grad = true;
     else if (arg == "--changes")
@@ -118,6 +124,15 @@ void interpret_on_ramps(const Graph& graph) {
   }
 }
 
+lazuli::lowering::Plan plan_for(const std::string& device, Graph& graph) {
+  using namespace lazuli::lowering;
+  if (device == "cpu") return make_plan(graph, {});
+  if (device != "cuda") throw std::invalid_argument("no plans for '" + device + "', only for cpu and cuda");
+  const Libraries& libraries = cuda_libraries({});
+  graph = align_products(graph, libraries);
+  return make_plan(graph, {.tiles = false, .libraries = &libraries});
+}
+
 int run(const Arguments& a) {
   if (a.list) {
     list_everything();
@@ -133,7 +148,10 @@ int run(const Arguments& a) {
     };
   if (a.times) options.on_time = [](const Pass& p, double ms) { std::cerr << p.name << ": " << ms << " ms\n"; };
   graph = run_passes(std::move(graph), a.passes, options);
-  if (a.interpret)
+  if (!a.plan.empty()) {
+    const lazuli::lowering::Plan plan = plan_for(a.plan, graph);
+    std::cout << print(graph, plan);
+  } else if (a.interpret)
     interpret_on_ramps(graph);
   else if (!a.changes)
     std::cout << print(graph);
