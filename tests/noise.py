@@ -20,6 +20,7 @@ import contextlib
 import torch
 import torch.autograd.forward_ad
 from torch._decomp import decomposition_table
+from torch._refs.nn.functional import gelu
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -67,7 +68,7 @@ IN_PARTS = {
         aten.native_layer_norm.default,
         aten.native_group_norm.default,
     )
-}
+} | {aten.gelu.default: gelu}
 
 
 class Noise(TorchDispatchMode):

@@ -64,13 +64,8 @@ class Arbiter:
 
     @functools.cached_property
     def on_gpu(self) -> list[Record]:
-        """Eager's on the GPU, if one backs lazuli: kernels differ there in ties, types and errors.
-
-        Where some number is out of range, its kernels would leave no GPU to go on with.
-        """
-        if not on_gpu() or self.eager.errors:
-            return []
-        return [execute(self.program, EAGER_ON_GPU)]
+        """Eager's on the GPU, if one backs lazuli, where kernels differ in ties and errors."""
+        return [execute(self.program, EAGER_ON_GPU)] if on_gpu() else []
 
     @functools.cached_property
     def exact(self) -> Record:
@@ -104,7 +99,7 @@ def seen_by_shadows() -> Difference | None:
 def compare(program: Program, eager: Record, lazuli: Record) -> Difference | None:
     """The first difference in the order of the program, errors and geometry before numbers."""
     arbiter = Arbiter(program, eager)
-    for turn, end in met_again(eager, lazuli).items():
+    for turn, end in (met_again(eager, lazuli) | not_for_gpus(lazuli)).items():
         eager, lazuli = before(eager, turn, end), before(lazuli, turn, end)
     failed = {
         error.kind
@@ -158,6 +153,12 @@ def met_again(eager: Record, lazuli: Record) -> dict[int, int]:
         if (turn, i) not in eager.errors and error.message in late:
             found.setdefault(turn, i)
     return found
+
+
+def not_for_gpus(lazuli: Record) -> dict[int, int]:
+    """By turn: the first statement of which torch has no kernel for GPUs. What follows lacks it."""
+    refused = [where for where, error in lazuli.errors.items() if refused_by_gpu(error)]
+    return {turn: i for turn, i in sorted(refused, reverse=True)}
 
 
 def before(record: Record, turn: int, end: int) -> Record:

@@ -39,8 +39,12 @@ def draws(program) -> bool:
 
 
 def leaves_range(eager: Record) -> bool:
-    """Whether an index did: eager's kernels on a GPU would then end all work there."""
-    return any(re.search("range|bounds|size|index", e.message) for e in eager.errors.values())
+    """Whether an index did, or a divisor was zero.
+
+    Eager's kernels on a GPU then end all work there, or give any number.
+    """
+    wrong = "range|bounds|size|index|ZeroDivision"
+    return any(re.search(wrong, e.message) for e in eager.errors.values())
 
 
 def run(seed: int, k: int, length: int, threads: int) -> dict:
