@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -45,7 +46,10 @@ struct Register {
 
 struct sigaction others;  // who handled faults before
 
+// Whoever it is, such as Python's faulthandler, may have kept us as the one before him, and give the fault back.
 void hand_on(int signal, siginfo_t* info, void* context) {
+  static std::atomic<const void*> given = nullptr;
+  if (given.exchange(info->si_addr) == info->si_addr) others = {};  // the default action: the process ends
   if (others.sa_flags & SA_SIGINFO) return others.sa_sigaction(signal, info, context);
   if (others.sa_handler != SIG_DFL && others.sa_handler != SIG_IGN) return others.sa_handler(signal);
   sigaction(signal, &others, nullptr);  // the instruction faults again
@@ -82,14 +86,17 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   hand_on(signal, info, context);
 }
 
+// Asked for at each lending: somebody may have taken faults over since the last one.
 void handle_faults() {
-  [[maybe_unused]] static const bool once = [] {
-    struct sigaction ours{};
-    ours.sa_sigaction = &on_fault;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // computing may fault on other lent memory
-    sigemptyset(&ours.sa_mask);
-    return sigaction(SIGSEGV, &ours, &others) == 0;
-  }();
+  struct sigaction now{};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == &on_fault) return;
+  struct sigaction ours{};
+  ours.sa_sigaction = &on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // computing may fault on other lent memory
+  sigemptyset(&ours.sa_mask);
+  others = now;
+  sigaction(SIGSEGV, &ours, nullptr);
 }
 
 void* reserve(void* at, size_t size, int protection) {
@@ -119,8 +126,8 @@ LentMemory::LentMemory(LazyStorage& owner, size_t bytes) : owner_(owner), bytes_
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   size_ = (bytes + page - 1) / page * page;
   data_ = reserve(nullptr, size_, PROT_NONE);
-  handle_faults();
   std::lock_guard lock(Register::get().mutex);
+  handle_faults();
   Register::get().by_address.emplace(reinterpret_cast<uintptr_t>(data_), this);
 }
 

@@ -237,6 +237,24 @@ ctypes.string_at(8)
     assert ended(script).returncode == -signal.SIGSEGV
 
 
+@pytest.mark.parametrize("first", ["lent", "handled"])
+def test_pythons_own_handler_of_faults(first):
+    """It takes faults over, and gives those that it has told of back to who had them before."""
+    enable, lend = "faulthandler.enable()", "torch.ones(2, device='lazuli').data_ptr()"
+    script = f"""
+import ctypes, faulthandler, torch
+{"; ".join((lend, enable) if first == "lent" else (enable, lend))}
+x = torch.ones(2, device="lazuli")
+print(ctypes.c_float.from_address(x.data_ptr()).value, flush=True)
+faulthandler.enable()
+ctypes.string_at(8)
+"""
+    done = ended(script)
+    assert done.returncode == -signal.SIGSEGV
+    assert done.stdout == "1.0\n"
+    assert "Segmentation fault" in done.stderr
+
+
 def test_what_fails_while_it_is_read_is_told_before_the_process_ends():
     script = """
 import ctypes, torch
