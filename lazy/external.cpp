@@ -94,6 +94,11 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
   return names.contains(op.schema().name());
 }
 
+// Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
+bool asserts_on_gpu(const c10::OperatorHandle& op) {
+  return backing().is_gpu() && op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
+}
+
 // Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
 // do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
@@ -112,7 +117,7 @@ class Analysis {
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
-    return only_views || !rehearsed || learn(backing().device());
+    return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
   }
 
  private:
