@@ -131,10 +131,10 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
   if (is_unary(operands) && p.result != out.scalar_type()) return false;  // eager allows it of some
+  check_overlap(out, operands);  // eager looks at this before shapes
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
-  check_overlap(out, operands);
   if (!fits) {
     for (const Operand& o : operands)
       TORCH_CHECK(!o.tensor || !o.tensor->is_same(out), "output with shape ", out.sizes(),

@@ -50,10 +50,11 @@ Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
 bool same_floating(const Tensor& a, const Tensor& b) {
   return is_floating(a) && is_floating(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
 }
-// How eager lays out a loss of two operands; its gradient is row-major.
+// How eager lays out a loss of two operands, or one that it makes as empty_like(x); its gradient is row-major.
 lazy::Order loss_order(const Tensor& x, const Tensor& target) {
   return result_order({{&x, {}}, {&target, {}}}, lazy::to_dims(x.sizes()));
 }
+lazy::Order order_like(const Tensor& x) { return result_order({{&x, {}}}, lazy::to_dims(x.sizes())); }
 Tensor laid_out(lazy::Recording& r, ir::Value loss, const Tensor& x, int64_t reduction, const lazy::Order& order) {
   return r.tensor(loss, x.scalar_type(), reduction == at::Reduction::None ? order : lazy::Order{});
 }
@@ -87,8 +88,8 @@ Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& w
   if (has(weight)) loss = loss * *weight;
   const Tensor result = reduced(loss, reduction).to(x.scalar_type());
   lazy::Recording r;
-  const lazy::Order order = result_order({{&x, {}}}, lazy::to_dims(x.sizes()));
-  return laid_out(r, read(r, {&result, {}}, lazy::to_ir(x.scalar_type()), reduction == at::Reduction::None ? order : lazy::Order{}), x, reduction, order);
+  const lazy::Order order = reduction == at::Reduction::None ? order_like(x) : lazy::Order{};
+  return laid_out(r, read(r, {&result, {}}, lazy::to_ir(x.scalar_type()), order), x, reduction, order);
 }
 Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
   if (!bce_covered(x, target, weight) || !is_floating(gy))
@@ -148,9 +149,8 @@ Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double be
 }
 
 // d * d / (2 * beta) below beta, |d| - beta / 2 from there on; `factor` times that.
-Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
+Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor, const lazy::Order& order) {
   lazy::Recording r;
-  const lazy::Order order = loss_order(x, target);
   const Curve c = curve(r, x, target, beta, order);
   ir::Value loss = r.mul(c.slope, r.sub(c.d, r.mul(r.mul(c.slope, c.width), 0.5)));
   if (factor != 1) loss = r.mul(loss, r.number(factor, r.dtype(loss)));
@@ -169,7 +169,7 @@ Tensor curved_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& tar
 }
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
   if (!curved(x, target, beta)) return fall_back<Tensor>("aten::smooth_l1_loss", "", x, target, reduction, beta);
-  return curved_loss(x, target, reduction, beta, 1);
+  return curved_loss(x, target, reduction, beta, 1, loss_order(x, target));
 }
 Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
   if (!curved(x, target, beta) || !is_floating(gy))
@@ -178,7 +178,7 @@ Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& 
 }
 Tensor huber_loss(const Tensor& x, const Tensor& target, int64_t reduction, double delta) {
   if (!curved(x, target, delta)) return fall_back<Tensor>("aten::huber_loss", "", x, target, reduction, delta);
-  return curved_loss(x, target, reduction, delta, delta);
+  return curved_loss(x, target, reduction, delta, delta, order_like(x));
 }
 Tensor huber_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double delta) {
   if (!curved(x, target, delta) || !is_floating(gy))

@@ -180,6 +180,7 @@ def order_cases(d):
         "normalize": norm,
         "bce": F.binary_cross_entropy_with_logits(one.expand(5, 5), x.mT.abs(), reduction="none"),
         "probabilities": F.binary_cross_entropy(half.mT, half, reduction="none"),
+        "huber": F.huber_loss(half.as_strided((3, 3), (0, 2)).mT, x[:3, :3], reduction="none"),
         "dense but for one": F.max_unpool2d(dense, dense.long(), 1),
         "complex": F.conv1d(c, torch.ones(3, 2, 4, dtype=c.dtype, device=d).mT),
         "shuffled": F.pixel_shuffle(image, 2),
@@ -242,9 +243,10 @@ def test_the_norm_of_one_number_is_its_size(shape, value):
     assert_same(run)
 
 
-def test_overlap_is_refused_before_shapes_are_looked_at():
-    def copy(device):
+@pytest.mark.parametrize("write", [torch.Tensor.copy_, torch.Tensor.add_])
+def test_overlap_is_refused_before_shapes_are_looked_at(write):
+    def run(device):
         x = torch.ones(16, device=device)
-        x.narrow(0, 0, 10).copy_(x)
+        write(x.narrow(0, 0, 10), x)
 
-    assert_same_error(copy)
+    assert_same_error(run)
