@@ -6,9 +6,10 @@ narrow types round within, each in its own way.
 
 import torch
 import torch.autograd.forward_ad
-from noise import EXACT, has_rounding, is_view, written
+from noise import EXACT, is_view
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
+from undefined import has_rounding, written
 
 WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 

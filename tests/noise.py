@@ -23,6 +23,7 @@ from torch._decomp import decomposition_table
 from torch._refs.nn.functional import gelu
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
+from undefined import has_rounding, leaves_open
 
 UNITS = 1.5  # the largest error of a result, in units of its type's last place
 
@@ -67,39 +68,45 @@ IN_PARTS = {
         aten.soft_margin_loss.default,
         aten.native_layer_norm.default,
         aten.native_group_norm.default,
+        aten.native_batch_norm.default,
+        aten.var.correction,
+        aten.std.correction,
+        aten.var_mean.correction,
+        aten.std_mean.correction,
     )
 } | {aten.gelu.default: gelu}
 
 
 class Noise(TorchDispatchMode):
-    """While it is on, operators round at random; by no units, they only take another order."""
+    """While it is on, operators round at random; by no units, they only take another order.
 
-    def __init__(self, seed: int, units: float = UNITS):
+    `share`: of the elements. What cancels to nothing, as the deviation of equal numbers, depends on
+    how many of them are off.
+    """
+
+    def __init__(self, seed: int, units: float = UNITS, share: float = 1):
         super().__init__()
-        self.units = units
+        self.units, self.share = units, share
         self.source = torch.Generator().manual_seed(seed)
-        # Whether a number was converted to an integer that cannot hold it, the bits of a nan were
-        # looked at, or elements were written that share memory.
-        self.is_undefined = False
+        self.is_undefined = False  # whether some call left its result open
 
     def __enter__(self):
-        self.fast_path = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer
+        # Else a whole layer of a transformer or a recurrent network is one operator.
+        self.before = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch._C._set_mkldnn_enabled(False)
         return super().__enter__()
 
     def __exit__(self, *error):
-        torch.backends.mha.set_fastpath_enabled(self.fast_path)
+        fast_path, onednn = self.before
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        torch._C._set_mkldnn_enabled(onednn)
         return super().__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = function._schema.name.split("::")[1]
-        if name in ("_to_copy", "copy_"):
-            kind = args[0].dtype if name == "copy_" else kwargs.get("dtype")
-            self.is_undefined |= does_not_hold(kind, args[1] if name == "copy_" else args[0])
-        if function is aten.view.dtype:  # the bits of a nan are nobody's promise
-            self.is_undefined |= has_rounding(args[0]) and bool(args[0].isnan().any())
-        self.is_undefined |= any(map(overlaps_itself, written(function, args, kwargs)))
+        self.is_undefined |= leaves_open(function, args, kwargs)
         if function in IN_PARTS:
             with self:
                 return IN_PARTS[function](*args, **kwargs)
@@ -112,8 +119,6 @@ class Noise(TorchDispatchMode):
         if name == "prod" and args[0].dim() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
-        if name in ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"):
-            self.is_undefined |= overlaps_itself(result)  # as its operand does
         # In forward mode a result may be the dual tensor itself: torch crashes where it is written.
         if moves and torch.autograd.forward_ad._current_level < 0:
             tree_map_only(torch.Tensor, self.move, result)
@@ -129,6 +134,9 @@ class Noise(TorchDispatchMode):
         wide = torch.float64 if t.dtype in (torch.float64, torch.complex128) else torch.float32
         unit = self.units * torch.finfo(t.dtype).eps
         drawn = torch.rand(t.shape, generator=self.source, dtype=torch.float64)
+        if self.share < 1:
+            moves = torch.rand(t.shape, generator=self.source) < self.share
+            unit = unit * moves
         return (1 + unit * (2 * drawn - 1)).to(wide)
 
     def moved(self, t: torch.Tensor) -> torch.Tensor:
@@ -152,48 +160,6 @@ class Noise(TorchDispatchMode):
             # Where its elements overlap, or nobody may write to it, it stays.
             with contextlib.suppress(RuntimeError):
                 t.copy_(t * self.factor(t))
-
-
-def written(function, args: tuple, kwargs: dict):
-    for i, argument in enumerate(function._schema.arguments):
-        if argument.is_write:
-            x = args[i] if i < len(args) else kwargs.get(argument.name)
-            yield from x if isinstance(x, list | tuple) else [x]
-
-
-def overlaps_itself(t) -> bool:
-    """In a way that eager does not refuse. In which order it then writes is nobody's promise."""
-    return (
-        isinstance(t, torch.Tensor)
-        and t.layout is torch.strided
-        and torch._debug_has_internal_overlap(t) == 2
-        and len(set(addresses(t))) < t.numel()
-    )
-
-
-def addresses(t: torch.Tensor) -> list[int]:
-    """Of its elements, in elements."""
-    found = torch.zeros((), dtype=torch.int64)
-    for size, stride in zip(t.shape, t.stride(), strict=True):
-        found = found.unsqueeze(-1) + torch.arange(size) * stride
-    return found.flatten().tolist()
-
-
-def has_rounding(t: torch.Tensor) -> bool:
-    narrow = t.is_floating_point() or t.is_complex()
-    plain = t.layout is torch.strided and not t._is_zerotensor()  # that one has no memory
-    return narrow and plain and t.numel() > 0 and t.device.type == "cpu"
-
-
-def does_not_hold(kind: torch.dtype | None, t) -> bool:
-    """A conversion that C++ does not define: eager's own kernels give now this, now that."""
-    if kind in (None, torch.bool) or kind.is_floating_point or kind.is_complex:
-        return False
-    if not (isinstance(t, torch.Tensor) and has_rounding(t)):
-        return False
-    info, x = torch.iinfo(kind), torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
-    x = x.resolve_neg().double()
-    return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
 
 
 def is_view(function) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from careful import Careful
 from noise import Noise
 
 from fuzz.execute import execute
@@ -31,6 +32,51 @@ def test_conversions(value, kind, undefined):
     assert noise.is_undefined == undefined
 
 
+def written_twice():
+    torch.arange(4.0).as_strided((3, 2), (1, 1)).mul_(2)
+
+
+def scattered_twice():
+    torch.select_scatter(torch.arange(4.0).as_strided((3, 2), (1, 1)), torch.ones(3), 1, 0)
+
+
+UNDEFINED = {
+    "bits of a nan": lambda: torch.tensor([float("nan")]).view(torch.int32),
+    "elements that share memory": written_twice,
+    "scattered over such": scattered_twice,
+    "median of one repeated": lambda: torch.ones(1).expand(3).median(0),
+    "deviation of equal numbers": lambda: torch.full((3,), 1.7).std(),
+    "of some of the rows": lambda: torch.tensor([[1.0, 2], [3, 3]]).var(1),
+    "normalized": lambda: torch.nn.functional.layer_norm(torch.full((2, 3), 1.7), (3,)),
+    "in groups": lambda: torch.nn.functional.group_norm(torch.full((2, 4, 3), 1.7), 2),
+    "in a batch": lambda: torch.nn.functional.batch_norm(
+        torch.full((3, 2), 1.7), None, None, training=True
+    ),
+}
+DEFINED = {
+    "bits": lambda: torch.ones(1).view(torch.int32),
+    "elements apart": lambda: torch.arange(4.0).as_strided((2, 2), (1, 2)).mul_(2),
+    "median": lambda: torch.ones(3).median(0),
+    "deviation": lambda: torch.randn(3, 4).std(1),
+    "deviation of zeros": lambda: torch.zeros(3).std(),
+    "normalized": lambda: torch.nn.functional.layer_norm(torch.randn(3), (3,)),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_what_nobody_promises(name):
+    with Noise(0) as noise:
+        UNDEFINED[name]()
+    assert noise.is_undefined
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_what_is_promised(name):
+    with Noise(0) as noise:
+        DEFINED[name]()
+    assert not noise.is_undefined
+
+
 def test_programs_run_as_far_under_noise():
     """With the same errors: noise raises none of its own."""
     same = 0
@@ -56,3 +102,25 @@ def test_a_zero_without_memory():
         zero = torch._efficientzerotensor(3)
         total = torch.ones(3) + zero
     torch.testing.assert_close(total, torch.ones(3))
+
+
+def test_products_overflow_or_vanish_as_chance_has_it():
+    """In order they are zero; but eager may take them in any."""
+    x = torch.tensor([0.0, 1e30, 1e30])
+    seen = []
+    for seed in range(20):
+        with Noise(seed, units=0):
+            seen.append(x.prod().item())
+    assert 0.0 in seen
+    assert any(product != product for product in seen)
+
+
+def test_careful_rounds_once():
+    x = torch.tensor([0.1, 0.2, 0.3], dtype=torch.bfloat16)
+    with Careful():
+        total = x.logsumexp(0)
+        y = x.clone().add_(x, alpha=0.3)
+        drawn = torch.manual_seed(0) and torch.rand(3)
+    assert total == x.double().logsumexp(0).bfloat16()
+    assert torch.equal(y, (x.double() + 0.3 * x.double()).bfloat16())
+    assert torch.equal(drawn, torch.manual_seed(0) and torch.rand(3))

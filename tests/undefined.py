@@ -1,0 +1,96 @@
+"""Calls whose results nobody promises: eager's own kernels give now this, now that."""
+
+import contextlib
+import math
+
+import torch
+
+SCATTERS = ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter")
+DEVIATIONS = (
+    *("var", "std", "var_mean", "std_mean"),
+    *("native_layer_norm", "native_group_norm", "native_batch_norm"),
+)
+
+
+def leaves_open(function, args: tuple, kwargs: dict) -> bool:
+    """Whether a call of an ATen operator does. One that is going to raise does not."""
+    name = function._schema.name.split("::")[1]
+    with contextlib.suppress(Exception):
+        if name == "_to_copy" and does_not_hold(kwargs.get("dtype"), args[0]):
+            return True
+        if name == "copy_" and does_not_hold(args[0].dtype, args[1]):
+            return True
+        if function is torch.ops.aten.view.dtype:  # a nan's bits may be any
+            return has_rounding(args[0]) and bool(args[0].isnan().any())
+        if name in ("median", "nanmedian", "kthvalue", "mode"):
+            return 0 in args[0].stride()  # cpu's read beside what is expanded
+        if name in DEVIATIONS:
+            return any(map(has_equal_numbers, rows(name, args)))
+        if name in SCATTERS:  # the result lies as its operand does
+            return overlaps_itself(args[0])
+        return any(map(overlaps_itself, written(function, args, kwargs)))
+    return False
+
+
+def does_not_hold(kind: torch.dtype | None, t) -> bool:
+    """A conversion that C++ does not define: eager's own kernels give now this, now that."""
+    if kind in (None, torch.bool) or kind.is_floating_point or kind.is_complex:
+        return False
+    if not (isinstance(t, torch.Tensor) and has_rounding(t)):
+        return False
+    info, x = torch.iinfo(kind), torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    x = x.resolve_neg().double()
+    return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
+
+
+def has_rounding(t: torch.Tensor) -> bool:
+    narrow = t.is_floating_point() or t.is_complex()
+    plain = t.layout is torch.strided and not t._is_zerotensor()  # that one has no memory
+    return narrow and plain and t.numel() > 0 and t.device.type == "cpu"
+
+
+def written(function, args: tuple, kwargs: dict):
+    for i, argument in enumerate(function._schema.arguments):
+        if argument.is_write:
+            x = args[i] if i < len(args) else kwargs.get(argument.name)
+            yield from x if isinstance(x, list | tuple) else [x]
+
+
+def rows(name: str, args: tuple) -> torch.Tensor:
+    """What an operator takes the deviations of, a row each."""
+    x, *more = args
+    if name == "native_layer_norm":
+        return x.reshape(-1, math.prod(more[0]))
+    if name == "native_group_norm":
+        return x.reshape(more[2] * more[5], -1)
+    if name == "native_batch_norm":
+        return x.movedim(1, 0).flatten(1)
+    dims = more[0] if more and isinstance(more[0], list | tuple) and more[0] else range(x.dim())
+    row = math.prod(x.shape[d] for d in dims)
+    return x.movedim(list(dims), list(range(-len(dims), 0))).reshape(-1, row)
+
+
+def has_equal_numbers(row: torch.Tensor) -> bool:
+    """All but for rounding: their deviation is that of their mean, or nothing."""
+    if not has_rounding(row) or row.is_complex() or row.numel() < 2:
+        return False
+    few = 8 * torch.finfo(row.dtype).eps * row.abs().max()
+    return bool(few > 0 and row.max() - row.min() <= few)
+
+
+def overlaps_itself(t) -> bool:
+    """In a way that eager does not see, and so does not refuse to write."""
+    return (
+        isinstance(t, torch.Tensor)
+        and t.layout is torch.strided
+        and torch._debug_has_internal_overlap(t) == 2
+        and len(set(addresses(t))) < t.numel()
+    )
+
+
+def addresses(t: torch.Tensor) -> list[int]:
+    """Of its elements, in elements."""
+    found = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(t.shape, t.stride(), strict=True):
+        found = found.unsqueeze(-1) + torch.arange(size) * stride
+    return found.flatten().tolist()
