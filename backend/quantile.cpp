@@ -22,12 +22,20 @@ Tensor quantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool ke
 Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation) {
   return at::native::nanquantile(x, checked(q), dim, keepdim, interpolation);
 }
+Tensor& quantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation, Tensor& out) {
+  return at::native::quantile_out(x, checked(q), dim, keepdim, interpolation, out);
+}
+Tensor& nanquantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation, Tensor& out) {
+  return at::native::nanquantile_out(x, checked(q), dim, keepdim, interpolation, out);
+}
 
 }  // namespace
 
 void register_quantile(torch::Library& m) {
   m.impl("quantile", quantile);
   m.impl("nanquantile", nanquantile);
+  m.impl("quantile.out", quantile_out);
+  m.impl("nanquantile.out", nanquantile_out);
 }
 
 }  // namespace lazuli::backend

@@ -173,6 +173,18 @@ def test_noise_moves_what_is_computed_and_nothing_else():
     torch.testing.assert_close(moved, tripled, rtol=1e-6, atol=0)
 
 
+def test_bits_of_a_nan_may_be_any():
+    nan = torch.tensor([float("nan"), -float("nan"), 1.0, 2.0], dtype=torch.bfloat16)
+    other = torch.tensor([-float("nan"), -float("nan"), 1.0, 3.0], dtype=torch.bfloat16)
+    for seen_as, expected in (
+        (torch.int16, [True, True, True, False]),
+        (torch.float32, [True, False]),
+        (torch.complex64, [[True, False]]),
+        (torch.uint8, [True] * 6 + [False] * 2),
+    ):
+        assert oracle.of_nan(nan.view(seen_as), other.view(seen_as)).tolist() == expected
+
+
 # ---- Programs' text
 
 
