@@ -11,6 +11,20 @@ using lowering::kPackedOperand;
 using lowering::PlanStep;
 
 namespace {
+
+// The failure that eager raises: steps need not run in the program's order.
+const std::exception_ptr& earliest(const Failures& by_node) {
+  return *std::ranges::find_if(by_node, [](const std::exception_ptr& e) { return e != nullptr; });
+}
+
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
 std::string line_of(const ir::Graph& graph, uint32_t node) {
   const uint32_t line = graph.nodes[node].line;
   return line < graph.lines.size() ? graph.lines[line] : "";
@@ -69,8 +83,6 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
       memory_[b].data = static_cast<char*>(arena.data) + block.offset;
   place_inputs(host, inputs, donate);
   Failures failed;  // by node
-  std::exception_ptr first;
-  std::string text;
   for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
       try {
@@ -86,7 +98,6 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     } catch (const OutOfMemory&) {
       throw;
     } catch (const ExecutionError& e) {
-      if (!first) first = std::current_exception(), text = e.what();
       note_failure(failed, s, e);
       stand_in(host, s);
     }
@@ -97,7 +108,9 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
       made = allocate(host, plan_.outputs[i]);  // nothing ever wrote it
     outputs[i] = made;
   }
-  if (first) throw PartialFailure(text, first, spread(std::move(failed)));
+  if (failed.empty()) return;
+  const std::exception_ptr first = earliest(failed);
+  throw PartialFailure(text_of(first), first, spread(std::move(failed)));
 }
 
 void Executor::note_failure(Failures& by_node, uint32_t s, const ExecutionError& e) {
@@ -119,11 +132,14 @@ void Executor::stand_in(Host& host, uint32_t s) {
     if (!memory_[v.block].data) memory_[v.block] = allocate(host, v.block);
 }
 
+// What fails on operands that failed does so because of them.
 Failures Executor::spread(Failures by_node) const {
   by_node.resize(graph_.nodes.size());
-  for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
-    for (const ir::Value v : graph_.nodes[n].inputs)
-      if (v && by_node[v.node] && !by_node[n]) by_node[n] = by_node[v.node];
+  for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
+    const auto& inputs = graph_.nodes[n].inputs;
+    const auto failed = std::ranges::find_if(inputs, [&](ir::Value v) { return v && by_node[v.node]; });
+    if (failed != inputs.end()) by_node[n] = by_node[failed->node];
+  }
   Failures outputs;
   for (const ir::Value v : graph_.outputs) outputs.push_back(by_node[v.node]);
   return outputs;
