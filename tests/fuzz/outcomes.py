@@ -13,8 +13,9 @@ from fuzz.scope import EAGER
 from fuzz.steering import Coverage
 
 # What a process may grow by after its first 250 programs: tensors not at all, but for what caches
-# hold; else by the samples, code and traces that it meets, up to as many as are kept.
+# hold; else by kernels, which stay, and by the samples and traces that it meets.
 LIVE = 2**17
+KERNEL = 16 * 2**10
 RESIDENT = 16 * 2**20  # in 250 programs
 SLACK = 64 * 2**20
 
@@ -48,11 +49,12 @@ class Outcomes:
     def look(self, k: int, memory: dict):
         """What a process has, beside what it had after its first programs: is that too much?"""
         first = self.memory.setdefault(memory["process"], memory)
-        live, resident = (memory[what] - first[what] for what in ("live", "resident"))
+        live, resident, kernels = (memory[x] - first[x] for x in ("live", "resident", "kernels"))
         looks = memory["programs"] / first["programs"] - 1
         grown = f"{live:+} bytes live, {resident / 2**20:+.0f} MiB resident"
+        grown += f", {kernels:+} kernels"
         self.grown = f"{grown} after {memory['programs']} programs of a process"
-        if live > LIVE or resident > RESIDENT * looks + SLACK:
+        if live > LIVE or resident > RESIDENT * looks + KERNEL * kernels + SLACK:
             print(f"\nprogram {k}: memory: {self.grown}")
             self.groups.setdefault("memory", []).append({"k": k, "message": self.grown})
 

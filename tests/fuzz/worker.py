@@ -74,8 +74,9 @@ def memory() -> dict:
     torch.lazuli.synchronize()
     with open("/proc/self/statm") as file:
         resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    live = torch.lazuli.metrics()["bytes_live"]
-    return {"process": os.getpid(), "resident": resident, "live": live}
+    seen = torch.lazuli.metrics()
+    now = {"live": seen["bytes_live"], "kernels": seen["kernels_compiled"]}
+    return {"process": os.getpid(), "resident": resident, **now}
 
 
 def main():
