@@ -93,11 +93,12 @@ bool folds(const Tensor& x) {
   return !lazy::backing().is_gpu() && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) || x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
 }
 
-// running = (1 - momentum) * running + momentum * batch
+// running = (1 - momentum) * running + momentum * batch, rounded at the end: 16 bits may hold that, and not the batch's.
 void update_running(lazy::Recording& r, const Tensor& running, ir::Value batch, double momentum) {
-  ir::DType t = lazy::to_ir(running.scalar_type());
-  ir::Value old = r.value(running);
-  r.write(running, r.add(r.mul(old, r.number(1 - momentum, t)), r.mul(r.convert(batch, t), r.number(momentum, t))));
+  const ir::DType t = lazy::to_ir(running.scalar_type()), wide = ir::compute_type(t);
+  const ir::Value old = r.convert(r.value(running), wide);
+  const ir::Value sum = r.add(r.mul(old, r.number(1 - momentum, wide)), r.mul(r.convert(batch, wide), r.number(momentum, wide)));
+  r.write(running, r.convert(sum, t));
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,

@@ -89,16 +89,18 @@ class Noise(TorchDispatchMode):
         self.units, self.share = units, share
         self.source = torch.Generator().manual_seed(seed)
         self.is_undefined = False  # whether some call left its result open
+        self.before = []  # of the settings that it changes; it is on more than once in an operator
 
     def __enter__(self):
         # Else a whole layer of a transformer or a recurrent network is one operator.
-        self.before = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+        before = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+        self.before.append(before)
         torch.backends.mha.set_fastpath_enabled(False)
         torch._C._set_mkldnn_enabled(False)
         return super().__enter__()
 
     def __exit__(self, *error):
-        fast_path, onednn = self.before
+        fast_path, onednn = self.before.pop()
         torch.backends.mha.set_fastpath_enabled(fast_path)
         torch._C._set_mkldnn_enabled(onednn)
         return super().__exit__(*error)

@@ -77,6 +77,16 @@ def test_what_is_promised(name):
     assert not noise.is_undefined
 
 
+def test_settings_are_as_before():
+    def settings():
+        return torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+
+    before = settings()
+    with Noise(0):
+        torch.nn.functional.layer_norm(torch.randn(2, 3), (3,)).log_softmax(0)
+    assert settings() == before == (True, True)
+
+
 def test_programs_run_as_far_under_noise():
     """With the same errors: noise raises none of its own."""
     same = 0
