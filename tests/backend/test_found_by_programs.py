@@ -251,3 +251,18 @@ def test_overlap_is_refused_before_shapes_are_looked_at(write):
         write(x.narrow(0, 0, 10), x)
 
     assert_same_error(run)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 1e-3])
+@pytest.mark.parametrize("norm", [F.batch_norm, F.instance_norm])
+def test_running_statistics_hold_what_the_batchs_do_not(norm, momentum):
+    """Its variance is beyond float16; a small part of it need not be."""
+
+    def run(device):
+        x = ((torch.arange(24).view(3, 2, 4) - 12) * 100).to(device, torch.float16)
+        mean, var = (torch.tensor(v, dtype=x.dtype, device=device) for v in ([5.4, 6], [2.9, 9]))
+        where = {"training": True} if norm is F.batch_norm else {"use_input_stats": True}
+        norm(x, mean, var, momentum=momentum, **where)
+        return mean, var
+
+    assert_same(run)
