@@ -55,6 +55,26 @@ TEST(PackedOperands, AreKeptFromTheSecondRunOn) {
   EXPECT_EQ(host.store.bytes(), before);
 }
 
+// As query, key and value out of one parameter are: a window is found by where it begins, not by its memory alone.
+TEST(PackedOperands, WindowsOfOneParameterAreApart) {
+  Model m;
+  constexpr int64_t kRows = ProductModel::kRows, kInner = ProductModel::kInner, kColumns = ProductModel::kColumns;
+  const ir::Value x = m.input({kRows, kInner}), weights = m.input({2 * kInner, kColumns});
+  for (int64_t half : {0, 1})
+    m.graph.outputs.push_back(m.apply(
+        ir::Op::matmul, {x, m.apply(ir::Op::slice, {weights}, {{half * kInner, 0}, {kInner, kColumns}, {1, 1}})}));
+  PackingHost host;
+  auto e = jit::compile(m.graph, {});
+  const Floats a = random_floats(kRows * kInner, 1), w = random_floats(2 * kInner * kColumns, 2);
+  const jit::Buffer ab = buffer_of(host, a), wb = buffer_of(host, w);
+  const auto middle = w.begin() + kInner * kColumns;
+  for (int i = 0; i < 3; ++i) {
+    const Ran ran = run(*e, host, m.graph, {ab, wb});
+    expect_close(ran.floats[0], ProductModel::product(a, {w.begin(), middle}), 1e-4f);
+    expect_close(ran.floats[1], ProductModel::product(a, {middle, w.end()}), 1e-4f);
+  }
+}
+
 TEST(PackedOperands, OtherContentsArePackedAnew) {
   ProductModel p;
   PackingHost host;
