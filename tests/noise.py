@@ -43,7 +43,7 @@ EXACT = set(
     embedding reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d
     pixel_shuffle channel_shuffle unique_dim _unique2 nonzero diag_embed nan_to_num
     conj_physical resolve_conj resolve_neg _reshape_copy _unsafe_view clone_preserve_strides
-    masked_fill_Scalar take put put_ _conj_physical frac copysign
+    _new_zeros_with_same_feature_meta masked_fill_Scalar take put put_ _conj_physical frac copysign
     """.split()  # noqa: SIM905
 )
 
@@ -121,9 +121,13 @@ class Noise(TorchDispatchMode):
         if name == "prod" and args[0].dim() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
+        if not moves:
+            return result
         # In forward mode a result may be the dual tensor itself: torch crashes where it is written.
-        if moves and torch.autograd.forward_ad._current_level < 0:
-            tree_map_only(torch.Tensor, self.move, result)
+        if torch.autograd.forward_ad._current_level >= 0:
+            new = not any(r.alias_info for r in function._schema.returns)
+            return tree_map_only(torch.Tensor, self.moved, result) if new else result
+        tree_map_only(torch.Tensor, self.move, result)
         return result
 
     @staticmethod

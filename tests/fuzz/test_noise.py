@@ -107,6 +107,16 @@ def test_forward_mode_in_place():
     torch.testing.assert_close(tangent, 2 * x.cos())
 
 
+def test_forward_mode_is_moved_too():
+    x = torch.randn(5, 5)[:, 1:]
+    with Noise(0), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x.cos()).reshape(-1)
+        primal, tangent = torch.autograd.forward_ad.unpack_dual(dual)
+    assert torch.equal(primal, x.reshape(-1))
+    assert not torch.equal(tangent, x.reshape(-1).cos())
+    torch.testing.assert_close(tangent, x.reshape(-1).cos())
+
+
 def test_a_zero_without_memory():
     with Noise(0):
         zero = torch._efficientzerotensor(3)
