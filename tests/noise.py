@@ -112,6 +112,11 @@ class Noise(TorchDispatchMode):
         if function in IN_PARTS:
             with self:
                 return IN_PARTS[function](*args, **kwargs)
+        parts = IN_PARTS.get(getattr(function.overloadpacket, "default", None))
+        if parts and isinstance(out := kwargs.get("out"), torch.Tensor):
+            function(*args, **kwargs)  # its errors, and out's shape
+            with self:
+                return out.copy_(parts(*args, **{k: x for k, x in kwargs.items() if x is not out}))
         moves = name not in EXACT and not is_view(function)
         if moves and name not in DISCRETE:
             args = tuple(
