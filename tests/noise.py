@@ -123,7 +123,7 @@ class Noise(TorchDispatchMode):
                 tree_map_only(torch.Tensor, self.moved, one) if self.moves(function, i) else one
                 for i, one in enumerate(args)
             )
-        if name == "prod" and args[0].dim() > 0:
+        if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
         if not moves:
@@ -159,12 +159,15 @@ class Noise(TorchDispatchMode):
     def partial_products(self, t: torch.Tensor, dim: int | None = None) -> torch.Tensor:
         """Of a few factors each, in another order; their product is that of all.
 
-        Where some overflow and others vanish, it is infinite, zero or nan as chance has it.
+        Where some overflow and others vanish, it is infinite, zero or nan as chance has it. As in
+        vector units: first those of each lane, then the lanes, some with each other first.
         """
-        t, dim = (t.reshape(-1), 0) if dim is None else (t, dim)
-        parts = t.index_select(dim, torch.randperm(t.shape[dim], generator=self.source))
+        t = (t.reshape(-1) if dim is None else t).movedim(dim or 0, 0)
+        lanes = 2 ** int(torch.randint(0, 8, (), generator=self.source))
+        parts = torch.stack([t[lane::lanes].prod(0) for lane in range(min(lanes, len(t)))])
+        parts = parts[torch.randperm(len(parts), generator=self.source)]
         count = int(torch.randint(1, 9, (), generator=self.source))
-        return torch.stack([part.prod(dim) for part in parts.tensor_split(count, dim)], dim)
+        return torch.stack([p.prod(0) for p in parts.tensor_split(count)]).movedim(0, dim or 0)
 
     def move(self, t: torch.Tensor):
         if has_rounding(t):
