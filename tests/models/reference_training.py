@@ -1,10 +1,15 @@
 """Trains models on cpu and on lazuli in reference mode, and says where they differ by a bit.
 
-Run with LAZULI_KERNELS=eager and the models' names; the last line is JSON: by model, what differs.
+Run with LAZULI_KERNELS=eager, a number of threads and the models' names; the last line is JSON: by
+model, what differs. With --shadow it trains on lazuli alone, with its own kernels, each trace a
+second time by torch's, and says what that reports. With --whole batches have their usual size and
+detectors take as many steps as the others.
 """
 
+import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -79,7 +84,7 @@ def loss_of_detector(model: nn.Module, where: str) -> torch.Tensor:
     return sum(model(images, [target, target]).values())
 
 
-def build(name: str):
+def build(name: str, whole: bool):
     """The model, and what gives its loss on a device."""
     if name in DETECTORS:
         model = DETECTORS[name]()
@@ -88,20 +93,22 @@ def build(name: str):
         model, batch = RECURRENT[name](), lambda: {"x": torch.randn(7, 4, 8)}
     else:
         model, batch = zoo.MODELS[name]()
-        batch = lambda make=batch: {key: value[:2] for key, value in make().items()}  # noqa: E731
+        size = None if whole else 2
+        batch = lambda make=batch: {key: value[:size] for key, value in make().items()}  # noqa: E731
     return model, lambda where: zoo.loss_of(
         model(**{key: value.to(where) for key, value in batch().items()})
     )
 
 
-def train(name: str, where: str, lower: bool) -> dict[str, torch.Tensor]:
+def train(name: str, where: str, options) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    model, loss_on = build(name)
+    model, loss_on = build(name, options.whole)
     model.to(where).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     seen = {}
-    for step in range(2 if lower or name in DETECTORS else STEPS):
-        with torch.autocast(where, torch.bfloat16, enabled=lower):
+    few = options.autocast or (name in DETECTORS and not options.whole)
+    for step in range(2 if few else STEPS):
+        with torch.autocast(where, torch.bfloat16, enabled=options.autocast):
             loss = loss_on(where)
         optimizer.zero_grad()
         loss.backward()
@@ -114,18 +121,32 @@ def train(name: str, where: str, lower: bool) -> dict[str, torch.Tensor]:
     return {key: value.cpu() for key, value in seen.items()}
 
 
-def main(names: list[str]) -> None:
-    torch.set_num_threads(int(names.pop(0)))
-    lower = "--autocast" in names
-    differing = {}
-    for name in names:
-        if name == "--autocast":
-            continue
-        eager, ours = (train(name, where, lower) for where in ("cpu", "lazuli"))
-        assert eager.keys() == ours.keys()
-        differing[name] = [key for key in eager if not torch.equal(eager[key], ours[key])]
-    print(json.dumps(differing))
+def other_than_eagers(name: str, options) -> list[str]:
+    eager, ours = (train(name, where, options) for where in ("cpu", "lazuli"))
+    assert eager.keys() == ours.keys()
+    return [key for key in eager if not torch.equal(eager[key], ours[key])]
+
+
+def seen_by_shadows(name: str, options) -> list[str]:
+    with warnings.catch_warnings(), torch.lazuli.shadow(action="warn") as found:
+        warnings.simplefilter("ignore")
+        train(name, "lazuli", options)
+    print(f"{name}: {found.traces} traces, {len(found.reports)} reports", file=sys.stderr)
+    return [report.text for report in found.reports]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("threads", type=int)
+    parser.add_argument("names", nargs="+")
+    parser.add_argument("--autocast", action="store_true", help="in bfloat16, two steps")
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--shadow", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    differences = seen_by_shadows if options.shadow else other_than_eagers
+    print(json.dumps({name: differences(name, options) for name in options.names}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,7 +15,7 @@ GROUPS = {
     "recurrent": ["1", "gru", "rnn", "gru-bidirectional", "gru-packed", "lstm", "lstm-packed"],
     "detectors": ["1", "ssd", "faster-rcnn"],
     "on two threads": ["2", "bert-narrow"],
-    "autocast": ["1", "--autocast", "bert-narrow", "demo-cnn", "lstm"],
+    "autocast": ["1", "bert-narrow", "demo-cnn", "lstm", "--autocast"],
 }
 
 
