@@ -46,6 +46,37 @@ TEST_F(Lookup, AnIndexOutOfRangeIsAnErrorWithItsLine) {
   }
 }
 
+// An address has room for one run-time index.
+TEST(LookupInLookup, RowsAndThenColumns) {
+  Model m;
+  TestHost host;
+  auto table = m.input({4, 3}), rows = m.input(ir::DType::I64, {5}), columns = m.input(ir::DType::I64, {2});
+  auto picked = m.apply(Op::index_select, {table, rows}, ir::Attrs{{0}});
+  m.graph.outputs = {m.mul(m.apply(Op::index_select, {picked, columns}, ir::Attrs{{1}}), 2.0)};
+  const Floats t = random_floats(12);
+  const std::vector<int64_t> r{3, 0, 2, 2, 1}, c{2, 0};
+  Floats want;
+  for (int64_t row : r)
+    for (int64_t column : c) want.push_back(2 * t[row * 3 + column]);
+  auto e = jit::compile(m.graph, {});
+  expect_close(run(*e, host, m.graph, {buffer_of(host, t), buffer_of(host, r), buffer_of(host, c)}).floats[0], want);
+}
+
+TEST(LookupInLookup, OverAnOperandThatIsGivenAway) {
+  Model m;
+  TestHost host;
+  auto table = m.input({64}), index = m.input(ir::DType::I64, {64});
+  m.graph.outputs = {m.mul(m.apply(Op::index_select, {table, index}, ir::Attrs{{0}}), 2.0)};
+  m.graph.donated = {true, true};
+  const Floats t = random_floats(64);
+  std::vector<int64_t> backwards;
+  Floats want;
+  for (int64_t i = 64; i-- > 0;) backwards.push_back(i), want.push_back(2 * t[i]);
+  auto e = jit::compile(m.graph, {});
+  const auto inputs = {buffer_of(host, t), buffer_of(host, backwards)};
+  expect_close(run(*e, host, m.graph, inputs, {}, /*donate=*/true).floats[0], want);
+}
+
 // A table of 12 numbers, read at wrap(a) * 3 + wrap(b) for each of three entries.
 struct Positions : ::testing::Test {
   Model m;

@@ -50,6 +50,23 @@ TEST(ExecutableMemory, ADonatedInputBecomesTheOutput) {
   expect_close(r.floats[0], want);
 }
 
+// As y[:2] = y[2:4]: what stays where it is costs nothing, and the rest is moved.
+TEST(ExecutableMemory, APartOfADonatedInputMovesInsideOfIt) {
+  Model m;
+  auto x = m.input({8, 40});
+  const auto rows = [&](int64_t first, int64_t count) {
+    return m.apply(Op::slice, {x}, {{first, 0}, {count, 40}, {1, 1}});
+  };
+  m.graph.outputs = {m.apply(Op::cat, {rows(2, 2), rows(2, 6)}, {{0}})};
+  m.graph.donated = {true};
+  TestHost host;
+  auto e = jit::compile(m.graph, {});
+  const Floats a = random_floats(8 * 40, 1);
+  Floats want(a.begin() + 2 * 40, a.begin() + 4 * 40);
+  want.insert(want.end(), a.begin() + 2 * 40, a.end());
+  expect_close(run(*e, host, m.graph, {buffer_of(host, a)}, {}, true).floats[0], want);
+}
+
 TEST(ExecutableMemory, AnInputThatTheCallerKeepsIsUntouched) {
   Model m;
   auto x = m.input({300}), y = m.input({300});

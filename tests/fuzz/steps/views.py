@@ -41,7 +41,7 @@ def candidates(b, name: str) -> list[str]:
             f"{name}.unflatten({d}, (1, -1))",
             f"torch.broadcast_to({name}, (2, *{name}.shape))",
         ]
-        if size:
+        if size > 0:
             found += [
                 f"{name}.select({d}, {rng.randrange(size)})",
                 f"{name}[{rng.randrange(-size, size) if d == 0 else 0}]"
