@@ -320,8 +320,22 @@ class Run {
         if (ir::is_floating(from) && spacing(from).relative >= spacing(t).relative) continue;
       }
       Tensor by = out[r].abs() * (2 * spacing(t).relative);
+      if (const Tensor hidden = hides(n, in); hidden.defined()) by += hidden * (2 * spacing(ir::compute_type(t)).relative);
       if (const int64_t count = terms(n, in)) by += accumulated(n, in, out[r], t, count);
       out[r] = moved(out[r], by, t);
+    }
+  }
+
+  // The size of a step whose rounding the result does not show: the one in x (1 + erf) / 2 may all but cancel.
+  static Tensor hides(const ir::Node& n, const Tensors& in) {
+    switch (n.op) {
+      case Op::gelu:
+      case Op::gelu_tanh:
+      case Op::gelu_backward:       // by the cotangent
+      case Op::gelu_tanh_backward:  // likewise
+        return in[0].abs();
+      default:
+        return {};
     }
   }
 
