@@ -120,7 +120,7 @@ class Noise(TorchDispatchMode):
         moves = name not in EXACT and not is_view(function)
         if moves and name not in DISCRETE:
             args = tuple(
-                tree_map_only(torch.Tensor, self.moved, one) if self.moves(function, i) else one
+                tree_map_only(torch.Tensor, self.moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
             )
         if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
@@ -136,7 +136,7 @@ class Noise(TorchDispatchMode):
         return result
 
     @staticmethod
-    def moves(function, i: int) -> bool:
+    def may_move(function, i: int) -> bool:
         """What is written is moved afterwards; and other exponents make nan of negative numbers."""
         arguments = function._schema.arguments
         return i >= len(arguments) or not (arguments[i].is_write or arguments[i].name == "exponent")
@@ -146,8 +146,7 @@ class Noise(TorchDispatchMode):
         unit = self.units * torch.finfo(t.dtype).eps
         drawn = torch.rand(t.shape, generator=self.source, dtype=torch.float64)
         if self.share < 1:
-            moves = torch.rand(t.shape, generator=self.source) < self.share
-            unit = unit * moves
+            unit = unit * (torch.rand(t.shape, generator=self.source) < self.share)
         return (1 + unit * (2 * drawn - 1)).to(wide)
 
     def moved(self, t: torch.Tensor) -> torch.Tensor:

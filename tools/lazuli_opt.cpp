@@ -15,8 +15,9 @@
 #include "ir/passes/pass.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "jit/device.h"
+#include "jit/devices/cuda/launch.h"
 #include "lowering/align_products.h"
-#include "lowering/cuda_libraries.h"
 #include "lowering/plan.h"
 
 namespace {
@@ -124,13 +125,11 @@ void interpret_on_ramps(const Graph& graph) {
   }
 }
 
-lazuli::lowering::Plan plan_for(const std::string& device, Graph& graph) {
-  using namespace lazuli::lowering;
-  if (device == "cpu") return make_plan(graph, {});
-  if (device != "cuda") throw std::invalid_argument("no plans for '" + device + "', only for cpu and cuda");
-  const Libraries& libraries = cuda_libraries({});
-  graph = align_products(graph, libraries);
-  return make_plan(graph, {.tiles = false, .libraries = &libraries});
+lazuli::lowering::PlanOptions plan_options(const std::string& device) {
+  using namespace lazuli::jit;
+  if (device == "cpu") return cpu_device().plan_options({});
+  if (device == "cuda") return cuda::plan_options({}, {});
+  throw std::invalid_argument("no plans for '" + device + "', only for cpu and cuda");
 }
 
 int run(const Arguments& a) {
@@ -149,12 +148,14 @@ int run(const Arguments& a) {
   if (a.times) options.on_time = [](const Pass& p, double ms) { std::cerr << p.name << ": " << ms << " ms\n"; };
   graph = run_passes(std::move(graph), a.passes, options);
   if (!a.plan.empty()) {
-    const lazuli::lowering::Plan plan = plan_for(a.plan, graph);
-    std::cout << print(graph, plan);
-  } else if (a.interpret)
+    const lazuli::lowering::PlanOptions with = plan_options(a.plan);
+    graph = lazuli::lowering::align_products(graph, *with.libraries);
+    std::cout << print(graph, make_plan(graph, with));
+  } else if (a.interpret) {
     interpret_on_ramps(graph);
-  else if (!a.changes)
+  } else if (!a.changes) {
     std::cout << print(graph);
+  }
   return 0;
 }
 

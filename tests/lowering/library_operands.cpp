@@ -3,8 +3,9 @@
 #include <random>
 #include "ir/passes/pass.h"
 #include "ir/print.h"
+#include "jit/device.h"
+#include "jit/devices/cuda/launch.h"
 #include "lowering/align_products.h"
-#include "lowering/cuda_libraries.h"
 #include "lowering/plan.h"
 #include "tests/jit/executable_support.h"
 
@@ -100,11 +101,11 @@ class RandomProduct {
 TEST(LibraryOperands, EveryPlanIsMade) {
   for (uint32_t seed = 0; seed < 3000; ++seed)
     for (const bool gpu : {false, true}) {
-      const lowering::Libraries& libraries = gpu ? lowering::cuda_libraries({}) : lowering::cpu_libraries();
+      const lowering::PlanOptions options = gpu ? jit::cuda::plan_options({}, {}) : jit::cpu_device().plan_options({});
       const ir::Graph made = ir::run_passes(RandomProduct(seed).make(), ir::all_passes(), {});
-      const ir::Graph graph = lowering::align_products(made, libraries);
+      const ir::Graph graph = lowering::align_products(made, *options.libraries);
       try {
-        lowering::make_plan(graph, {.tiles = !gpu, .libraries = &libraries});
+        lowering::make_plan(graph, options);
       } catch (const std::exception& e) {
         FAIL() << e.what() << (gpu ? " on a GPU, seed " : ", seed ") << seed << '\n' << ir::print(graph);
       }
