@@ -60,8 +60,9 @@ Tensor sum_parts(const Tensor& a, const Tensor& b) {
 template <ir::Op op>
 bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   const at::ScalarType type = at::result_type(a, b);
-  if (!out.is_privateuseone() || out.scalar_type() != type || out.sizes() != at::IntArrayRef(at::infer_size_dimvector(a.sizes(), b.sizes())))
-    return false;
+  if (!out.is_privateuseone() || out.scalar_type() != type) return false;
+  check_overlap(out, {{&a, {}}, {&b, {}}});  // eager looks at this before shapes
+  if (out.sizes() != at::IntArrayRef(at::infer_size_dimvector(a.sizes(), b.sizes()))) return false;
   Tensor to = at::view_as_real(out);
   op == ir::Op::add ? at::add_out(to, parts(a, type), parts(b, type)) : at::sub_out(to, parts(a, type), parts(b, type));
   return true;

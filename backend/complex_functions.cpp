@@ -1,7 +1,6 @@
 // Functions of complex numbers as functions of their parts, where the formulas of torch's kernels for the CPU overflow to nan
 // on the way to a result that is finite.
 #include <ATen/Functions.h>
-#include <ATen/native/Resize.h>
 #include <limits>
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -64,8 +63,7 @@ struct Function {
   static Tensor& out(const Tensor& x, Tensor& out) {
     if (has_parts(x) && has_parts(out) && out.scalar_type() == x.scalar_type()) {
       check_overlap(out, {{&x, {}}});
-      at::native::resize_output(out, x.sizes());
-      return out.copy_(complex(x));
+      return store(out, complex(x));
     }
     if (!elementwise_into(out, op, {{&x, {}}}, true)) fall_back<Tensor>(name().c_str(), "out", x, out);
     return out;

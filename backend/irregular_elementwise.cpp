@@ -1,5 +1,4 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
-#include <ATen/native/Resize.h>
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
@@ -63,8 +62,7 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   const Tensor y = n == 1 && is_writable(out, {&x}) ? polygamma_of(n, x) : Tensor();
   if (!y.defined() || !c10::canCast(y.scalar_type(), out.scalar_type())) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
-  at::native::resize_output(out, y.sizes());
-  return out.copy_(y);
+  return store(out, y);
 }
 
 // Torch's recurrences end at nan, and begin with it where x is nan: what they return then was never written.
@@ -225,7 +223,7 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   }
   ir::DType t = lazy::to_ir(type);
   Operands all{{&self, {}}, {&mask, {}}};
-  ir::Dims shape = broadcast_shape(all);
+  const ir::Dims shape = in_place ? broadcast_shape(all) : broadcast_shape({{&mask, {}}, {&self, {}}});  // errors name them in this order
   if (in_place && (!std::ranges::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});

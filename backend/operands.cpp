@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/native/Resize.h>
 #include <numeric>
 
 namespace lazuli::backend {
@@ -137,6 +138,12 @@ ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy:
     v = r.permute(r.reshape(r.value(t), shape), order);
   }
   return r.convert(v, type);
+}
+
+at::Tensor& store(at::Tensor& out, const at::Tensor& result) {
+  if (at::native::resize_output(out, result.sizes()) && result.is_non_overlapping_and_dense())
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides());
+  return out.copy_(result);
 }
 
 }  // namespace lazuli::backend

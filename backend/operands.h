@@ -55,5 +55,7 @@ ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape);
 // The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
 ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);
 c10::Scalar number_of(const at::Tensor& t);  // of a 0-dim CPU tensor
+// Writes what was computed apart into `out`; one of another shape takes the result's, and its order in memory.
+at::Tensor& store(at::Tensor& out, const at::Tensor& result);
 
 }  // namespace lazuli::backend

@@ -1,10 +1,10 @@
 // Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they are
 // recorded or run.
 #include <ATen/NamedTensorUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
 #include "backend/dispatch.h"
+#include "backend/operands.h"
 #include "backend/registration.h"
 
 namespace lazuli::backend {
@@ -26,10 +26,6 @@ Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
 }
 
 // These may write over their input, which is read before.
-Tensor& store(Tensor& out, const Tensor& result) {
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
-}
 Tensor& im2col_out(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride, Tensor& out) {
   if (!out.is_same(x)) return fall_back<Tensor>("aten::im2col", "out", x, kernel, dilation, padding, stride, out), out;
   return store(out, at::im2col(x, kernel, dilation, padding, stride));

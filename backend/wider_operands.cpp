@@ -8,8 +8,8 @@
 #include <ATen/ops/grid_sampler_3d_ops.h>
 #include <ATen/ops/linalg_matrix_exp.h>
 #include <ATen/ops/result_type.h>
-#include <ATen/native/Resize.h>
 #include "backend/dispatch.h"
+#include "backend/operands.h"
 #include "backend/registration.h"
 #include "lazy/backing.h"
 
@@ -29,9 +29,7 @@ Tensor common_divisor(const Tensor& a, const Tensor& b) {
 Tensor& gcd_out(const Tensor& a, const Tensor& b, Tensor& out) {
   const ScalarType type = at::result_type(a, b);
   if (!has_wider(type) || out.scalar_type() != type) return fall_back<Tensor>("aten::gcd", "out", a, b, out), out;
-  const Tensor result = common_divisor(a, b);
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
+  return store(out, common_divisor(a, b));
 }
 Tensor& gcd_(Tensor& a, const Tensor& b) {
   const ScalarType type = at::result_type(a, b);
@@ -55,9 +53,7 @@ Tensor scale(const Tensor& x, const Tensor& e) {
 Tensor& scale_out(const Tensor& x, const Tensor& e, Tensor& out) {
   if (!x.is_complex() || !c10::canCast(x.scalar_type(), out.scalar_type()))
     return fall_back<Tensor>("aten::ldexp", "out", x, exponents(e), out), out;
-  const Tensor y = scale(x, e);
-  at::native::resize_output(out, y.sizes());
-  return out.copy_(y);
+  return store(out, scale(x, e));
 }
 Tensor& scale_(Tensor& x, const Tensor& e) {
   return x.is_complex() ? x.copy_(scale(x, e)) : (fall_back<Tensor>("aten::ldexp_", "", x, exponents(e)), x);

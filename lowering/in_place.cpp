@@ -62,12 +62,13 @@ bool InPlace::matches(const Loops& loops, uint32_t store, uint32_t taken) const 
   return true;
 }
 
-// `store` writes what it reads of `taken`, unchanged.
+// `store` writes what it reads of `taken`, unchanged: a load and a store of two types convert.
 bool InPlace::copies(const Loops& loops, uint32_t store, uint32_t taken) const {
   for (const Inst& i : loops.nest.insts) {
     if (i.code != Code::Store || i.slot != store) continue;
     const Inst& from = loops.nest.insts[i.args[0]];
-    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken)
+    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken ||
+        loops.nest.accesses[from.slot].dtype != loops.nest.accesses[store].dtype)
       return false;
   }
   return true;

@@ -56,6 +56,9 @@ DISCRETE = set(
 )
 
 
+# What is a product of factors within: its errors are small beside the largest number of a matrix.
+BY_NORM = {"linalg_pinv"}
+
 aten = torch.ops.aten
 IN_PARTS = {
     function: decomposition_table[function]
@@ -69,6 +72,11 @@ IN_PARTS = {
         aten.native_layer_norm.default,
         aten.native_group_norm.default,
         aten.native_batch_norm.default,
+        aten.native_layer_norm_backward.default,
+        aten.native_group_norm_backward.default,
+        aten.native_batch_norm_backward.default,
+        aten._softmax_backward_data.default,
+        aten._log_softmax_backward_data.default,
         aten.var.correction,
         aten.std.correction,
         aten.var_mean.correction,
@@ -132,7 +140,8 @@ class Noise(TorchDispatchMode):
         if torch.autograd.forward_ad._current_level >= 0:
             new = not any(r.alias_info for r in function._schema.returns)
             return tree_map_only(torch.Tensor, self.moved, result) if new else result
-        tree_map_only(torch.Tensor, self.move, result)
+        by_norm = name in BY_NORM and result.dim() > 1
+        tree_map_only(torch.Tensor, lambda t: self.move(t, by_norm), result)
         return result
 
     @staticmethod
@@ -168,11 +177,12 @@ class Noise(TorchDispatchMode):
         count = int(torch.randint(1, 9, (), generator=self.source))
         return torch.stack([p.prod(0) for p in parts.tensor_split(count)]).movedim(0, dim or 0)
 
-    def move(self, t: torch.Tensor):
+    def move(self, t: torch.Tensor, by_norm: bool = False):
         if has_rounding(t):
             # Where its elements overlap, or nobody may write to it, it stays.
             with contextlib.suppress(RuntimeError):
-                t.copy_(t * self.factor(t))
+                size = t.abs().amax((-2, -1), keepdim=True) if by_norm else t
+                t.copy_(t + size * (self.factor(t) - 1))
 
 
 def is_view(function) -> bool:

@@ -26,10 +26,17 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return 0 in args[0].stride()  # cpu's read beside what is expanded
         if name in DEVIATIONS:
             return any(map(has_equal_numbers, rows(name, args)))
+        if name == "searchsorted" and "out" in kwargs:  # written while the others are read
+            read = [*args, kwargs.get("sorter")]
+            return any(is_alias(kwargs["out"], x) for x in read if isinstance(x, torch.Tensor))
         if name in SCATTERS:  # the result lies as its operand does
             return overlaps_itself(args[0])
         return any(map(overlaps_itself, written(function, args, kwargs)))
     return False
+
+
+def is_alias(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 
 def does_not_hold(kind: torch.dtype | None, t) -> bool:

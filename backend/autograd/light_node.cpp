@@ -30,6 +30,21 @@ const Vmap* vmap_of(const Tensor& g) {
   return nullptr;
 }
 
+// The history of a gradient that torch counts as a function of operands which it does not depend on.
+struct ConstantGradient final : autograd::Node {
+  explicit ConstantGradient(autograd::Edge to) {
+    if (to.is_valid()) add_next_edge(std::move(to));  // of an operand with the gradient's shape
+  }
+  variable_list apply(variable_list&& gradients) override {
+    return num_outputs() && gradients[0].defined() ? variable_list{at::zeros_like(gradients[0])} : variable_list(num_outputs());
+  }
+};
+void set_history_of_constant(const Tensor& t, autograd::Edge to) {
+  auto node = std::shared_ptr<ConstantGradient>(new ConstantGradient(std::move(to)), autograd::deleteNode);
+  node->add_input_metadata(t);
+  set_history(t, {std::move(node), 0});
+}
+
 }  // namespace
 
 bool is_plain(const c10::TensorImpl& t) {
@@ -76,6 +91,9 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
     operation_.segment().settle(lazy::recorder().trace);
   }
   const lazy::Fragment& fragment = *operation_.segment().fragment;
+  const NodeTraits traits = operation_.traits();
+  bool is_read = false;  // some operand of torch's derivative requires a gradient
+  for (size_t i = 0; i < next_edges_.size(); ++i) is_read |= traits.read >> i & 1 && next_edges_[i].is_valid();
   const size_t inputs = next_edges_.size(), outputs = fragment.outputs.size();
   autograd::edge_list edges;
   c10::SmallVector<const Tensor*, 8> tensors;
@@ -109,7 +127,10 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
       Step::Output o;
       if (saved.flowing >> i & 1) Step::describe(o, *results[i]);
       add_output(*node, o);
-      if (o.flows) set_history(*results[i], {node, static_cast<uint32_t>(i)});
+      if (o.flows)
+        set_history(*results[i], {node, static_cast<uint32_t>(i)});
+      else if (results[i]->defined() && is_read)
+        set_history_of_constant(*results[i], traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
     }
     return out;
   }

@@ -19,12 +19,13 @@ Tensor without_history(const Tensor& t) {
 
 }  // namespace
 
-void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results) {
+void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits) {
   for (size_t i = 0; saved.inputs >> i; ++i)
     if (saved.inputs >> i & 1) keep(true, i, *inputs[i]);
   for (size_t i = 0; saved.outputs >> i; ++i)
     if (saved.outputs >> i & 1) keep(false, i, without_history(*results[i]));
-  keeps_ = saved.any;
+  traits_ = traits;
+  keeps_ = traits.keeps || saved.any;
   segment_ = std::move(segment);
 }
 

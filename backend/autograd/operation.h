@@ -8,6 +8,16 @@
 
 namespace lazuli::backend {
 
+// What torch's own node does that a derivative's formula alone does not tell.
+struct NodeTraits {
+  // It keeps a tensor, whichever operand requires a gradient: once that is let go it cannot run again.
+  bool keeps = false;
+  // Its derivative is one operator, whose results count as functions of all of its operands: the gradients, and those that
+  // `read` masks. What flows back from a result that depends on none of those.
+  uint8_t read = 0;
+  enum Constant : uint8_t { GivesNothing, GivesZeros } constant = GivesNothing;
+};
+
 class Operation {
  public:
   using Tensors = lazy::Tensors;
@@ -16,9 +26,10 @@ class Operation {
   explicit Operation(const char* name) : name_(name) {}
   Operation(const char* name, std::unique_ptr<ViewDerivative> view) : name_(name), view_(std::move(view)) {}
   // Takes what an op over `inputs` recorded, as far as `saved` says that its derivative reads it.
-  void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results);
+  void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits = {});
 
   const char* name() const { return name_; }
+  NodeTraits traits() const { return traits_; }
   // Null: the op recorded something, `segment`.
   const ViewDerivative* view() const { return view_.get(); }
   lazy::Segment& segment() const { return *segment_; }
@@ -32,7 +43,8 @@ class Operation {
   void check() const;
   // Whether check() passes and backward reads just what was recorded.
   bool is_unchanged() const;
-  // Whether it holds anything for backward alone; another backward without such things is as good as the first.
+  // Whether it holds anything for backward alone, or torch's node would; another backward without such things is as good as
+  // the first.
   bool keeps() const { return keeps_ && !released_; }
   // Lets go of it; what it is goes to the caller, who destroys it where Python may run.
   Operation release();
@@ -56,6 +68,7 @@ class Operation {
   c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;
 
   const char* name_;
+  NodeTraits traits_;
   bool keeps_ = false, released_ = false;
   lazy::SegmentRef segment_;
   std::unique_ptr<ViewDerivative> view_;

@@ -14,6 +14,18 @@ void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, u
   Light<Aten>::implement(m, {node, differentiable, refused});
 }
 
+// Of a node that keeps no tensor, or only for some of its operands.
+template <class Aten>
+void light_unsaved(torch::Library& m, const char* node) {
+  Light<Aten>::implement(m, {.name = node, .traits = {}});
+}
+
+// Of a node whose derivative is one operator of torch's over all operands.
+template <class Aten>
+void light_whole(torch::Library& m, const char* node, NodeTraits::Constant constant, uint8_t read) {
+  Light<Aten>::implement(m, {.name = node, .traits = {.keeps = true, .read = read, .constant = constant}});
+}
+
 // Torch's kernel clears what it knows of; the step would keep the graph.
 at::Tensor& detach_(c10::DispatchKeySet keys, at::Tensor& self) {
   forget_step(self);
@@ -43,11 +55,11 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
   m.impl("copy_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(copy_)));
   // Arithmetic
-  light<o::add_Tensor>(m, "AddBackward0");
-  light<o::sub_Tensor>(m, "SubBackward0");
+  light_unsaved<o::add_Tensor>(m, "AddBackward0");
+  light_unsaved<o::sub_Tensor>(m, "SubBackward0");
   light<o::mul_Tensor>(m, "MulBackward0");
   light<o::div_Tensor>(m, "DivBackward0");
-  light<o::neg>(m, "NegBackward0");
+  light_unsaved<o::neg>(m, "NegBackward0");
   light<o::abs>(m, "AbsBackward0");
   light<o::reciprocal>(m, "ReciprocalBackward0");
   light<o::sqrt>(m, "SqrtBackward0");
@@ -64,8 +76,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::where_self>(m, "WhereBackward0");
   light<o::masked_fill_Scalar>(m, "MaskedFillBackward0");
   light<o::masked_fill_Tensor>(m, "MaskedFillBackward1");
-  light<o::_to_copy>(m, "ToCopyBackward0");
-  light<o::clone>(m, "CloneBackward0");
+  light_unsaved<o::_to_copy>(m, "ToCopyBackward0");
+  light_unsaved<o::clone>(m, "CloneBackward0");
   // Activations
   light<o::sigmoid>(m, "SigmoidBackward0");
   light<o::relu>(m, "ReluBackward0");
@@ -81,19 +93,19 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   // Contractions
   light<o::mm>(m, "MmBackward0");
   light<o::bmm>(m, "BmmBackward0");
-  light<o::addmm>(m, "AddmmBackward0");
-  light<o::baddbmm>(m, "BaddbmmBackward0");
+  light_unsaved<o::addmm>(m, "AddmmBackward0");
+  light_unsaved<o::baddbmm>(m, "BaddbmmBackward0");
   light<o::mv>(m, "MvBackward0");
-  light<o::addmv>(m, "AddmvBackward0");
+  light_unsaved<o::addmv>(m, "AddmvBackward0");
   light<o::dot>(m, "DotBackward0");
   light<o::vdot>(m, "VdotBackward0");
-  light<o::convolution>(m, "ConvolutionBackward0");
+  light_whole<o::convolution>(m, "ConvolutionBackward0", NodeTraits::GivesNothing, /*input, weight*/ 0b011);
   // Reductions and normalizations
-  light<o::sum>(m, "SumBackward0");
-  light<o::sum_dim_IntList>(m, "SumBackward1");
-  light<o::mean>(m, "MeanBackward0");
-  light<o::mean_dim>(m, "MeanBackward1");
-  light<o::cumsum>(m, "CumsumBackward0");
+  light_unsaved<o::sum>(m, "SumBackward0");
+  light_unsaved<o::sum_dim_IntList>(m, "SumBackward1");
+  light_unsaved<o::mean>(m, "MeanBackward0");
+  light_unsaved<o::mean_dim>(m, "MeanBackward1");
+  light_unsaved<o::cumsum>(m, "CumsumBackward0");
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
   light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1);
@@ -104,10 +116,10 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::mse_loss>(m, "MseLossBackward0");
   light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0");
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
-  light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0");
-  light<o::avg_pool2d>(m, "AvgPool2DBackward0");
-  light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0");
-  light<o::cat>(m, "CatBackward0");
+  light_whole<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
+  light_whole<o::avg_pool2d>(m, "AvgPool2DBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
+  light_whole<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
+  light_unsaved<o::cat>(m, "CatBackward0");
   light<o::gather>(m, "GatherBackward0");
   light<o::index_select>(m, "IndexSelectBackward0");
 }

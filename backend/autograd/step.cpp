@@ -24,7 +24,7 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
     else
       step->inputs.emplace_back();
   }
-  step->own_operation.note(std::move(segment), saved, inputs, results);
+  step->own_operation.note(std::move(segment), saved, inputs, results, kind.traits);
   for (size_t i = 0; i < results.size(); ++i)
     if (Output& out = step->outputs.emplace_back(); saved.flowing >> i & 1) describe(out, *results[i]);
   // The node notes where in the program it was made.

@@ -20,6 +20,7 @@ struct NodeOf {
   const char* name = nullptr;
   uint32_t differentiable = ~0u;  // masks its results
   uint64_t refused = 0;           // masks its tensors: those that torch wants not to require a gradient
+  NodeTraits traits{.keeps = true};
   std::shared_ptr<LightNode> (*make)(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges) = nullptr;
 };
 

@@ -266,3 +266,83 @@ def test_running_statistics_hold_what_the_batchs_do_not(norm, momentum):
         return mean, var
 
     assert_same(run)
+
+
+CONVERSIONS = [
+    (torch.bfloat16, torch.float16),
+    (torch.float16, torch.int16),
+    (torch.float32, torch.int32),
+    (torch.uint8, torch.bool),
+]
+
+
+@pytest.mark.parametrize(("wide", "narrow"), CONVERSIONS)
+def test_a_part_of_what_is_converted_in_place(device, wide, narrow):
+    """The input dies, so that the result may lie in its place: but in other bytes."""
+
+    def run(device):
+        x = (torch.arange(6) / 4 + 1).to(wide).to(device)
+        y = x.to(narrow)
+        y.reshape(-1)[0:5].bitwise_xor_(True) if narrow == torch.bool else y.reshape(-1)[0:5].mul_(3)
+        return y
+
+    assert_same(run)
+
+
+def test_strides_of_a_trigamma(device):
+    def run(device):
+        out = torch.ones(2, 5, 5, device=device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is resized
+            torch.polygamma(1, normal(5, 5, device=device).mT + 9, out=out)
+        assert out.stride() == (1, 5)
+        return out
+
+    assert_same(run)
+
+
+def test_sizes_in_the_error_of_a_mask(device):
+    def run(device):
+        torch.ones(2, device=device).masked_fill(torch.ones(5, 5, device=device) > 0, 1)
+
+    assert_same_error(run)
+
+
+def test_complex_numbers_added_to_what_overlaps(device):
+    def run(device):
+        x = torch.ones(3, dtype=torch.complex64, device=device).expand(2, 3)
+        x += torch.ones(2, device=device)
+
+    assert "more than one element" in assert_same_error(run)
+
+
+FUNCTIONS_OF_ALL = {
+    "conv2d of the input": (F.conv2d, 0),
+    "conv2d of the weight": (F.conv2d, 1),
+    "conv2d of the bias": (F.conv2d, 2),
+    "conv_transpose2d of the weight": (F.conv_transpose2d, 1),
+    "max_pool2d": (lambda x, *_: F.max_pool2d(x, 2), 0),
+    "avg_pool2d": (lambda x, *_: F.avg_pool2d(x, 2), 0),
+    "adaptive_avg_pool2d": (lambda x, *_: F.adaptive_avg_pool2d(x, 2), 0),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_ALL)
+@pytest.mark.parametrize("alone", [True, False])
+def test_gradients_that_torch_counts_as_functions_of_all_operands(device, name, alone):
+    """A penalty on a gradient that depends on nothing has no effect, and is no error."""
+    function, which = FUNCTIONS_OF_ALL[name]
+
+    def run(device):
+        shapes = (1, 2, 4, 4), (2, 2, 2, 2), (2,)
+        operands = [normal(*shape, device=device) for shape in shapes]
+        for i, x in enumerate(operands):
+            x.requires_grad_(i == which or not alone)
+        (g,) = torch.autograd.grad(function(*operands).sum(), operands[which], create_graph=True)
+        found = [g, torch.tensor([g.requires_grad, g.is_leaf])]
+        if g.requires_grad:
+            g.square().sum().backward()
+            found += [torch.ones(()) if x.grad is None else x.grad for x in operands]
+        return found
+
+    assert_same(run)

@@ -124,7 +124,10 @@ def fits(sample: Sample) -> bool:
     except NoText:
         return False
     return all(
-        t.layout is torch.strided and t.numel() <= LARGEST and not t.is_quantized
+        t.layout is torch.strided
+        and t.device.type == "cpu"
+        and t.numel() <= LARGEST
+        and not t.is_quantized
         for t in sample.tensors()
     )
 

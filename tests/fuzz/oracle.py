@@ -104,8 +104,10 @@ def compare(program: Program, eager: Record, lazuli: Record) -> Difference | Non
     Where rounding has decided an integer, all that may follow from it is open.
     """
     arbiter = Arbiter(program, eager)
-    for turn, end in (met_again(eager, lazuli) | not_for_gpus(lazuli)).items():
-        eager, lazuli = before(eager, turn, end), before(lazuli, turn, end)
+    ends = [met_again(eager, lazuli), not_for_gpus(lazuli), left_half_done(program, eager, lazuli)]
+    for end in ends:
+        for turn, statement in end.items():
+            eager, lazuli = before(eager, turn, statement), before(lazuli, turn, statement)
     failed = {
         error.kind
         for (_, i), error in lazuli.errors.items()
@@ -138,6 +140,7 @@ def blamed(program: Program, difference: Difference) -> str:
             k
             for k, text in enumerate(program.statements[: i + 1])
             if name in assigned(text) or (name in variables(text) and writes(text))
+            if not (difference.kind == "value" and SEEN_OTHERWISE.search(text))
         ]
         i = mentions[-1] if mentions else i
     if i >= len(program.statements):
@@ -145,6 +148,8 @@ def blamed(program: Program, difference: Difference) -> str:
     return " ".join(operators(program.statements[i])[:2]) or program.statements[i].split("(")[0]
 
 
+# What writes no number: another view of the same ones.
+SEEN_OTHERWISE = re.compile(r"\.(t|transpose|swap(axes|dims)|(un)?squeeze|detach|requires_grad)_\(")
 WRITING = re.compile(r"\w_\(|out=|max_norm=|\] =|\.data = |[-+*/|&^]= |backward\(|\.step\(")
 
 
@@ -169,6 +174,18 @@ def not_for_gpus(lazuli: Record) -> dict[int, int]:
     """By turn: the first statement of which torch has no kernel for GPUs. What follows lacks it."""
     refused = [where for where, error in lazuli.errors.items() if refused_by_gpu(error)]
     return {turn: i for turn, i in sorted(refused, reverse=True)}
+
+
+def left_half_done(program: Program, eager: Record, lazuli: Record) -> dict[int, int]:
+    """By turn: the first statement with `out=` that raised the same on both.
+
+    Eager's kernels may have resized it by then, or not: nobody promises which.
+    """
+    found = {}
+    for (turn, i), error in sorted(eager.errors.items()):
+        if "out=" in program.statements[i] and same_error(error, lazuli.errors.get((turn, i))):
+            found.setdefault(turn, i)
+    return found
 
 
 def before(record: Record, turn: int, end: int) -> Record:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz.execute import execute
 from fuzz.generate import generate
 from fuzz.program import load
-from fuzz.scope import EAGER
+from fuzz.scope import EAGER, EXACT
 from fuzz.steering import Coverage
 
 # What a process may grow by after its first 250 programs: tensors not at all, but for what caches
@@ -76,7 +76,7 @@ class Outcomes:
         self.groups.setdefault(signature, []).append(failure)
 
     def made_anew(self, k: int, file: Path) -> bool:
-        """A program from its number, in a fork: what ended a worker may have been eager."""
+        """A program from its number, in a fork: what ended a worker may have been eager, in either precision."""
         child = os.fork()
         if child == 0:
             status = 1
@@ -85,6 +85,7 @@ class Outcomes:
                 number = k * self.options.threads
                 program, _ = generate(self.options.seed, number, self.options.steps, alone)
                 execute(program, EAGER)
+                execute(program, EXACT)
                 program.save(file)
                 status = 0
             finally:

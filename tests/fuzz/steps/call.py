@@ -35,15 +35,18 @@ def some_sample(b, name: str, dtype):
 class Operands:
     """Writes a sample's tensors as expressions over variables. `first`: one that has to be used.
 
-    `apart`: the operator writes some of them, so that no two may share memory.
+    `apart`: the operator writes some of them, so that no two may share memory: the first alone may
+    be a variable that is there already.
     """
 
     def __init__(self, b, first: str | None = None, apart: bool = False):
         self.b, self.first, self.apart, self.used = b, first, apart, []
+        self.count = 0  # of those written
 
     def __call__(self, t: torch.Tensor) -> str:
         b = self.b
-        if self.apart and self.used and self.first is None:
+        self.count += 1
+        if self.apart and self.count > 1:
             return (b.bind(adapt.fresh(t, b.rng), "create") or ["None"])[0]
         if self.first is not None:
             name, self.first = self.first, None
@@ -78,6 +81,8 @@ class Operands:
 
 def arguments(sample, operands) -> list[str]:
     texts = [literal(x, operands) for x in sample.args]
+    if not sample.tensors() and "device" not in sample.kwargs:
+        texts.append("device=dev")
     return texts + [f"{key}={literal(x, operands)}" for key, x in sample.kwargs.items()]
 
 
