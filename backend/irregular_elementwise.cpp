@@ -223,7 +223,8 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   }
   ir::DType t = lazy::to_ir(type);
   Operands all{{&self, {}}, {&mask, {}}};
-  const ir::Dims shape = in_place ? broadcast_shape(all) : broadcast_shape({{&mask, {}}, {&self, {}}});  // errors name them in this order
+  // Errors name the operands in this order.
+  const ir::Dims shape = in_place ? broadcast_shape(all) : broadcast_shape({{&mask, {}}, {&self, {}}});
   if (in_place && (!std::ranges::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});

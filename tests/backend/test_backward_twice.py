@@ -1,4 +1,4 @@
-"""A second backward through a graph that the first has let go: an error just where eager's node had kept a tensor."""
+"""A second backward through a graph that the first let go: an error just where eager kept tensors."""
 
 import pytest
 import torch

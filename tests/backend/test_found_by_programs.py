@@ -283,7 +283,8 @@ def test_a_part_of_what_is_converted_in_place(device, wide, narrow):
     def run(device):
         x = (torch.arange(6) / 4 + 1).to(wide).to(device)
         y = x.to(narrow)
-        y.reshape(-1)[0:5].bitwise_xor_(True) if narrow == torch.bool else y.reshape(-1)[0:5].mul_(3)
+        part = y.reshape(-1)[0:5]
+        part.bitwise_xor_(True) if narrow == torch.bool else part.mul_(3)
         return y
 
     assert_same(run)

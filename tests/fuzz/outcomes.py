@@ -76,7 +76,7 @@ class Outcomes:
         self.groups.setdefault(signature, []).append(failure)
 
     def made_anew(self, k: int, file: Path) -> bool:
-        """A program from its number, in a fork: what ended a worker may have been eager, in either precision."""
+        """A program from its number, in a fork: what ended a worker may have been eager."""
         child = os.fork()
         if child == 0:
             status = 1
