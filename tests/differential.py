@@ -4,6 +4,8 @@ A test passes a function of the device's name to `assert_same` or `assert_same_e
 makes its inputs with `normal` and `tensor`, so that both runs start from the same numbers.
 """
 
+import re
+
 import numpy
 import pytest
 import torch
@@ -115,4 +117,4 @@ def assert_same_error(function, error=Exception):
 
 def without_device(error: BaseException) -> str:
     text = str(error).replace("lazuli:0", "cpu").replace("lazuli", "cpu")
-    return text.replace("cpuFloatType", "torch.FloatTensor")
+    return re.sub(r"cpu(\w+)Type", r"torch.\1Tensor", text)

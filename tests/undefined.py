@@ -26,6 +26,10 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return 0 in args[0].stride()  # cpu's read beside what is expanded
         if name in DEVIATIONS:
             return any(map(has_equal_numbers, rows(name, args)))
+        if name == "segment_reduce" and kwargs.get("unsafe"):  # lengths need not fit
+            return True
+        if "_polynomial_" in name:  # where it begins with nan it returns what it never wrote
+            return isinstance(args[0], torch.Tensor) and bool(args[0].isnan().any())
         if name == "searchsorted" and "out" in kwargs:  # written while the others are read
             read = [*args, kwargs.get("sorter")]
             return any(is_alias(kwargs["out"], x) for x in read if isinstance(x, torch.Tensor))

@@ -17,6 +17,12 @@ Tensor without_history(const Tensor& t) {
   return Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_metadata_change=*/true));
 }
 
+// Undefined: it is gone, and only views of it are left.
+Tensor tensor_of(const c10::weak_intrusive_ptr<c10::TensorImpl>& impl) {
+  auto alive = impl.lock();
+  return alive ? Tensor(std::move(alive)) : Tensor();
+}
+
 }  // namespace
 
 void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits) {
@@ -24,6 +30,10 @@ void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors
     if (saved.inputs >> i & 1) keep(true, i, *inputs[i]);
   for (size_t i = 0; saved.outputs >> i; ++i)
     if (saved.outputs >> i & 1) keep(false, i, without_history(*results[i]));
+  for (size_t i = 0; traits.watched_inputs >> i; ++i)
+    if (traits.watched_inputs & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i]);
+  for (size_t i = 0; traits.watched_results >> i; ++i)
+    if (traits.watched_results & ~saved.outputs & uint64_t{1} << i) watch(*results[i]);
   traits_ = traits;
   keeps_ = traits.keeps || saved.any;
   segment_ = std::move(segment);
@@ -36,6 +46,12 @@ void Operation::keep(bool input, size_t index, Tensor t) {
   k.input = input;
   k.index = static_cast<uint16_t>(index);
   k.tensor = std::move(t);
+}
+
+void Operation::watch(const Tensor& t) {
+  if (t.is_inference()) return;
+  const c10::VariableVersion& counter = t.unsafeGetTensorImpl()->version_counter();
+  watched_.push_back({counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr())});
 }
 
 void Operation::share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const {
@@ -80,6 +96,7 @@ Operation Operation::release() {
   dropped.segment_ = std::move(segment_);
   dropped.kept_ = std::move(kept_);
   kept_.clear();
+  watched_.clear();
   return dropped;
 }
 
@@ -87,29 +104,36 @@ bool Operation::is_unchanged() const {
   if (released_) return false;
   for (const Kept& k : kept_)
     if (k.tensor.unsafeGetTensorImpl()->version_counter().current_version() != k.version || lazy::storage_of(k.tensor).cell() != k.cell) return false;
+  for (const Watched& w : watched_)
+    if (w.counter.current_version() != w.version) return false;
   return true;
 }
 
 void Operation::check() const {
   TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
-  for (const Kept& k : kept_) {
-    uint32_t now = k.tensor.unsafeGetTensorImpl()->version_counter().current_version();
-    if (now == k.version) continue;
-    std::ostringstream text;
-    text << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
-         << k.tensor.toString() << ' ' << k.tensor.sizes() << ']';
-    const autograd::Node* producer = k.input ? k.tensor.grad_fn().get() : nullptr;
-    uint32_t number = k.input ? static_cast<uint32_t>(k.tensor.output_nr()) : k.index;
-    if (producer || !k.input) text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
-    text << " is at version " << now << "; expected version " << k.version << " instead.";
-    if (autograd::AnomalyMode::is_enabled())
-      text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
-              "question was changed in there or anywhere later. Good luck!";
-    else
-      text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-              "torch.autograd.set_detect_anomaly(True, check_nan=False).";
-    TORCH_CHECK(false, text.str());
-  }
+  for (const Kept& k : kept_)
+    if (const uint32_t now = k.tensor.unsafeGetTensorImpl()->version_counter().current_version(); now != k.version)
+      refuse(k.tensor, k.input, k.index, now, k.version);
+  for (const Watched& w : watched_)
+    if (const uint32_t now = w.counter.current_version(); now != w.version)
+      refuse(tensor_of(w.tensor), /*input=*/true, 0, now, w.version);
+}
+
+void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, uint32_t expected) const {
+  std::ostringstream text;
+  text << "one of the variables needed for gradient computation has been modified by an inplace operation";
+  if (t.defined()) text << ": [" << t.toString() << ' ' << t.sizes() << ']';
+  const autograd::Node* producer = input && t.defined() ? t.grad_fn().get() : nullptr;
+  const uint32_t number = producer ? static_cast<uint32_t>(t.output_nr()) : static_cast<uint32_t>(index);
+  if (producer || !input) text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
+  text << " is at version " << now << "; expected version " << expected << " instead.";
+  if (autograd::AnomalyMode::is_enabled())
+    text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+            "question was changed in there or anywhere later. Good luck!";
+  else
+    text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "torch.autograd.set_detect_anomaly(True, check_nan=False).";
+  TORCH_CHECK(false, text.str());
 }
 
 void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const {

@@ -16,6 +16,8 @@ struct NodeTraits {
   // `read` masks. What flows back from a result that depends on none of those.
   uint8_t read = 0;
   enum Constant : uint8_t { GivesNothing, GivesZeros } constant = GivesNothing;
+  // It keeps these tensors, too: nobody may write them before backward.
+  uint8_t watched_inputs = 0, watched_results = 0;  // results: those that are not differentiable
 };
 
 class Operation {
@@ -64,6 +66,14 @@ class Operation {
     uint16_t index;
   };
   void keep(bool input, size_t index, at::Tensor t);
+  // A tensor that torch would keep, and this derivative does not read: only its version counts.
+  struct Watched {
+    c10::VariableVersion counter;
+    uint32_t version;
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+  };
+  void watch(const at::Tensor& t);
+  [[noreturn]] void refuse(const at::Tensor& t, bool input, size_t index, uint32_t now, uint32_t expected) const;
   // Values that were replaced behind the version counter's back.
   c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;
 
@@ -73,6 +83,7 @@ class Operation {
   lazy::SegmentRef segment_;
   std::unique_ptr<ViewDerivative> view_;
   c10::SmallVector<Kept, 2> kept_;
+  std::vector<Watched> watched_;
 };
 
 }  // namespace lazuli::backend

@@ -10,20 +10,23 @@ namespace lazuli::backend {
 namespace {
 
 template <class Aten>
-void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, uint64_t refused = 0) {
-  Light<Aten>::implement(m, {node, differentiable, refused});
+void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, uint64_t refused = 0, NodeTraits traits = {.keeps = true}) {
+  Light<Aten>::implement(m, {node, differentiable, refused, traits});
 }
 
 // Of a node that keeps no tensor, or only for some of its operands.
-template <class Aten>
-void light_unsaved(torch::Library& m, const char* node) {
-  Light<Aten>::implement(m, {.name = node, .traits = {}});
+constexpr NodeTraits kUnsaved{};
+// Of one that keeps these of its operands and results, besides those that our derivative reads.
+constexpr NodeTraits keeping(uint8_t inputs, uint8_t results = 0) {
+  return {.keeps = true, .watched_inputs = inputs, .watched_results = results};
 }
-
-// Of a node whose derivative is one operator of torch's over all operands.
+// Of one whose derivative is one operator of torch's, over these operands.
+constexpr NodeTraits whole(uint8_t inputs, NodeTraits::Constant constant, uint8_t results = 0) {
+  return {.keeps = true, .read = inputs, .constant = constant, .watched_inputs = inputs, .watched_results = results};
+}
 template <class Aten>
-void light_whole(torch::Library& m, const char* node, NodeTraits::Constant constant, uint8_t read) {
-  Light<Aten>::implement(m, {.name = node, .traits = {.keeps = true, .read = read, .constant = constant}});
+void light(torch::Library& m, const char* node, NodeTraits traits) {
+  Light<Aten>::implement(m, {.name = node, .traits = traits});
 }
 
 // Torch's kernel clears what it knows of; the step would keep the graph.
@@ -55,16 +58,16 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
   m.impl("copy_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(copy_)));
   // Arithmetic
-  light_unsaved<o::add_Tensor>(m, "AddBackward0");
-  light_unsaved<o::sub_Tensor>(m, "SubBackward0");
+  light<o::add_Tensor>(m, "AddBackward0", kUnsaved);
+  light<o::sub_Tensor>(m, "SubBackward0", kUnsaved);
   light<o::mul_Tensor>(m, "MulBackward0");
   light<o::div_Tensor>(m, "DivBackward0");
-  light_unsaved<o::neg>(m, "NegBackward0");
+  light<o::neg>(m, "NegBackward0", kUnsaved);
   light<o::abs>(m, "AbsBackward0");
   light<o::reciprocal>(m, "ReciprocalBackward0");
   light<o::sqrt>(m, "SqrtBackward0");
   light<o::rsqrt>(m, "RsqrtBackward0");
-  light<o::pow_Tensor_Scalar>(m, "PowBackward0");
+  light<o::pow_Tensor_Scalar>(m, "PowBackward0", keeping(0b1));
   light<o::exp>(m, "ExpBackward0");
   light<o::log>(m, "LogBackward0");
   light<o::log1p>(m, "Log1PBackward0");
@@ -76,8 +79,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::where_self>(m, "WhereBackward0");
   light<o::masked_fill_Scalar>(m, "MaskedFillBackward0");
   light<o::masked_fill_Tensor>(m, "MaskedFillBackward1");
-  light_unsaved<o::_to_copy>(m, "ToCopyBackward0");
-  light_unsaved<o::clone>(m, "CloneBackward0");
+  light<o::_to_copy>(m, "ToCopyBackward0", kUnsaved);
+  light<o::clone>(m, "CloneBackward0", kUnsaved);
   // Activations
   light<o::sigmoid>(m, "SigmoidBackward0");
   light<o::relu>(m, "ReluBackward0");
@@ -89,38 +92,39 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::mish>(m, "MishBackward0");
   light<o::softplus>(m, "SoftplusBackward0");
   light<o::elu>(m, "EluBackward0");
-  light<o::log_sigmoid_forward>(m, "LogSigmoidBackward0", 1);
+  light<o::log_sigmoid_forward>(m, "LogSigmoidBackward0", 1, 0, keeping(0, /*the buffer*/ 0b10));
   // Contractions
   light<o::mm>(m, "MmBackward0");
   light<o::bmm>(m, "BmmBackward0");
-  light_unsaved<o::addmm>(m, "AddmmBackward0");
-  light_unsaved<o::baddbmm>(m, "BaddbmmBackward0");
+  light<o::addmm>(m, "AddmmBackward0", kUnsaved);
+  light<o::baddbmm>(m, "BaddbmmBackward0", kUnsaved);
   light<o::mv>(m, "MvBackward0");
-  light_unsaved<o::addmv>(m, "AddmvBackward0");
+  light<o::addmv>(m, "AddmvBackward0", kUnsaved);
   light<o::dot>(m, "DotBackward0");
   light<o::vdot>(m, "VdotBackward0");
-  light_whole<o::convolution>(m, "ConvolutionBackward0", NodeTraits::GivesNothing, /*input, weight*/ 0b011);
+  light<o::convolution>(m, "ConvolutionBackward0", whole(/*input, weight*/ 0b011, NodeTraits::GivesNothing));
   // Reductions and normalizations
-  light_unsaved<o::sum>(m, "SumBackward0");
-  light_unsaved<o::sum_dim_IntList>(m, "SumBackward1");
-  light_unsaved<o::mean>(m, "MeanBackward0");
-  light_unsaved<o::mean_dim>(m, "MeanBackward1");
-  light_unsaved<o::cumsum>(m, "CumsumBackward0");
+  constexpr uint8_t kStatistics = 0b110;  // of a norm, among its results
+  light<o::sum>(m, "SumBackward0", kUnsaved);
+  light<o::sum_dim_IntList>(m, "SumBackward1", kUnsaved);
+  light<o::mean>(m, "MeanBackward0", kUnsaved);
+  light<o::mean_dim>(m, "MeanBackward1", kUnsaved);
+  light<o::cumsum>(m, "CumsumBackward0", kUnsaved);
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
-  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1);
-  light<o::native_group_norm>(m, "NativeGroupNormBackward0", 1);
-  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000);
+  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1, 0, keeping(/*bias*/ 0b100, kStatistics));
+  light<o::native_group_norm>(m, "NativeGroupNormBackward0", ~0u, 0, keeping(0, kStatistics));
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000, keeping(0, kStatistics));
   // Losses, windows, the rest
-  light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100);
+  light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
   light<o::mse_loss>(m, "MseLossBackward0");
-  light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0");
+  light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0", keeping(0b11));
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
-  light_whole<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
-  light_whole<o::avg_pool2d>(m, "AvgPool2DBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
-  light_whole<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", NodeTraits::GivesZeros, /*input*/ 0b1);
-  light_unsaved<o::cat>(m, "CatBackward0");
-  light<o::gather>(m, "GatherBackward0");
+  light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0", whole(0b1, NodeTraits::GivesZeros, /*indices*/ 0b10));
+  light<o::avg_pool2d>(m, "AvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
+  light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
+  light<o::cat>(m, "CatBackward0", kUnsaved);
+  light<o::gather>(m, "GatherBackward0", keeping(0b1));
   light<o::index_select>(m, "IndexSelectBackward0");
 }
 

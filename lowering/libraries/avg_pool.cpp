@@ -59,7 +59,7 @@ struct Divide {
   template <class C>
   static LAZULI_INLINE void run(C* sum, const double* divisors, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) sum[i] /= static_cast<C>(divisors[i]);
+    for (int64_t i = 0; i < n; ++i) sum[i] = C(0) + sum[i] / static_cast<C>(divisors[i]);  // torch adds to zeros: none is negative
   }
 };
 

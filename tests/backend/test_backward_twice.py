@@ -1,4 +1,4 @@
-"""A second backward through a graph that the first let go: an error just where eager kept tensors."""
+"""A second backward through a graph that the first let go: an error where eager kept tensors."""
 
 import pytest
 import torch
