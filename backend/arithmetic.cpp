@@ -1,5 +1,6 @@
 // Addition and subtraction, whose operators have a factor for the second operand.
 #include <ATen/ExpandUtils.h>
+#include <ATen/native/BinaryOps.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -61,6 +62,7 @@ template <ir::Op op>
 bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   const at::ScalarType type = at::result_type(a, b);
   if (!out.is_privateuseone() || out.scalar_type() != type) return false;
+  if (op == ir::Op::sub) at::native::sub_check(a, b);
   check_overlap(out, {{&a, {}}, {&b, {}}});  // eager looks at this before shapes
   if (out.sizes() != at::IntArrayRef(at::infer_size_dimvector(a.sizes(), b.sizes()))) return false;
   Tensor to = at::view_as_real(out);

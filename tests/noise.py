@@ -119,7 +119,9 @@ class Noise(TorchDispatchMode):
         self.is_undefined |= leaves_open(function, args, kwargs)
         if function in IN_PARTS:
             with self:
-                return IN_PARTS[function](*args, **kwargs)
+                result = IN_PARTS[function](*args, **kwargs)
+            # A result of its own is rounded in the end.
+            return tree_map_only(torch.Tensor, self.moved, result)
         parts = IN_PARTS.get(getattr(function.overloadpacket, "default", None))
         if parts and isinstance(out := kwargs.get("out"), torch.Tensor):
             function(*args, **kwargs)  # its errors, and out's shape

@@ -317,6 +317,28 @@ def test_complex_numbers_added_to_what_overlaps(device):
     assert "more than one element" in assert_same_error(run)
 
 
+@pytest.mark.parametrize("shape", [(2, 16), (2, 4)])
+def test_a_mask_subtracted_from_complex_numbers(device, shape):
+    def run(device):
+        x = torch.ones(2, 16, dtype=torch.complex64, device=device)
+        x.sub_(torch.ones(shape, dtype=torch.bool, device=device))
+
+    assert "with a bool tensor" in assert_same_error(run)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+@pytest.mark.parametrize("wide", [torch.float32, torch.int32, torch.complex64])
+def test_copies_into_a_negated_view(device, dtype, wide):
+    def run(device):
+        x = torch.zeros(3, dtype=wide, device=device)
+        torch._neg_view(x).copy_(torch.tensor([0, 1, 1], dtype=dtype).to(device))
+        y = torch._neg_view(torch.tensor([0, 1, 2], dtype=wide, device=device))
+        z = torch.zeros(3, dtype=torch.int8, device=device)
+        return x, z if wide.is_complex else z.copy_(y)
+
+    assert_same(run)
+
+
 FUNCTIONS_OF_ALL = {
     "conv2d of the input": (F.conv2d, 0),
     "conv2d of the weight": (F.conv2d, 1),

@@ -21,7 +21,7 @@ def literal(x, tensor=None) -> str:
     if x is None or x is Ellipsis or isinstance(x, bool | int | float | complex):
         return "..." if x is Ellipsis else repr(x)
     if isinstance(x, str):
-        return "dev" if x == "cpu" else repr(x)
+        return "dev" if x in ("cpu", "cuda") else repr(x)
     if isinstance(x, torch.dtype) and x in NAME_OF:
         return NAME_OF[x]
     if isinstance(x, torch.device):
