@@ -369,3 +369,40 @@ def test_gradients_that_torch_counts_as_functions_of_all_operands(device, name, 
         return found
 
     assert_same(run)
+
+
+def test_a_copy_between_two_negated_views(device):
+    def run(device):
+        x, y = torch.zeros(3, device=device), torch.arange(3.0).to(device)
+        torch._neg_view(x).copy_(torch._neg_view(y))
+        return x
+
+    assert_same(run)
+
+
+def test_lists_written_where_they_are_read(device):
+    def run(device):
+        x = torch.ones(4, device=device)
+        torch._foreach_add_([x[1:]], [x[:-1]])
+
+    assert_same_error(run)
+
+
+def test_a_source_of_another_shape_with_as_many_elements(device):
+    def run(device):
+        index = torch.zeros(2, 3, dtype=torch.int64, device=device)
+        torch.zeros(4, 4, device=device).scatter(0, index, torch.ones(3, 2, device=device))
+
+    assert_same_error(run)
+
+
+@pytest.mark.parametrize("count", [5, 7, 9])
+def test_writes_through_a_wider_type(device, count):
+    """The memory has bytes beyond those of the last wide number."""
+
+    def run(device):
+        x = torch.arange(count, dtype=torch.uint8).to(device)
+        x[:4].view(torch.int32).fill_(7)
+        return x
+
+    assert_same(run)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from differential import Double, assert_same, normal
+from differential import Double, assert_same, assert_same_error, normal
 from torch import nn
 
 ITERATIONS = 6
@@ -158,3 +158,64 @@ def test_other_sizes_and_numbers(setting):
         return out
 
     assert_same(iterate)
+
+
+def test_slices_at_other_places(setting):
+    def run(device):
+        x = normal(9, device=device).requires_grad_()
+        w = normal(2, device=device)
+        for offset in (1, 1, 1, 4, 0, 7, 1):
+            (x[offset : offset + 2].sin() * w).tanh().sum().backward()
+            end_of_trace(device)
+        return x.grad
+
+    assert_same(run)
+
+
+def test_gradients_that_come_from_other_results(setting):
+    """The same step, of which now one result is asked for and now the other."""
+
+    def run(device):
+        x = normal(4, device=device).requires_grad_()
+        for which in (0, 0, 0, 1, 0, 1, 1):
+            results = x.sin().exp().split(2)
+            results[which].backward(torch.ones(2, device=device))
+            end_of_trace(device)
+        return x.grad
+
+    assert_same(run)
+
+
+def add_one(x):
+    with torch.no_grad():
+        x.add_(1)
+
+
+@pytest.mark.parametrize("write", [add_one, torch.autograd.graph.increment_version])
+def test_an_operand_that_was_written(setting, write):
+    """The second counts as a write, and leaves the numbers as they are."""
+
+    def run(device):
+        w = normal(3, 3, device=device).requires_grad_()
+        kept = w * 1
+        for i in range(ITERATIONS):
+            y = kept.exp() @ kept
+            if i == ITERATIONS - 1:
+                write(kept)
+            y.sum().backward(retain_graph=True)
+            end_of_trace(device)
+
+    assert "modified by an inplace operation" in assert_same_error(run)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 0), (2, 0, 1)])
+def test_the_gradient_of_a_permuted_leaf_lies_as_the_leaf(setting, order):
+    def run(device):
+        x, strides = normal(2, 3, 4, device=device).requires_grad_(), []
+        x.register_hook(lambda g: strides.append(g.stride()))
+        for _ in range(ITERATIONS):
+            x.permute(order).sin().sum().backward()
+            end_of_trace(device)
+        return x.grad, torch.tensor([*strides, x.grad.stride()])
+
+    assert_same(run)
