@@ -7,7 +7,7 @@ using ir::Value;
 
 InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const std::function<uint32_t(Value)>& home,
                  size_t count)
-    : steps_(steps), home_(home), bytes_(count), kept_(count), users_(count) {
+    : steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     for (uint32_t r = 0; r < node.types.size(); ++r) bytes_[home({n, r})] = node.types[r].bytes();
@@ -29,16 +29,15 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
 
 void InPlace::consider(uint32_t s) {
   const Loops& loops = steps_[s].loops;
-  std::vector<uint32_t> taken;
   for (uint32_t a = 0; a < loops.accesses.size(); ++a) {
     if (!loops.nest.accesses[a].store || loops.accesses[a].partial) continue;
     const uint32_t target = home_(loops.accesses[a].value);
     for (uint32_t b = 0; b < loops.accesses.size(); ++b) {
       if (loops.nest.accesses[b].store || loops.accesses[b].partial) continue;
       const uint32_t h = home_(loops.accesses[b].value);
-      if (kept_[h] || bytes_[h] != bytes_[target] || std::find(taken.begin(), taken.end(), h) != taken.end()) continue;
+      if (kept_[h] || taken_[h] || bytes_[h] != bytes_[target]) continue;
       if (!matches(loops, a, h) || !later_uses_match(s, a, target, h)) continue;
-      taken.push_back(h);
+      taken_[h] = true;
       takings_.push_back({s, target, h});
       break;
     }

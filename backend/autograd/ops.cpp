@@ -52,6 +52,8 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
 namespace o = at::_ops;
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  // It asks for no history, which a view across a write in place does not have. `.data =` calls it.
+  m.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
   if (!lazy::config().light_autograd) return;
   install_engine_hook();
   install_hooks({region_of_root, take_root});

@@ -268,6 +268,20 @@ def test_running_statistics_hold_what_the_batchs_do_not(norm, momentum):
     assert_same(run)
 
 
+def test_a_part_written_beside_a_gradient_of_it(device):
+    """Both the gradient and what was written could lie in the old numbers' place."""
+
+    def run(device):
+        x = normal(3, device=device).requires_grad_()
+        first, *_ = x
+        (gradient,) = torch.autograd.grad(first * first, [x])
+        with torch.no_grad():
+            first.square_()
+        return x, gradient
+
+    assert_same(run)
+
+
 CONVERSIONS = [
     (torch.bfloat16, torch.float16),
     (torch.float16, torch.int16),

@@ -5,6 +5,18 @@ import torch
 from differential import assert_same, assert_same_error, normal
 
 
+def test_data_of_a_view_whose_base_was_written(device):
+    def run(device):
+        x = torch.ones(4, 4, device=device).requires_grad_() * 1
+        part, other = x.chunk(2)
+        with torch.no_grad():
+            part.square_()
+        other.data = torch.zeros(3, device=device)
+        return other.detach()
+
+    assert_same(run)
+
+
 def test_data_takes_other_numbers():
     def change(device):
         x = normal(3, 4, device=device)
