@@ -130,7 +130,8 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (!is_ours(out) || overlaps_itself(out) || !covered(operands) || !promote(op, operands, p)) return false;
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
-  if (is_unary(operands) && p.result != out.scalar_type()) return false;  // eager allows it of some
+  const bool one_type = is_unary(operands) || ir::info(op).promote == ir::Promote::None;
+  if (one_type && p.result != out.scalar_type()) return false;  // eager allows it of some
   check_overlap(out, operands);  // eager looks at this before shapes
   p.shape = broadcast_shape(operands);
   bool fits = std::ranges::equal(p.shape, out.sizes());

@@ -316,6 +316,14 @@ def test_strides_of_a_trigamma(device):
     assert_same(run)
 
 
+def test_an_interpolation_into_another_type(device):
+    def run(device):
+        x = torch.ones(3, device=device)
+        torch.lerp(x, x, x, out=torch.ones(3, dtype=torch.float64, device=device))
+
+    assert_same_error(run)
+
+
 def test_sizes_in_the_error_of_a_mask(device):
     def run(device):
         torch.ones(2, device=device).masked_fill(torch.ones(5, 5, device=device) > 0, 1)

@@ -29,7 +29,8 @@ def bounded(t: torch.Tensor, dtype) -> str:
     if not t.is_floating_point() or dtype.is_floating_point or dtype.is_complex:
         return ""
     low = 0 if dtype == torch.uint8 else -100
-    if dtype == torch.bool or bool(((t.detach() >= low) & (t.detach() <= 100)).all()):
+    numbers = t.detach().reshape(-1)
+    if dtype == torch.bool or bool(((numbers >= low) & (numbers <= 100)).all()):
         return ""
     return f".nan_to_num().clamp({low}, 100)"
 
