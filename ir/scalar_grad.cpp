@@ -94,7 +94,7 @@ Tangent unary(Prim p, const Operands& o) {
     case Prim::exp:
       return t * y;
     case Prim::expm1:
-      return t * (y + 1.0);  // as torch: it loses what is left of it far below 0, but x may be written
+      return t * exp(x);  // y + 1 would lose what is left of it far below 0
     case Prim::log:
       return t / x;
     case Prim::log1p:
