@@ -2,7 +2,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/ops/binary_cross_entropy_with_logits_native.h>
 #include <ATen/ops/result_type.h>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
@@ -101,23 +100,6 @@ Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
   return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(x.scalar_type());
 }
 
-// Torch's formula, (1 - t) x - w log_sigmoid(x), is a difference of infinities where x is one. So positive and negative x take
-// what is left of it: a multiple of x, which counts for nothing where its factor is zero, and a part that vanishes.
-Tensor bce_with_logits(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, const optional<Tensor>& pos_weight,
-                       int64_t reduction) {
-  if (!c10::isFloatingType(x.scalar_type()) || target.scalar_type() != x.scalar_type())
-    return at::native::binary_cross_entropy_with_logits(x, target, weight, pos_weight, reduction);
-  const Tensor above = 1 - target, below = has(pos_weight) ? *pos_weight * target : target;
-  const Tensor slope = at::where(x > 0, above, -below);
-  const Tensor line = at::where(slope == 0, 0, slope * x);
-  const Tensor tail = at::log_sigmoid(x.abs());
-  Tensor loss = line - (has(pos_weight) ? (above + below) * tail : tail);
-  if (has(weight)) loss = loss * *weight;
-  if (reduction == at::Reduction::None && loss.sizes() == above.sizes() && loss.strides() != above.strides())
-    loss = at::empty_like(above).copy_(loss);  // eager computes in the memory of 1 - target
-  return reduced(loss, reduction);
-}
-
 // log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is in 16
 // bits is rounded once.
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
@@ -193,7 +175,6 @@ void register_losses(torch::Library& m) {
   m.impl("nll_loss_backward", nll_loss_backward);
   m.impl("binary_cross_entropy", bce_loss);
   m.impl("binary_cross_entropy_backward", bce_loss_backward);
-  m.impl("binary_cross_entropy_with_logits", bce_with_logits);
   m.impl("huber_loss", huber_loss);
   m.impl("huber_loss_backward", huber_loss_backward);
   m.impl("mse_loss", mse_loss);

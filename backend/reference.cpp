@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include "backend/dispatch.h"
 #include "backend/registration.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -40,6 +41,9 @@ bool computes(const OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = schema.name();
   if (op.hasTag(at::Tag::inplace_view) || std::ranges::any_of(schema.returns(), is_view)) return false;
+  // Copies of all memory behind a view, of which a part is then written.
+  if (name.ends_with("_scatter") && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional)) return false;
+  if (name == "aten::_new_zeros_with_same_feature_meta") return false;  // of as much memory
   if (name == "aten::clone" || name == "aten::lift" || name == "aten::resize_as_" || name == "aten::_resize_output_") return false;
   const auto& arguments = schema.arguments();
   if (std::ranges::any_of(arguments, is_device)) return std::ranges::none_of(arguments, is_tensor) && makes_content(name);
@@ -66,6 +70,16 @@ void on_every_device(const OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.callBoxedForDispatchKey(key, *stack);
 }
 
+bool writes_each(const OperatorHandle& op) { return op.schema().name().starts_with("aten::_foreach_") && op.schema().name().ends_with("_"); }
+
+// On the host, torch's loop over a list counts a write of each tensor, which nobody sees within an external call.
+void on_each(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const std::vector<at::Tensor> written = torch::jit::last(*stack, op.schema().arguments().size())[0].toTensorVector();
+  fallback(op, keys, stack);
+  if (!lazy::backing().is_gpu())
+    for (const at::Tensor& t : written) t.unsafeGetTensorImpl()->bump_version();
+}
+
 }  // namespace
 
 void register_reference(torch::Library& m) {
@@ -74,7 +88,9 @@ void register_reference(torch::Library& m) {
     const auto op = dispatcher.findSchema(name);
     if (!op || !name.name.starts_with("aten::") || op->hasKernelForDispatchKey(DispatchKey::PrivateUse1)) continue;
     const std::string own = toString(name).substr(6);
-    if (op->hasKernelForDispatchKey(DispatchKey::CPU))
+    if (writes_each(*op))
+      m.impl(own.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_each>());
+    else if (op->hasKernelForDispatchKey(DispatchKey::CPU))
       m.impl(own.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
     else if (has_kernel_for_every_device(*op) && computes(*op))
       m.impl(own.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_every_device>());

@@ -599,6 +599,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   try {
     PlainDispatch guard;
     const DefaultType type(call.signature.default_type);
+    const c10::AutoGradMode grad(call.signature.grad_mode);
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
       if (s.same < host.size()) {

@@ -15,6 +15,7 @@ class Binder {
   void run(at::ArrayRef<c10::IValue> arguments) {
     put(reinterpret_cast<uintptr_t>(&op_.schema()));
     put(c10::typeMetaToScalarType(c10::get_default_dtype()));
+    put(c10::GradMode::is_enabled());
     for (size_t i = 0; i < arguments.size(); ++i) argument(i, arguments[i]);
     bound_.key = key_;
   }

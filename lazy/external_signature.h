@@ -3,6 +3,7 @@
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
 #include "lazy/convert.h"
 
 namespace lazuli::lazy {
@@ -41,6 +42,7 @@ struct Signature {
   std::vector<Slot> slots;
   std::vector<int64_t> storage_bytes;
   caffe2::TypeMeta default_type = c10::get_default_dtype();  // of results that no argument gives a type
+  bool grad_mode = c10::GradMode::is_enabled();              // a recurrent layer returns more for backward
 
   // The arguments with these tensors in the slots and every device argument replaced.
   torch::jit::Stack rebuild(const std::vector<at::Tensor>& tensors, c10::Device device) const;

@@ -77,6 +77,7 @@ IN_PARTS = {
         aten.native_batch_norm_backward.default,
         aten._softmax_backward_data.default,
         aten._log_softmax_backward_data.default,
+        aten.gelu_backward.default,
         aten.var.correction,
         aten.std.correction,
         aten.var_mean.correction,
@@ -184,7 +185,21 @@ class Noise(TorchDispatchMode):
             # Where its elements overlap, or nobody may write to it, it stays.
             with contextlib.suppress(RuntimeError):
                 size = t.abs().amax((-2, -1), keepdim=True) if by_norm else t
-                t.copy_(t + size * (self.factor(t) - 1))
+                error = size * (self.factor(t) - 1)
+                t.copy_(torch.where(error.isfinite(), t + error, t))  # infinity stays
+                if t.is_floating_point() and (nan := t.isnan()).any():
+                    t.copy_(torch.where(nan, self.some_nan(t.dtype), t))
+
+
+    def some_nan(self, kind: torch.dtype) -> torch.Tensor:
+        """One of those that a kernel may give: its sign and payload show where bits are read."""
+        bits = torch.empty((), dtype=kind).view(INTEGER[kind.itemsize])
+        quiet = torch.tensor(float("nan"), dtype=kind).view(bits.dtype)
+        chosen = int(torch.randint(0, 3, (), generator=self.source))
+        return bits.copy_((quiet, -1, quiet | torch.iinfo(bits.dtype).min)[chosen]).view(kind)
+
+
+INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def is_view(function) -> bool:

@@ -11,6 +11,8 @@ DEVIATIONS = (
     *("native_layer_norm", "native_group_norm", "native_batch_norm"),
 )
 
+READS_ALL = ("searchsorted", "linear", "matmul", "addmv", "mv", "addmm", "mm", "baddbmm", "bmm", "addbmm", "dot")
+
 
 def leaves_open(function, args: tuple, kwargs: dict) -> bool:
     """Whether a call of an ATen operator does. One that is going to raise does not."""
@@ -32,13 +34,28 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return True
         if "_polynomial_" in name:  # where it begins with nan it returns what it never wrote
             return isinstance(args[0], torch.Tensor) and bool(args[0].isnan().any())
-        if name == "searchsorted" and "out" in kwargs:  # written while the others are read
+        if name in READS_ALL and "out" in kwargs:  # written while the others are read
             read = [*args, kwargs.get("sorter")]
             return any(is_alias(kwargs["out"], x) for x in read if isinstance(x, torch.Tensor))
+        if name == "resize_":  # memory that is added holds anything
+            have = args[0].untyped_storage().nbytes() - args[0].storage_offset() * args[0].itemsize
+            return math.prod(args[1]) * args[0].itemsize > have
+        if name in ("convolution", "convolution_backward"):
+            return meets_padding(name, args)
         if name in SCATTERS:  # the result lies as its operand does
             return overlaps_itself(args[0])
         return any(map(overlaps_itself, written(function, args, kwargs)))
     return False
+
+
+def meets_padding(name: str, args: tuple) -> bool:
+    """Whether a convolution multiplies what is not finite with zeros of its padding, or of an
+    imaginary part: some kernels do, some leave those products out."""
+    tensors = [t for t in args if isinstance(t, torch.Tensor)]
+    if all(t.isfinite().all() for t in tensors):
+        return False
+    padding, _, is_transposed = args[{"convolution": 4, "convolution_backward": 5}[name] :][:3]
+    return any(padding) or is_transposed or tensors[0].is_complex()
 
 
 def is_alias(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -116,7 +116,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
   light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1, 0, keeping(/*bias*/ 0b100, kStatistics));
   light<o::native_group_norm>(m, "NativeGroupNormBackward0", ~0u, 0, keeping(0, kStatistics));
-  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000, keeping(0, kStatistics));
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000, keeping(0b11000, kStatistics));
   // Losses, windows, the rest
   light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
   light<o::mse_loss>(m, "MseLossBackward0");

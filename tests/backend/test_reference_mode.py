@@ -89,6 +89,53 @@ def test_the_default_type_is_that_of_the_call():
     assert out.strip() == "torch.float64 torch.float32 [0.0, 0.5, 1.0]"
 
 
+def test_memory_and_versions_are_eagers():
+    """A result in its operand's place, writes of a list's tensors, tangents in memory with gaps."""
+    out = run(
+        "-c",
+        "import torch\n"
+        "import torch.autograd.forward_ad as fwad\n"
+        "def facts(where):\n"
+        "    x = torch.arange(75.0).reshape(3, 5, 5).to(where)\n"
+        "    seven = torch.tensor(7.0, device=where)\n"
+        "    y = torch.select_scatter(x[1, 1], seven, 0, 2)\n"
+        "    yield y.storage_offset(), y.untyped_storage().nbytes(), y.tolist()\n"
+        "    y = torch.slice_scatter(x[:, 1], seven.expand(1, 5), 0, 2)\n"
+        "    yield y.storage_offset(), y.stride(), y.tolist()\n"
+        "    torch._foreach_add_([x, seven], 1)\n"
+        "    torch._foreach_zero_([x])\n"
+        "    yield x._version, seven._version\n"
+        "    with fwad.dual_level():\n"
+        "        gaps = torch.ones(5, 2, device=where)[:, 0]\n"
+        "        y = fwad.make_dual(gaps, gaps.cos()).reshape(-1)\n"
+        "        yield [t.tolist() for t in fwad.unpack_dual(y)]\n"
+        "print([a == b for a, b in zip(*(list(facts(d)) for d in ('cpu', 'lazuli')))])\n",
+    )
+    assert out.strip() == str([True] * 4)
+
+
+def test_a_recurrent_layer_runs_as_it_was_called():
+    """With gradients, even if its trace ends where there are none, and the other way round."""
+    out = run(
+        "-c",
+        "import torch\n"
+        "layer = torch.nn.LSTM(4, 3).to('lazuli')\n"
+        "x = torch.ones(2, 3, 4, device='lazuli')\n"
+        "def trained(ends_without):\n"
+        "    y = layer(x)[0]\n"
+        "    with torch.set_grad_enabled(not ends_without):\n"
+        "        y.sum().item()\n"
+        "    layer.zero_grad()\n"
+        "    y.sum().backward()\n"
+        "    return layer.weight_ih_l0.grad.cpu()\n"
+        "with torch.no_grad():\n"
+        "    y = layer(x)[0]\n"
+        "y.sum().item()\n"
+        "print(torch.equal(trained(True), trained(False)))\n",
+    )
+    assert out.strip() == "True"
+
+
 def test_it_cannot_be_chosen_later(device):
     with pytest.raises(ValueError, match="set LAZULI_KERNELS before"):
         torch.lazuli.config.kernels = "eager"

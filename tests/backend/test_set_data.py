@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import assert_same, assert_same_error, normal
+from differential import assert_same, assert_same_error, normal, without_device
 
 
 def test_data_of_a_view_whose_base_was_written(device):
@@ -156,3 +156,31 @@ def test_swap_tensors():
         return a, b
 
     assert_same(change)
+
+
+RESHAPED = {
+    "data": lambda y: setattr(y, "data", torch.ones(5, 3, device=y.device)),
+    "transpose_": lambda y: y.transpose_(0, 1),
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("change", RESHAPED.values(), ids=RESHAPED)
+@pytest.mark.parametrize("made", [torch.relu, lambda x: x[0:1], lambda x: x.view(1, 3)])
+def test_a_result_of_another_shape_behind_autograds_back(change, made):
+    """What flows back is added up to the shape that its node knows, or is an error."""
+
+    def run(device):
+        x = torch.tensor([[1.0, 2.0, 3.0]]).to(device).requires_grad_()
+        y = made(x)
+        with torch.no_grad():
+            change(y)
+        try:
+            (gradient,) = torch.autograd.grad(y.sum(), y)
+            made(x).sum().backward()
+            y.mul(3).sum().backward()
+        except RuntimeError as error:
+            return without_device(error)
+        return gradient, x.grad
+
+    assert_same(run)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from differential import without_device
+from differential import assert_same, without_device
 
 aten = torch.ops.aten
 
@@ -102,3 +102,23 @@ def test_a_view_of_what_is_gone(device):
     for where in ("cpu", device):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             run(where)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("written", [0, 1, None], ids=["mean", "variance", "none"])
+def test_running_statistics(training, written):
+    """A write of them is an error, the layer's own is none: it is often called twice in a step."""
+
+    def run(device):
+        x = torch.arange(12.0).reshape(3, 4).to(device).requires_grad_()
+        statistics = [torch.zeros(4, device=device), torch.ones(4, device=device)]
+        y = sum(F.batch_norm(x + i, *statistics, training=training) for i in range(2))
+        if written is not None:
+            statistics[written].add_(1)
+        try:
+            y.square().sum().backward()
+        except RuntimeError as error:
+            return without_device(error)
+        return x.grad, statistics
+
+    assert_same(run)

@@ -14,7 +14,7 @@ from fuzz.scope import Side, scope
 
 @dataclasses.dataclass(frozen=True)
 class Raised:
-    """An exception as a result. `late`: lazuli gave it when it was asked to finish."""
+    """An exception as a result. `late`: lazuli gave it when a trace ran, at its end or before."""
 
     kind: str
     message: str
@@ -49,8 +49,12 @@ def on_any_device(text: str) -> str:
     return text.strip()
 
 
+OF_A_TRACE = re.compile(r"\w+ \(<statement \d+>:\d+\): ")
+
+
 def raised(error: BaseException, late=False) -> Raised:
-    return Raised(type(error).__name__, on_any_device(str(error)), late)
+    message = on_any_device(str(error))
+    return Raised(type(error).__name__, message, late or OF_A_TRACE.match(message) is not None)
 
 
 def is_leaf(x) -> bool:
