@@ -190,7 +190,6 @@ class Noise(TorchDispatchMode):
                 if t.is_floating_point() and (nan := t.isnan()).any():
                     t.copy_(torch.where(nan, self.some_nan(t.dtype), t))
 
-
     def some_nan(self, kind: torch.dtype) -> torch.Tensor:
         """One of those that a kernel may give: its sign and payload show where bits are read."""
         bits = torch.empty((), dtype=kind).view(INTEGER[kind.itemsize])

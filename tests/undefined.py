@@ -11,7 +11,8 @@ DEVIATIONS = (
     *("native_layer_norm", "native_group_norm", "native_batch_norm"),
 )
 
-READS_ALL = ("searchsorted", "linear", "matmul", "addmv", "mv", "addmm", "mm", "baddbmm", "bmm", "addbmm", "dot")
+READS_ALL = ("searchsorted", *("dot", "mv", "mm", "bmm", "linear", "matmul"))
+READS_ALL += ("addmv", "addmm", "addbmm", "baddbmm")
 
 
 def leaves_open(function, args: tuple, kwargs: dict) -> bool:
