@@ -119,3 +119,18 @@ def test_names_of_dimensions_go_along():
 def copy_between_names(device):
     x = normal(2, 3, device=device).refine_names("a", "b")
     x.copy_(normal(2, 3, device=device).refine_names("b", "a"))
+
+
+HOLES = [((3, 4), (5, 1)), ((3, 4), (8, 2)), ((4,), (3,)), ((2, 3, 4), (15, 5, 1))]
+
+
+@pytest.mark.parametrize("size, stride", HOLES)
+def test_between_the_elements_memory_stays(size, stride):
+    def change(device):
+        x = torch.empty_strided(size, stride, device=device)
+        memory = x.as_strided((x.untyped_storage().nbytes() // 4,), (1,))
+        memory.fill_(-1)
+        x.copy_(normal(*size, device=device))
+        return x, memory
+
+    assert_same(change)

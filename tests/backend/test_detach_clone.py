@@ -148,3 +148,21 @@ def test_a_lazy_clone_is_a_tensor_of_its_own():
         return x, y, z, torch.tensor(y.stride()), leaf.grad
 
     assert_same(compute)
+
+
+def test_two_tensors_of_one_value_have_a_gradient_each():
+    def run(device):
+        gradients = []
+        for other in (lambda x: x.detach(), lambda x: x.detach().t(), lambda x: x.clone()):
+            for product in (torch.mul, torch.matmul, lambda x, y: torch.addcmul(x, y, x)):
+                for turned in (False, True):
+                    x = normal(3, 3, device=device, grad=True)
+                    pair = (other(x), x) if turned else (x, other(x))
+                    product(*pair).sum().backward()
+                    gradients.append(x.grad)
+        a = normal(3, device=device, grad=True)
+        b = a.detach().requires_grad_()
+        (a * b * b).sum().backward()
+        return *gradients, a.grad, b.grad
+
+    assert_same(run)

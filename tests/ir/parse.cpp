@@ -38,6 +38,24 @@ TEST(Parse, NamesAreFreeAndCommentsAreSkipped) {
   EXPECT_EQ(hash(a), hash(b));
 }
 
+// Two graphs of one hash are told apart by this alone.
+TEST(SameStructure, TellsEveryPartApart) {
+  const std::string base = "%0 : f32[2,3] = input [position=0]\n%1 : f32[2,1] = sum %0 [dims=1 keepdim=1]\n";
+  const Graph graph = parse(base + "return %1\n");
+  EXPECT_TRUE(same_structure(graph, parse(base + "return %1\n")));
+  for (const std::string& other : {
+           base + "return %1, %1\n",
+           base + "donated 0\nreturn %1\n",
+           std::string("%0 : f32[2,3] = input [position=0]\n%1 : f32[1,3] = sum %0 [dims=0 keepdim=1]\nreturn %1\n"),
+           std::string("%0 : f32[2,3] = input [position=0]\n%1 : f32[2,1] = amax %0 [dims=1 keepdim=1]\nreturn %1\n"),
+           std::string("%0 : f64[2,3] = input [position=0]\n%1 : f64[2,1] = sum %0 [dims=1 keepdim=1]\nreturn %1\n"),
+           std::string("%0 : f32[2,3] = input [position=1]\n%1 : f32[2,1] = sum %0 [dims=1 keepdim=1]\nreturn %1\n"),
+       })
+    EXPECT_FALSE(same_structure(graph, parse(other))) << other;
+  const std::string constant = "%0 : f32[] = constant [value=";
+  EXPECT_FALSE(same_structure(parse(constant + "1.0]\nreturn %0\n"), parse(constant + "2.0]\nreturn %0\n")));
+}
+
 TEST(Parse, NanStaysNan) {
   Graph g = parse("%0 : f32[] = constant [value=nan]\nreturn %0\n");
   EXPECT_TRUE(std::isnan(interpret(g, {})[0].at(0)));

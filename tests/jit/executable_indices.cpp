@@ -62,6 +62,21 @@ TEST(LookupInLookup, RowsAndThenColumns) {
   expect_close(run(*e, host, m.graph, {buffer_of(host, t), buffer_of(host, r), buffer_of(host, c)}).floats[0], want);
 }
 
+TEST(LookupInLookup, RowsOfWhatWasGathered) {
+  Model m;
+  TestHost host;
+  auto table = m.input({6, 7}), columns = m.input(ir::DType::I64, {3, 2}), rows = m.input(ir::DType::I64, {2});
+  auto gathered = m.apply(Op::gather, {table, columns}, ir::Attrs{{1}});
+  m.graph.outputs = {m.mul(m.apply(Op::index_select, {gathered, rows}, ir::Attrs{{0}}), 2.0)};
+  const Floats t = random_floats(42);
+  const std::vector<int64_t> c{1, 3, 2, 0, 1, 5}, r{2, 0};
+  Floats want;
+  for (int64_t row : r)
+    for (int i = 0; i < 2; ++i) want.push_back(2 * t[row * 7 + c[row * 2 + i]]);
+  auto e = jit::compile(m.graph, {});
+  expect_close(run(*e, host, m.graph, {buffer_of(host, t), buffer_of(host, c), buffer_of(host, r)}).floats[0], want);
+}
+
 TEST(LookupInLookup, OverAnOperandThatIsGivenAway) {
   Model m;
   TestHost host;

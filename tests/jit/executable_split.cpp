@@ -72,6 +72,24 @@ TEST(ExecutableSplit, ShortDimensionsAreSplitToo) {
                Floats(sums.begin(), sums.end()), 1e-4f);
 }
 
+// What checks a sum is with the kernel that adds up the chunks.
+TEST(ExecutableSplit, SumsAreCheckedAsIndices) {
+  Model m;
+  auto x = m.input({200000, 2}), table = m.input({4});
+  auto index = m.convert(m.sum(x, ir::Dims{0}, false), ir::DType::I64);
+  m.at_line("model.py:7");
+  m.graph.outputs = {m.apply(Op::index_select, {table, index}, ir::Attrs{{0}})};
+  TestHost host;
+  auto e = jit::compile(m.graph, with_threads(4));
+  EXPECT_NE(e->plan_text().find("chunks"), std::string::npos) << e->plan_text();
+  Floats ones(400000, 0);
+  ones[0] = 3, ones[7] = 1;
+  const Floats numbers{5, 6, 7, 8};
+  expect_close(run(*e, host, m.graph, {buffer_of(host, ones), buffer_of(host, numbers)}).floats[0], {8, 6});
+  ones[8] = 1;
+  EXPECT_THROW(run(*e, host, m.graph, {buffer_of(host, ones), buffer_of(host, numbers)}), jit::ExecutionError);
+}
+
 TEST(ExecutableSplit, ManyRowsAreNotSplit) {
   Model m;
   auto x = m.input({5000, 64});
