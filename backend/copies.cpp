@@ -113,7 +113,10 @@ Tensor in_memory(const Tensor& t) {
 Tensor meant_for(const Tensor& self, const Tensor& src) {
   Tensor plain = in_memory(src);
   if (src.is_conj() != (self.is_conj() && src.is_complex())) plain = plain.conj_physical();
-  if (src.is_neg() != self.is_neg()) plain = (self.is_neg() ? plain.to(self.scalar_type()) : plain).neg();  // where it has a sign
+  if (src.is_neg() != self.is_neg()) {  // where they lie
+    TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != c10::kBool, "\"neg_cpu\" not implemented for 'Bool'");
+    plain = plain.to(self.scalar_type()).neg();
+  }
   return plain;
 }
 

@@ -143,11 +143,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::Memor
 }
 
 Tensor& set_storage(Tensor& self, at::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
-  TORCH_CHECK(source.device().type() == self.device().type(), "Attempted to set the storage of a tensor on device \"",
-              self.device(), "\" to a storage on different device \"", source.device(),
-              "\".  This is no longer allowed; the devices must match.");
+  at::native::checkSetStorage(self, std::move(source), offset, sizes, strides);
   auto* impl = self.unsafeGetTensorImpl();
-  impl->set_storage_keep_dtype(std::move(source));
   if (strides.data() == nullptr)
     impl->set_sizes_contiguous(sizes), impl->set_storage_offset(offset);
   else

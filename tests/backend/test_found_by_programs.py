@@ -361,6 +361,22 @@ def test_copies_into_a_negated_view(device, dtype, wide):
     assert_same(run)
 
 
+@pytest.mark.parametrize("source", [torch.uint8, torch.int64, torch.float32, torch.complex64])
+@pytest.mark.parametrize("to", [torch.bool, torch.int64, torch.float32, torch.complex64])
+def test_copies_of_a_negated_view(source, to):
+    """They are negated as what they become, which may have no sign."""
+
+    def run(device):
+        x = torch.zeros(3, dtype=to, device=device)
+        negated = torch._neg_view(torch.tensor([0, 1, 3], dtype=source, device=device))
+        try:
+            return x.copy_(negated)
+        except NotImplementedError as error:
+            return str(error)
+
+    assert_same(run)
+
+
 FUNCTIONS_OF_ALL = {
     "conv2d of the input": (F.conv2d, 0),
     "conv2d of the weight": (F.conv2d, 1),

@@ -140,6 +140,23 @@ def test_set_beyond_the_source_makes_it_larger():
     assert_same(change)
 
 
+@pytest.mark.parametrize("size, stride", [((1,), (1,)), ((2,), (2,)), ((1, 2), (2, 1)), ((2,), (0,))])
+@pytest.mark.parametrize("offset", [0, 1, 5])
+def test_set_to_the_same_sizes_beyond_the_source(size, stride, offset):
+    """Memory only grows for other sizes or strides than the tensor had."""
+
+    def change(device):
+        x = torch.empty_strided(size, stride, device=device, dtype=torch.float64)
+        y = torch.ones(2, device=device)
+        try:
+            x.set_(y.untyped_storage(), offset, size, stride)
+        except RuntimeError as error:
+            return without_device(error)
+        return x.untyped_storage().nbytes()
+
+    assert_same(change)
+
+
 def test_set_of_another_dtype_is_an_error():
     assert_same_error(
         lambda device: normal(2, device=device).set_(

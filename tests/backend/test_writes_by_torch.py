@@ -34,9 +34,11 @@ def test_what_backward_reads_keeps_its_numbers():
 def test_a_weight_that_a_product_has_packed():
     def change(device):
         x, weight = normal(4, 64, device=device), normal(64, 64, device=device)
-        for _ in range(6):
-            (x @ weight).sum().item()
+        sums = []
+        for _ in range(8):
+            sums.append((x @ weight).sum().item())
         write(weight.view(-1), torch.ones(64 * 64).to(device))
-        return x @ weight
+        sums.append((x @ weight).sum().item())
+        return torch.tensor(sums)
 
-    assert_same(change, rtol=1e-4, atol=1e-4)
+    assert_same(change, rtol=1e-3, atol=1e-3)
