@@ -124,7 +124,7 @@ def copy_between_names(device):
 HOLES = [((3, 4), (5, 1)), ((3, 4), (8, 2)), ((4,), (3,)), ((2, 3, 4), (15, 5, 1))]
 
 
-@pytest.mark.parametrize("size, stride", HOLES)
+@pytest.mark.parametrize(("size", "stride"), HOLES)
 def test_between_the_elements_memory_stays(size, stride):
     def change(device):
         x = torch.empty_strided(size, stride, device=device)
