@@ -140,7 +140,10 @@ def test_set_beyond_the_source_makes_it_larger():
     assert_same(change)
 
 
-@pytest.mark.parametrize(("size", "stride"), [((1,), (1,)), ((2,), (2,)), ((1, 2), (2, 1)), ((2,), (0,))])
+SAME_SIZES = [((1,), (1,)), ((2,), (2,)), ((1, 2), (2, 1)), ((2,), (0,))]
+
+
+@pytest.mark.parametrize(("size", "stride"), SAME_SIZES)
 @pytest.mark.parametrize("offset", [0, 1, 5])
 def test_set_to_the_same_sizes_beyond_the_source(size, stride, offset):
     """Memory only grows for other sizes or strides than the tensor had."""
