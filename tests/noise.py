@@ -192,10 +192,10 @@ class Noise(TorchDispatchMode):
 
     def some_nan(self, kind: torch.dtype) -> torch.Tensor:
         """One of those that a kernel may give: its sign and payload show where bits are read."""
-        bits = torch.empty((), dtype=kind).view(INTEGER[kind.itemsize])
-        quiet = torch.tensor(float("nan"), dtype=kind).view(bits.dtype)
+        quiet = torch.tensor(float("nan"), dtype=kind).view(INTEGER[kind.itemsize])
+        sign = torch.iinfo(quiet.dtype).min
         chosen = int(torch.randint(0, 3, (), generator=self.source))
-        return bits.copy_((quiet, -1, quiet | torch.iinfo(bits.dtype).min)[chosen]).view(kind)
+        return (quiet, quiet | sign, quiet | -1)[chosen].view(kind)
 
 
 INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

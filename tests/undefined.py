@@ -11,8 +11,10 @@ DEVIATIONS = (
     *("native_layer_norm", "native_group_norm", "native_batch_norm"),
 )
 
-READS_ALL = ("searchsorted", *("dot", "mv", "mm", "bmm", "linear", "matmul"))
-READS_ALL += ("addmv", "addmm", "addbmm", "baddbmm")
+READS_ALL = (
+    *("dot", "mv", "mm", "bmm", "linear", "matmul", "addmv", "addmm", "addbmm", "baddbmm"),
+    "searchsorted",
+)
 
 
 def leaves_open(function, args: tuple, kwargs: dict) -> bool:
@@ -55,7 +57,8 @@ def meets_padding(name: str, args: tuple) -> bool:
     tensors = [t for t in args if isinstance(t, torch.Tensor)]
     if all(t.isfinite().all() for t in tensors):
         return False
-    padding, _, is_transposed = args[{"convolution": 4, "convolution_backward": 5}[name] :][:3]
+    first = 4 if name == "convolution" else 5
+    padding, is_transposed = args[first], args[first + 2]
     return any(padding) or is_transposed or tensors[0].is_complex()
 
 

@@ -23,12 +23,9 @@ bool hooks_on_saved_tensors() {
 
 // Whether gradients of the tensor have the shape that its history expects. It is another after `.data =`, or a view in place
 // without autograd: what torch's nodes give is then made to fit, or refused.
-bool is_as_made(const at::Tensor& t, const torch::autograd::AutogradMeta& meta) {
-  if (const StepOf own(const_cast<torch::autograd::AutogradMeta*>(&meta)); own)
-    return std::ranges::equal(own.step()->outputs[own.output()].sizes, t.sizes());
-  if (!meta.grad_fn_) return true;
-  const auto& made = meta.grad_fn_->input_metadata(meta.output_nr_);
-  return made.shape_as_dim_vector() == t.sym_sizes();
+bool is_as_made(const at::Tensor& t, torch::autograd::AutogradMeta* meta) {
+  if (const StepOf own(meta); own) return std::ranges::equal(own.step()->outputs[own.output()].sizes, t.sizes());
+  return !meta->grad_fn_ || meta->grad_fn_->input_metadata(meta->output_nr_).shape_as_dim_vector() == t.sym_sizes();
 }
 
 }  // namespace
@@ -44,7 +41,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (meta && meta->fw_grad_) return Route::Torch;
     const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
-    if (t->is_privateuseone() ? t->is_inference() || (requires_grad && !is_as_made(*t, *meta)) : requires_grad) ours = false;
+    if (t->is_privateuseone() ? t->is_inference() || (requires_grad && !is_as_made(*t, meta)) : requires_grad) ours = false;
   }
   if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
   return ours && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
