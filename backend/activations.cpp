@@ -36,7 +36,9 @@ Tensor glu_backward(const Tensor& gy, const Tensor& x, int64_t dim) {
 bool have_one_type(const Tensor& x, const Tensor& slope) { return is_floating(x) && is_ours(slope) && x.scalar_type() == slope.scalar_type(); }
 Tensor prelu(const Tensor& x, const Tensor& slope) {
   if (!have_one_type(x, slope)) return fall_back<Tensor>("aten::_prelu_kernel", "", x, slope);
-  return at::where(x > 0, x, x * slope);
+  const Tensor out = at::where(x > 0, x, x * slope);
+  if (x.is_non_overlapping_and_dense()) take_strides(out, lazy::to_dims(x.strides()));  // eager makes it empty_like
+  return out;
 }
 std::tuple<Tensor, Tensor> prelu_backward(const Tensor& gy, const Tensor& x, const Tensor& slope) {
   if (!have_one_type(x, slope) || !have_one_type(gy, slope)) return fall_back_tuple<2>("aten::_prelu_kernel_backward", "", gy, x, slope);

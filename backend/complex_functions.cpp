@@ -47,6 +47,7 @@ struct Function {
     const Parts y = formula(at::real(x), at::imag(x));
     Tensor out = at::empty_like(x);
     at::view_as_real(out).copy_(at::stack({y.re, y.im}, -1));
+    take_strides_of_ones(out, {{&x, {}}});
     return out;
   }
   static Tensor plain(const Tensor& x) {

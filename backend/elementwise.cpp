@@ -85,17 +85,6 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 
-// Lets a tensor's dimensions lie in memory in this order.
-void take_order(const at::Tensor& out, const lazy::Order& order) {
-  ir::Dims strides(out.dim(), 0);
-  int64_t stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = stride;
-    stride *= std::max<int64_t>(out.size(order[i]), 1);
-  }
-  if (!order.empty()) out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides));
-}
-
 }  // namespace
 
 void check_overlap(const at::Tensor& out, const Operands& operands) {
@@ -122,7 +111,9 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
   p.shape = broadcast_shape(operands);
   lazy::Order order = result_order(operands, p.shape);
   lazy::Recording r;
-  return r.tensor(apply(r, op, operands, p, order, std::move(attrs)), p.result, order);
+  at::Tensor out = r.tensor(apply(r, op, operands, p, order, std::move(attrs)), p.result, order);
+  take_strides_of_ones(out, operands);
+  return out;
 }
 
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs) {
@@ -142,6 +133,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
                   " doesn't match the broadcast shape ", lazy::to_ref(p.shape));
     at::native::resize_output(out, lazy::to_ref(p.shape));
     take_order(out, result_order(operands, p.shape));
+    take_strides_of_ones(out, operands);
   }
   lazy::Order order;
   if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);
@@ -182,7 +174,7 @@ enum class Second { Other, Number, Like };
 Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
   if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
-    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() ? Second::Number : Second::Other;
+    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() && has_usual_strides(a) ? Second::Number : Second::Other;
   const bool like = nameless_on_device(*y) && y->is_contiguous() && x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
   return like ? Second::Like : Second::Other;
 }

@@ -134,7 +134,9 @@ Tensor flip(const Tensor& x, IntArrayRef dims) {
   ir::Attrs attrs;
   attrs.add(turned);
   ir::Value y = x.dim() ? r.emit(ir::Op::flip, {r.value(x)}, attrs) : r.value(x);
-  return tensor_in(r, y, x.scalar_type(), order);
+  Tensor out = tensor_in(r, y, x.scalar_type(), order);
+  if (x.is_non_overlapping_and_dense()) take_strides(out, lazy::to_dims(x.strides()));  // eager makes it empty_like
+  return out;
 }
 
 // How many elements a range has; nothing where eager has an error for it, or rounds in a way of its own.

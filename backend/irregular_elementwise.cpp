@@ -3,6 +3,7 @@
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
+#include "lazy/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -29,10 +30,11 @@ Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, 
     return fall_back<Tensor>("aten::elu_backward", "", gy, alpha, scale, input_scale, is_result, x);
   return elementwise(ir::Op::elu_backward, {{&gy, {}}, {&x, {}}, {nullptr, alpha}, {nullptr, scale}, {nullptr, input_scale}});
 }
-// Torch's second result is room for its kernel on the host; as on CUDA there is nothing in ours.
+// Torch's second result is room for its kernel on the host, which writes rows; as on CUDA there is nothing in ours.
 std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
   if (!is_floating(x)) return fall_back_tuple<2>("aten::log_sigmoid_forward", "", x);
-  return {elementwise(ir::Op::log_sigmoid, {{&x, {}}}), at::empty({0}, x.options())};
+  const Tensor in = lazy::backing().is_gpu() ? x : x.contiguous();
+  return {elementwise(ir::Op::log_sigmoid, {{&in, {}}}), at::empty({0}, x.options())};
 }
 Tensor log_sigmoid_backward(const Tensor& gy, const Tensor& x, const Tensor& buffer) {
   if (!is_floating(x) || !is_floating(gy)) return fall_back<Tensor>("aten::log_sigmoid_backward", "", gy, x, buffer);
@@ -179,7 +181,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   lazy::Recording r;
   ir::DType t = lazy::to_ir(type);
   ir::Value v = r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, order), read(r, branches[0], t, order), read(r, branches[1], t, order)});
-  return r.tensor(v, type, order);
+  Tensor out = r.tensor(v, type, order);
+  take_strides_of_ones(out, all);
+  return out;
 }
 
 // Into a tensor of the result's type and shape.

@@ -59,11 +59,14 @@ ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
 }
 
 // TensorIterator asks this before it looks at strides, which in dimensions of size 1 may be any.
+bool all_have_shape(const Operands& operands, at::IntArrayRef shape) {
+  return std::ranges::all_of(operands, [&](const Operand& o) { return o.tensor ? o.tensor->sizes() == shape : o.is_attribute || shape.empty(); });
+}
+bool are_contiguous(const Operands& operands, at::MemoryFormat format) {
+  return std::ranges::all_of(operands, [&](const Operand& o) { return !o.tensor || o.tensor->is_contiguous(format); });
+}
 bool are_channels_last(const Operands& operands, const ir::Dims& shape) {
-  return shape.size() == 4 && std::ranges::all_of(operands, [&](const Operand& o) {
-    return o.tensor && o.tensor->is_privateuseone() && std::ranges::equal(o.tensor->sizes(), shape) &&
-           o.tensor->is_contiguous(at::MemoryFormat::ChannelsLast);
-  });
+  return shape.size() == 4 && all_have_shape(operands, lazy::to_ref(shape)) && are_contiguous(operands, at::MemoryFormat::ChannelsLast);
 }
 
 lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
@@ -109,6 +112,67 @@ lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims&
   }
   std::reverse(inner_first.begin(), inner_first.end());
   return std::is_sorted(inner_first.begin(), inner_first.end()) ? lazy::Order{} : inner_first;
+}
+
+namespace {
+
+// The strides of memory without gaps in this order, where an empty dimension counts as `empty`.
+ir::Dims strides_in(const lazy::Order& order, at::IntArrayRef sizes, int64_t empty = 1) {
+  ir::Dims strides(sizes.size(), 0);
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const auto d = order.empty() ? i : static_cast<size_t>(order[i]);
+    strides[d] = stride;
+    stride *= std::max(sizes[d], empty);
+  }
+  return strides;
+}
+
+// By TensorIterator's rule, whose three fast ways are for operands of one shape.
+ir::Dims eager_strides(at::IntArrayRef sizes, const Operands& operands) {
+  const ir::Dims shape = lazy::to_dims(sizes);
+  const at::Tensor* first = nullptr;
+  const bool have_shape = all_have_shape(operands, sizes);
+  bool alike = have_shape;
+  for (const Operand& o : operands) {
+    if (!o.tensor) continue;
+    if (!first) first = o.tensor;
+    alike &= o.tensor->strides() == first->strides();
+  }
+  if (have_shape && are_contiguous(operands, at::MemoryFormat::Contiguous)) return strides_in({}, sizes);
+  if (are_channels_last(operands, shape)) return strides_in({0, 2, 3, 1}, sizes);
+  if (alike && first->is_non_overlapping_and_dense()) return lazy::to_dims(first->strides());
+  std::vector<ir::Dims> strides;
+  for (const Operand& o : operands)
+    if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));
+  const lazy::Order order = order_of_walks(strides, shape);
+  return strides_in(order, sizes, order.empty() ? 1 : 0);
+}
+
+}  // namespace
+
+bool has_usual_strides(const at::Tensor& t) {
+  int64_t stride = 1;
+  for (int64_t d = t.dim(); d-- > 0; stride *= std::max<int64_t>(t.size(d), 1))
+    if (t.stride(d) != stride) return false;
+  return true;
+}
+
+void take_order(const at::Tensor& out, const lazy::Order& order) {
+  if (!order.empty()) out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides_in(order, out.sizes())));
+}
+
+void take_strides(const at::Tensor& out, const ir::Dims& strides) {
+  for (int64_t d = 0; d < out.dim(); ++d)
+    if (out.numel() != 0 && out.size(d) > 1 && strides[d] != out.stride(d)) return;
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides));
+}
+
+void take_strides_of_ones(const at::Tensor& out, const Operands& operands) {
+  const auto is_usual = [](const Operand& o) { return !o.tensor || has_usual_strides(*o.tensor); };
+  const bool has_ones = std::ranges::any_of(out.sizes(), [](int64_t n) { return n <= 1; });
+  if (!has_ones || (std::ranges::all_of(operands, is_usual) && has_usual_strides(out))) return;
+  take_strides(out, eager_strides(out.sizes(), operands));
 }
 
 c10::Scalar number_of(const at::Tensor& t) {

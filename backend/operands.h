@@ -13,6 +13,7 @@ namespace lazuli::backend {
 struct Operand {
   const at::Tensor* tensor = nullptr;  // null: a number
   c10::Scalar number{};
+  bool is_attribute = true;  // whether the number is none of the tensors that torch's kernel walks
 };
 using Operands = c10::SmallVector<Operand, 4>;
 
@@ -51,6 +52,15 @@ lazy::Order result_order(const Operands& operands, const ir::Dims& shape);
 lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims& shape);
 // Strides of an operand over the result's dimensions: 0 where it is broadcast.
 ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape);
+
+// Whether its strides are those of torch.empty(its sizes), in dimensions of size 1 too.
+bool has_usual_strides(const at::Tensor& t);
+// Lets a tensor that nothing reads yet lie in memory in this order.
+void take_order(const at::Tensor& out, const lazy::Order& order);
+// Gives it strides that tell of the same memory, or none.
+void take_strides(const at::Tensor& out, const ir::Dims& strides);
+// In dimensions of size 1 or 0, where memory does not show them, strides as torch's elementwise kernels leave them.
+void take_strides_of_ones(const at::Tensor& out, const Operands& operands);
 
 // The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
 ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);

@@ -46,7 +46,7 @@ bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> argume
       keep.push_back(v.toTensor());
       operands.push_back({&keep.back(), {}});
     } else if (v.isScalar()) {
-      operands.push_back({nullptr, v.toScalar()});
+      operands.push_back({nullptr, v.toScalar(), !schema.overload_name().starts_with("Scalar") || arity != 2});
     } else {
       return false;
     }
