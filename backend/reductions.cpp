@@ -16,14 +16,17 @@ using at::ScalarType;
 using at::Tensor;
 using std::optional;
 
+// Torch counts dimensions that it is told in a word.
+void check_rank(int64_t rank) { TORCH_CHECK(rank <= 64, "only tensors with up to 64 dims are supported"); }
+
 // Sorted dimensions without repeats; all of them for an empty or absent list.
 ir::Dims dims_of(OptionalIntArrayRef dims, int64_t rank) {
-  TORCH_CHECK(rank <= 64, "only tensors with up to 64 dims are supported");
   ir::Dims out;
   if (!dims || dims->empty()) {
     for (int64_t d = 0; d < rank; ++d) out.push_back(d);
     return out;
   }
+  check_rank(rank);
   for (int64_t d : *dims) out.push_back(at::maybe_wrap_dim(d, rank));
   if (rank == 0) return {};
   std::sort(out.begin(), out.end());
@@ -161,6 +164,7 @@ struct Truth {
   static ScalarType type(const Tensor& x) { return x.scalar_type() == at::kByte ? at::kByte : at::kBool; }
   static Tensor all(const Tensor& x) {
     if (!is_ours(x)) return fall_back<Tensor>(name, "", x);
+    check_rank(x.dim());
     return reduce(x, {op, dims_of(std::nullopt, x.dim()), false, x.scalar_type(), type(x)});
   }
   static Tensor dim(const Tensor& x, int64_t dim, bool keepdim) {
@@ -175,6 +179,7 @@ ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, do
   ir::Attrs attrs;
   attrs.add(dims).add(keepdim);
   if (x.dim() == 0) v = r.reshape(v, ir::Dims{1}), attrs = {{0}, {0}};
+  if (x.numel() == 0) correction = std::max(correction, 0.0);  // of nothing it is nan, however much is added to its count
   return r.emit(ir::Op::var, {v, r.number(correction, type)}, attrs);
 }
 bool variance_covered(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()); }

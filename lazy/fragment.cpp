@@ -32,10 +32,11 @@ class Backward final : public ir::Builder {
     sum = sum ? Builder::add(sum, cotangent) : cotangent;
   }
   void replace(const Replaced& by) {
+    if (replaced_.empty()) replaced_.resize(f_.slots.size());
     for (size_t i = 0; by.input && i < f_.slots.size(); ++i)
-      if (f_.slots[i].from == Slot::From::Input && f_.slots[i].index == by.index) values_[i] = ordered(by.value, f_.slots[i].order);
+      if (f_.slots[i].from == Slot::From::Input && f_.slots[i].index == by.index) replaced_[i] = ordered(by.value, f_.slots[i].order);
     if (!by.input && f_.outputs[by.index].slot != Fragment::kNone)
-      values_[f_.outputs[by.index].slot] = ordered(by.value, f_.outputs[by.index].order);
+      replaced_[f_.outputs[by.index].slot] = ordered(by.value, f_.outputs[by.index].order);
   }
   ir::Value ordered(ir::Value v, const Order& order) { return order.empty() ? v : r_.permute(v, order); }
   ir::Value cotangent(uint16_t slot) { return resolve(cotangents_[slot]); }
@@ -76,24 +77,50 @@ class Backward final : public ir::Builder {
     if (v) return v;
     const Slot& s = f_.slots[slot];
     if (s.from == Slot::From::Number) return v = r_.number_bits(s.bits, s.type.dtype);
-    if (s.cell || s.source != Fragment::kNone) {
-      v = s.cell ? r_.cell_value(*s.cell) : value(s.source);
+    const ir::Value replaced = replaced_.empty() ? ir::Value{} : replaced_[slot];
+    if (!replaced && is_stale(slot)) return v = recomputed(slot);
+    if (replaced || s.cell || s.source != Fragment::kNone) {
+      v = replaced ? replaced : s.cell ? r_.cell_value(*s.cell) : value(s.source);
       if (Tape* tape = Tape::current()) v = tape->read_earlier(r_, slot, v);
       return v;
     }
     LAZULI_CHECK(s.from == Slot::From::Result, "a derivative reads an operand that was not kept");
+    const ir::Op op = f_.steps[s.index].op;
+    LAZULI_CHECK(is_recomputed(op), "the derivative of " + std::string(ir::name(op)) + " reads a value that was not kept");
+    return v = recomputed(slot);
+  }
+
+  ir::Value recomputed(uint16_t slot) {
+    const Slot& s = f_.slots[slot];
     const Step& step = f_.steps[s.index];
-    LAZULI_CHECK(is_recomputed(step.op), "the derivative of " + std::string(ir::name(step.op)) + " reads a value that was not kept");
     c10::SmallVector<ir::Value, 2> inputs;
     for (uint16_t o : f_.operands_of(step)) inputs.push_back(value(o));
     std::span<const ir::Type> types;
     if (ir::takes_types(step.op)) types = {&s.type, 1};
-    return v = r_.emit(step.op, std::span<const ir::Value>(inputs.data(), inputs.size()), f_.attrs_of(step), types);
+    return r_.emit(step.op, std::span<const ir::Value>(inputs.data(), inputs.size()), f_.attrs_of(step), types);
+  }
+
+  // Whether it is an intermediate value that was computed from an operand that was replaced.
+  bool is_stale(uint16_t slot) const {
+    const Slot& s = f_.slots[slot];
+    if (replaced_.empty() || s.from != Slot::From::Result || !follows_replaced(f_.steps[s.index].op)) return false;
+    if (std::ranges::any_of(f_.outputs, [&](const auto& o) { return o.slot == slot; })) return false;
+    bool any = false;
+    for (uint16_t o : f_.operands_of(f_.steps[s.index])) {
+      if (o == Fragment::kNone || !is_known(o)) return false;
+      any |= replaced_[o] || is_stale(o);
+    }
+    return any;
+  }
+  bool is_known(uint16_t slot) const {
+    const Slot& s = f_.slots[slot];
+    return replaced_[slot] || s.cell || s.source != Fragment::kNone || s.from == Slot::From::Number || is_stale(slot);
   }
 
   Recording& r_;
   const Fragment& f_;
   c10::SmallVector<ir::Value, 4> values_, cotangents_;
+  std::vector<ir::Value> replaced_;  // by slot; empty: none is
 };
 
 }  // namespace
@@ -101,7 +128,7 @@ class Backward final : public ir::Builder {
 ir::Attrs Fragment::attrs_of(const Step& s) const { return unpack({attrs.data() + s.attrs, s.attr_count}, s.op); }
 
 void differentiate(Recording& r, const Fragment& f, std::span<const ir::Value> cotangents, uint64_t needs,
-                   std::span<ir::Value> out, std::span<const Replaced> replaced) {
+                   std::span<ir::Value> out, std::span<const Replaced> replaced, bool gives_zeros) {
   Backward b(r, f);
   for (const Replaced& by : replaced) b.replace(by);
   for (size_t i = 0; i < f.outputs.size(); ++i) {
@@ -123,6 +150,7 @@ void differentiate(Recording& r, const Fragment& f, std::span<const ir::Value> c
     const Slot& s = f.slots[i];
     if (!wanted[i] || s.from != Slot::From::Input) continue;
     ir::Value g = b.cotangent(static_cast<uint16_t>(i));
+    if (!g && !gives_zeros) continue;
     if (!g) g = r.full(s.type.shape, 0, s.type.dtype);
     if (!s.order.empty()) g = r.permute(g, inverse_of(s.order));
     out[s.index] = out[s.index] ? r.add(out[s.index], g) : g;

@@ -54,7 +54,7 @@ struct Replaced {
 // dimensions, those of outputs absent where nothing flows. `needs` masks the op's tensors; one that gradients flow
 // to, but that the result does not vary with, gets zeros, as from torch's rules.
 void differentiate(Recording& r, const Fragment& f, std::span<const ir::Value> cotangents, uint64_t needs,
-                   std::span<ir::Value> out, std::span<const Replaced> replaced = {});
+                   std::span<ir::Value> out, std::span<const Replaced> replaced = {}, bool gives_zeros = true);
 
 inline Order inverse_of(const Order& order) {
   Order inverse(order.size(), 0);
@@ -64,5 +64,8 @@ inline Order inverse_of(const Order& order) {
 
 // What costs nothing to compute again, or is a number: kept as the step rather than as its value.
 inline bool is_recomputed(ir::Op op) { return ir::is_view(op) || ir::is_leaf(op); }
+// Whether an op's intermediate values follow an operand that was replaced behind the version counter's back: torch keeps none,
+// its derivatives compute them from the operands.
+inline bool follows_replaced(ir::Op op) { return ir::is_view(op) || ir::is_elementwise(op); }
 
 }  // namespace lazuli::lazy

@@ -18,7 +18,7 @@ class InPlace {
       for (const Segment::Value& read : s.reads)
         if (by.input && read.tensor == by.index) replace(read, by.value);
     }
-    if (!replaced_.empty()) replace_views();
+    if (!replaced_.empty()) replace_intermediates();
     first_ = trace.entries()[s.begin].first_result;
     const Entry& last = trace.entries()[s.end - 1];
     wanted_.resize(last.first_result + last.results - first_);
@@ -26,7 +26,7 @@ class InPlace {
     of_reads_.resize(s.reads.size());
   }
 
-  void run(std::span<const ir::Value> cotangents, std::span<ir::Value> out) {
+  void run(std::span<const ir::Value> cotangents, std::span<ir::Value> out, bool gives_zeros) {
     mark();
     for (size_t i = 0; i < s_.outputs.size(); ++i) {
       const Segment::Value& o = s_.outputs[i];
@@ -42,6 +42,7 @@ class InPlace {
       const Segment::Value& read = s_.reads[i];
       if (!is_wanted(read)) continue;
       ir::Value g = of_reads_[i];
+      if (!g && !gives_zeros) continue;
       if (!g) g = r_.full(r_.shape({read.id, 0}), 0, r_.dtype({read.id, 0}));
       if (is_noted) noted.reads.push_back({read.id, id(g)});
       if (read.order) g = r_.permute(g, inverse_of(s_.order(read)));
@@ -56,18 +57,26 @@ class InPlace {
   void replace(const Segment::Value& v, ir::Value by) {
     if (v.id != kAbsent) replaced_.push_back({v.id, v.order ? r_.permute(by, s_.order(v)) : by});
   }
-  // Views of what was replaced are those of the new values, as in a fragment, which computes them again.
-  void replace_views() {
+  // As in a fragment, which computes them again.
+  void replace_intermediates() {
     for (uint32_t i = s_.begin; i < s_.end; ++i) {
       const Entry e = trace_.entries()[i];
-      if (!is_recomputed(e.op) || e.operand_count != 1) continue;
-      const ir::Value in = replacement(trace_.operands(e)[0]);
-      if (!in || replacement(e.first_result)) continue;
+      if (!follows_replaced(e.op) || replacement(e.first_result) || is_output(e.first_result)) continue;
+      bool any = false;
+      c10::SmallVector<ir::Value, 4> in;
+      for (ValueId v : trace_.operands(e)) {
+        any |= static_cast<bool>(replacement(v));
+        in.push_back(value(v));
+      }
+      if (!any) continue;
       const ir::Type type = trace_.cell(e.first_result)->type;
       std::span<const ir::Type> types;
       if (ir::takes_types(e.op)) types = {&type, 1};
-      replaced_.push_back({e.first_result, r_.emit(e.op, {&in, 1}, unpack(trace_.attrs(e), e.op), types)});
+      replaced_.push_back({e.first_result, r_.emit(e.op, {in.data(), in.size()}, unpack(trace_.attrs(e), e.op), types)});
     }
+  }
+  bool is_output(ValueId v) const {
+    return std::ranges::any_of(s_.outputs, [&](const Segment::Value& o) { return o.id == v; });
   }
   ir::Value replacement(ValueId v) const {
     for (auto [id, by] : replaced_)
@@ -166,10 +175,10 @@ void Segment::settle(const Trace& trace) {
 }
 
 void differentiate(Recording& r, const Segment& s, std::span<const ir::Value> cotangents, uint64_t needs,
-                   std::span<ir::Value> out, std::span<const Replaced> replaced) {
-  if (s.fragment) return differentiate(r, *s.fragment, cotangents, needs, out, replaced);
+                   std::span<ir::Value> out, std::span<const Replaced> replaced, bool gives_zeros) {
+  if (s.fragment) return differentiate(r, *s.fragment, cotangents, needs, out, replaced, gives_zeros);
   LAZULI_CHECK(s.epoch == r.trace().epoch(), "a segment outlived its trace");
-  InPlace(r, r.trace(), s, needs, replaced).run(cotangents, out);
+  InPlace(r, r.trace(), s, needs, replaced).run(cotangents, out, gives_zeros);
 }
 
 }  // namespace lazuli::lazy

@@ -80,6 +80,6 @@ class SegmentRef {
 
 // Cotangents of a segment's tensors, from those of its outputs: see differentiate() of fragments.
 void differentiate(Recording& r, const Segment& s, std::span<const ir::Value> cotangents, uint64_t needs,
-                   std::span<ir::Value> out, std::span<const Replaced> replaced);
+                   std::span<ir::Value> out, std::span<const Replaced> replaced, bool gives_zeros);
 
 }  // namespace lazuli::lazy

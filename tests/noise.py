@@ -130,6 +130,7 @@ class Noise(TorchDispatchMode):
                 return out.copy_(parts(*args, **{k: x for k, x in kwargs.items() if x is not out}))
         moves = name not in EXACT and not is_view(function)
         if moves and name not in DISCRETE:
+            self.move_written(function, args)
             args = tuple(
                 tree_map_only(torch.Tensor, self.moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
@@ -153,6 +154,11 @@ class Noise(TorchDispatchMode):
         arguments = function._schema.arguments
         return i >= len(arguments) or not (arguments[i].is_write or arguments[i].name == "exponent")
 
+    def move_written(self, function, args: tuple) -> None:
+        """What an operator in place reads, too."""
+        if function._schema.name.endswith("_") and isinstance(args[0], torch.Tensor):
+            self.move(args[0])
+
     def factor(self, t: torch.Tensor) -> torch.Tensor:
         wide = torch.float64 if t.dtype in (torch.float64, torch.complex128) else torch.float32
         unit = self.units * torch.finfo(t.dtype).eps
@@ -173,9 +179,16 @@ class Noise(TorchDispatchMode):
         Where some overflow and others vanish, it is infinite, zero or nan as chance has it. As in
         vector units: first those of each lane, then the lanes, some with each other first.
         """
-        t = (t.reshape(-1) if dim is None else t).movedim(dim or 0, 0)
-        lanes = 2 ** int(torch.randint(0, 8, (), generator=self.source))
-        parts = torch.stack([t[lane::lanes].prod(0) for lane in range(min(lanes, len(t)))])
+        if dim is None:  # all, in any order of the dimensions
+            t = t.permute(torch.randperm(t.dim(), generator=self.source).tolist())
+            inner = int(torch.randint(0, t.dim() + 1, (), generator=self.source))
+            lanes = t[(0,) * inner].numel()
+            t = t.reshape(-1)
+        else:
+            t = t.movedim(dim, 0)
+            lanes = len(t)
+        lanes = min(lanes, 2 ** int(torch.randint(0, 10, (), generator=self.source)))
+        parts = torch.stack([t[lane::lanes].prod(0) for lane in range(lanes)])
         parts = parts[torch.randperm(len(parts), generator=self.source)]
         count = int(torch.randint(1, 9, (), generator=self.source))
         return torch.stack([p.prod(0) for p in parts.tensor_split(count)]).movedim(0, dim or 0)

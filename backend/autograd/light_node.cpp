@@ -117,9 +117,12 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   for (const Tensor& t : out) results.push_back(&t);
   lazy::Saved saved = tape.finish({results.data(), results.size()});
   if (saved.differentiable) {
-    // Where no gradient flows the engine must not go: a hook there would be called, with none.
+    // Where no gradient flows the engine must not go: a hook there would be called, with none. Nor to what is no operand of
+    // torch's derivative, as a bias.
+    const uint64_t no_operands = traits.read ? ((uint64_t{1} << inputs) - 1) & ~uint64_t{traits.read} : 0;
+    const uint64_t reached = saved.reached & ~(no_operands << gradients.size());
     for (size_t i = 0; i < tensors.size(); ++i)
-      if (!(saved.reached >> i & 1)) node->set_next_edge(i, {});
+      if (!(reached >> i & 1)) node->set_next_edge(i, {});
     operation_.share_kept(node->operation_, saved.inputs, gradients.size(), first_result);
     saved.inputs &= (uint64_t{1} << gradients.size()) - 1;
     node->operation_.note(tape.segment(), saved, {tensors.data(), tensors.size()}, {results.data(), results.size()});

@@ -142,7 +142,11 @@ void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradient
     return;
   }
   auto changes = replaced(r);
-  lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()});
+  // Torch's formulas give zeros to operands that no gradient reaches, and nothing where only results have one for which torch's
+  // node has none, as a mean.
+  bool gives_zeros = false;
+  for (size_t i = 0; i < gradients.size(); ++i) gives_zeros |= gradients[i] && !(traits_.watched_results >> i & 1);
+  lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()}, gives_zeros);
 }
 
 Tensor Operation::input_gradient(lazy::Recording& r, size_t input, ir::Value g) const {

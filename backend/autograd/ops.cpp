@@ -114,7 +114,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::cumsum>(m, "CumsumBackward0", kUnsaved);
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
-  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1, 0, keeping(/*bias*/ 0b100, kStatistics));
+  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1, 0,
+                              {.keeps = true, .read = 0b11, .watched_inputs = /*bias*/ 0b100, .watched_results = kStatistics});
   light<o::native_group_norm>(m, "NativeGroupNormBackward0", ~0u, 0, keeping(0, kStatistics));
   light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000, keeping(0b11000, kStatistics));
   // Losses, windows, the rest

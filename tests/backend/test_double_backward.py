@@ -122,3 +122,19 @@ def test_gradgradcheck(name):
     x = torch.randn(5, 5, dtype=torch.float64).to("lazuli").requires_grad_()
     assert torch.autograd.gradcheck(FUNCTIONS[name], (x,))
     assert torch.autograd.gradgradcheck(FUNCTIONS[name], (x,))
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
+def test_a_bias_that_a_gradient_does_not_depend_on(norm):
+    """It gets none, as in eager, not zeros: optimizers tell them apart."""
+
+    def run(device):
+        x, weight, bias = (normal(*shape, device=device).requires_grad_() for shape in ((2, 4), (4,), (4,)))
+        where = ((4,), weight, bias) if norm == "layer_norm" else (2, weight, bias)
+        y = getattr(torch.nn.functional, norm)(x, *where)
+        (slope,) = torch.autograd.grad((y * y.detach()).sum(), x, create_graph=True)
+        slope.sum().backward()
+        assert bias.grad is None
+        return x.grad, weight.grad
+
+    assert_same(run)

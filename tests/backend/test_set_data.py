@@ -204,3 +204,42 @@ def test_a_result_of_another_shape_behind_autograds_back(change, made):
         return gradient, x.grad
 
     assert_same(run)
+
+
+CURVED = {
+    "abs": lambda x: x.abs() * x,
+    "sigmoid": torch.sigmoid,
+    "square": lambda x: x * x,
+    "cube": lambda x: x**3,
+    "fourth power": lambda x: x.pow(4),
+    "exp": torch.exp,
+    "softmax": lambda x: torch.softmax(x, 0),
+    "gelu": torch.nn.functional.gelu,
+    "quotient": lambda x: x / (x * x).sum(),
+    "product": lambda x: x.unsqueeze(0) @ x.unsqueeze(1),
+    "variance": lambda x: x.var(),
+}
+
+
+@pytest.mark.parametrize("curve", CURVED.values(), ids=CURVED)
+@pytest.mark.parametrize("read", [False, True], ids=["one trace", "two traces"])
+def test_derivatives_after_a_write_behind_autograds_back(curve, read):
+    """What torch's nodes keep is the operand itself, so all derivatives are those at its new numbers."""
+
+    def run(device):
+        x = torch.tensor([1.5, 0.5, 2.0]).to(device).requires_grad_()
+        y = curve(x)
+        again = curve(x)
+        if read:
+            y.detach().cpu()
+        x.data.mul_(0.7)
+        (plain,) = torch.autograd.grad(again.sum(), x)
+        found = [plain]
+        of = y.sum()
+        for _ in range(3):
+            (slope,) = torch.autograd.grad(of, x, create_graph=True)
+            found.append(slope.detach())
+            of = (slope * slope).sum()
+        return found
+
+    assert_same(run)
