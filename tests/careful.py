@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from undefined import has_rounding, written
 
-WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+WIDE = dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128)
 
 
 class Careful(TorchDispatchMode):
@@ -42,6 +42,10 @@ class Careful(TorchDispatchMode):
 
 
 def widened(t: torch.Tensor) -> torch.Tensor:
+    if t.is_conj():  # which torch, this near to its kernels, no longer looks at
+        return widened(t.conj()).conj()
+    if t.is_neg():
+        return widened(t._neg_view())._neg_view()
     return t.to(WIDE.get(t.dtype, torch.float64), copy=True) if has_rounding(t) else t
 
 

@@ -22,7 +22,7 @@ import torch.autograd.forward_ad
 from torch._decomp import decomposition_table
 from torch._refs.nn.functional import gelu
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from undefined import has_rounding, leaves_open
 
 UNITS = 1.5  # the largest error of a result, in units of its type's last place
@@ -78,12 +78,41 @@ IN_PARTS = {
         aten._softmax_backward_data.default,
         aten._log_softmax_backward_data.default,
         aten.gelu_backward.default,
-        aten.var.correction,
-        aten.std.correction,
-        aten.var_mean.correction,
-        aten.std_mean.correction,
     )
-} | {aten.gelu.default: gelu}
+} | {
+    aten.gelu.default: gelu,
+    aten.var.correction: lambda *a, **k: variance_and_mean(*a, **k)[0],
+    aten.std.correction: lambda *a, **k: variance_and_mean(*a, **k)[0].sqrt(),
+    aten.var_mean.correction: lambda *a, **k: variance_and_mean(*a, **k),
+    aten.std_mean.correction: lambda *a, **k: deviation_and_mean(*a, **k),
+}
+
+# Results of these lie within bounds; operands of those, by number, are checked probabilities.
+RANGES = {"sigmoid": (0, 1), "tanh": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "erf": (-1, 1)}
+PROBABILITIES = {"binary_cross_entropy": (0, 1), "binary_cross_entropy_backward": (1, 2)}
+
+
+def variance_and_mean(x, dim=None, *, correction=None, keepdim=False):
+    """In two passes, where torch's kernels update both by differences."""
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    dim = dim or list(range(x.dim()))
+    mean = wide.mean(dim, keepdim=True)
+    apart = wide - mean
+    squares = (apart * apart.conj()).real if x.is_complex() else apart * apart
+    count = x.numel() / max(mean.numel(), 1)
+    degrees = max(count - (1 if correction is None else correction), 0)
+    variance = squares.sum(dim, keepdim) / degrees
+    kind = x.dtype.to_real()
+    return variance.to(kind), (mean if keepdim else mean.squeeze(dim)).to(x.dtype)
+
+
+def without_statistics(t: torch.Tensor) -> torch.Tensor:
+    return t.clone() if t.dim() == 1 else t
+
+
+def deviation_and_mean(*args, **kwargs):
+    variance, mean = variance_and_mean(*args, **kwargs)
+    return variance.sqrt(), mean
 
 
 class Noise(TorchDispatchMode):
@@ -119,10 +148,14 @@ class Noise(TorchDispatchMode):
         name = function._schema.name.split("::")[1]
         self.is_undefined |= leaves_open(function, args, kwargs)
         if function in IN_PARTS:
+            # Its results lie as they do, and are rounded in the end; statistics change once.
+            own = function(*tree_map_only(torch.Tensor, without_statistics, args), **kwargs)
             with self:
-                result = IN_PARTS[function](*args, **kwargs)
-            # A result of its own is rounded in the end.
-            return tree_map_only(torch.Tensor, self.moved, result)
+                parts = IN_PARTS[function](*args, **kwargs)
+            for to, part in zip(tree_leaves(own), tree_leaves(parts), strict=True):
+                if isinstance(to, torch.Tensor) and isinstance(part, torch.Tensor):
+                    to.copy_(self.moved(part))
+            return own
         parts = IN_PARTS.get(getattr(function.overloadpacket, "default", None))
         if parts and isinstance(out := kwargs.get("out"), torch.Tensor):
             function(*args, **kwargs)  # its errors, and out's shape
@@ -135,6 +168,8 @@ class Noise(TorchDispatchMode):
                 tree_map_only(torch.Tensor, self.moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
             )
+        for i in PROBABILITIES.get(name, ()):
+            args = (*args[:i], args[i].clamp(0, 1), *args[i + 1 :])
         if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
@@ -146,6 +181,9 @@ class Noise(TorchDispatchMode):
             return tree_map_only(torch.Tensor, self.moved, result) if new else result
         by_norm = name in BY_NORM and result.dim() > 1
         tree_map_only(torch.Tensor, lambda t: self.move(t, by_norm), result)
+        if name.rstrip("_") in RANGES and result.is_floating_point():
+            with contextlib.suppress(RuntimeError):
+                result.clamp_(*RANGES[name.rstrip("_")])
         return result
 
     @staticmethod
@@ -170,6 +208,10 @@ class Noise(TorchDispatchMode):
     def moved(self, t: torch.Tensor) -> torch.Tensor:
         if not has_rounding(t):
             return t
+        if t.is_conj():  # which torch, this near to its kernels, no longer looks at
+            return self.moved(t.conj()).conj()
+        if t.is_neg():
+            return self.moved(t._neg_view())._neg_view()
         same_strides = torch.empty_like(t)
         return same_strides.copy_(t * self.factor(t))
 
@@ -179,18 +221,23 @@ class Noise(TorchDispatchMode):
         Where some overflow and others vanish, it is infinite, zero or nan as chance has it. As in
         vector units: first those of each lane, then the lanes, some with each other first.
         """
-        if dim is None:  # all, in any order of the dimensions
-            t = t.permute(torch.randperm(t.dim(), generator=self.source).tolist())
-            inner = int(torch.randint(0, t.dim() + 1, (), generator=self.source))
-            lanes = t[(0,) * inner].numel()
+
+        def any_below(n: int) -> int:
+            return int(torch.randint(0, n, (), generator=self.source))
+
+        if dim is None:  # all, often with dimensions in another order; the inner ones are lanes
+            if any_below(2):
+                t = t.permute(torch.randperm(t.dim(), generator=self.source).tolist())
+            lanes = t[(0,) * any_below(t.dim())].numel()
             t = t.reshape(-1)
         else:
             t = t.movedim(dim, 0)
             lanes = len(t)
-        lanes = min(lanes, 2 ** int(torch.randint(0, 10, (), generator=self.source)))
+        if any_below(2):
+            lanes = min(lanes, 2 ** any_below(8))
         parts = torch.stack([t[lane::lanes].prod(0) for lane in range(lanes)])
         parts = parts[torch.randperm(len(parts), generator=self.source)]
-        count = int(torch.randint(1, 9, (), generator=self.source))
+        count = 1 + any_below(8)
         return torch.stack([p.prod(0) for p in parts.tensor_split(count)]).movedim(0, dim or 0)
 
     def move(self, t: torch.Tensor, by_norm: bool = False):

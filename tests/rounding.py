@@ -76,11 +76,12 @@ def unexplained(actual, eager, runs: list, exact) -> torch.Tensor:
         return left & ~((as_real(actual) - as_real(eager)).abs() <= SPREAD * spread)
     a, e = as_real(actual), as_real(eager)
     one = units(actual, eager)
-    spread = torch.zeros_like(e)
+    spread, about = torch.zeros_like(e), e.clone()
     for r in map(as_real, runs):
         left &= ~same_special(a, r)
-        spread = torch.maximum(spread, (r - e).abs().nan_to_num(nan=0.0, posinf=torch.inf))
-    left &= ~((a - e).abs() <= SPREAD * spread + UNITS * one * (spread > 0))
+        about = torch.where(about.isnan(), r, about)  # others may have numbers where eager has none
+        spread = torch.maximum(spread, (r - about).abs().nan_to_num(nan=0.0, posinf=torch.inf))
+    left &= ~((a - about).abs() <= SPREAD * spread + UNITS * one * (spread > 0))
     if isinstance(exact, torch.Tensor) and exact.shape == eager.shape and is_rounded(exact):
         if exact.is_complex() != eager.is_complex():
             return left

@@ -129,7 +129,8 @@ def test_a_bias_that_a_gradient_does_not_depend_on(norm):
     """It gets none, as in eager, not zeros: optimizers tell them apart."""
 
     def run(device):
-        x, weight, bias = (normal(*shape, device=device).requires_grad_() for shape in ((2, 4), (4,), (4,)))
+        shapes = (2, 4), (4,), (4,)
+        x, weight, bias = (normal(*shape, device=device).requires_grad_() for shape in shapes)
         where = ((4,), weight, bias) if norm == "layer_norm" else (2, weight, bias)
         y = getattr(torch.nn.functional, norm)(x, *where)
         (slope,) = torch.autograd.grad((y * y.detach()).sum(), x, create_graph=True)

@@ -6,7 +6,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-SHAPES = ((1,), (1, 3), (3, 1), (2, 1, 2), (1, 2, 2), (1, 2, 1, 4), (2, 1, 1, 3), (0, 3), (1, 2, 1, 2, 2))
+SHAPES = (
+    (1,),
+    (1, 3),
+    (3, 1),
+    (2, 1, 2),
+    (1, 2, 2),
+    (1, 2, 1, 4),
+    (2, 1, 1, 3),
+    (0, 3),
+    (1, 2, 1, 2, 2),
+)
 
 OPERATORS = {
     "sigmoid": torch.sigmoid,
