@@ -44,6 +44,7 @@ bool computes(const OperatorHandle& op) {
   // Copies of all memory behind a view, of which a part is then written.
   if (name.ends_with("_scatter") && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional)) return false;
   if (name == "aten::_new_zeros_with_same_feature_meta") return false;  // of as much memory
+  if (name == "aten::as_strided_copy") return false;                    // from anywhere in memory
   if (name == "aten::clone" || name == "aten::lift" || name == "aten::resize_as_" || name == "aten::_resize_output_") return false;
   const auto& arguments = schema.arguments();
   if (std::ranges::any_of(arguments, is_device)) return std::ranges::none_of(arguments, is_tensor) && makes_content(name);

@@ -224,7 +224,7 @@ CURVED = {
 @pytest.mark.parametrize("curve", CURVED.values(), ids=CURVED)
 @pytest.mark.parametrize("read", [False, True], ids=["one trace", "two traces"])
 def test_derivatives_after_a_write_behind_autograds_back(curve, read):
-    """What torch's nodes keep is the operand itself: all derivatives are those at its new numbers."""
+    """What torch's nodes keep is the operand itself: derivatives are those at its new numbers."""
 
     def run(device):
         x = torch.tensor([1.5, 0.5, 2.0]).to(device).requires_grad_()
