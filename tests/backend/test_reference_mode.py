@@ -90,7 +90,7 @@ def test_the_default_type_is_that_of_the_call():
 
 
 def test_memory_and_versions_are_eagers():
-    """A result in its operand's place, one from elsewhere in its memory, writes of a list's tensors, tangents in memory with gaps."""
+    """Results from an operand's memory, or in its place; writes of lists, tangents with gaps."""
     out = run(
         "-c",
         "import torch\n"
