@@ -199,3 +199,17 @@ def test_views_under_other_roots():
         return first, torch.autograd.grad((x * 3).unbind(0)[1].sum(), x)
 
     assert_same(differentiate, ignore=("stride",))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_where_the_gradient_of_a_permuted_tensor_lies(order):
+    """By torch's engine: in the order of the gradient that it is a view of, as in eager."""
+
+    def run(device):
+        x = normal(2, 3, 4, device=device).requires_grad_()
+        y = x.permute(order)
+        (gradient,) = torch.autograd.grad(y, x, normal(*y.shape, device=device))
+        return gradient, gradient.stride()
+
+    with torch.lazuli.config.patch(inline_backward=False):
+        assert_same(run)
