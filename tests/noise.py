@@ -23,7 +23,7 @@ from torch._decomp import decomposition_table
 from torch._refs.nn.functional import gelu
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from undefined import has_rounding, leaves_open
+from undefined import has_rounding, leaves_open, written
 
 UNITS = 1.5  # the largest error of a result, in units of its type's last place
 
@@ -92,13 +92,23 @@ RANGES = {"sigmoid": (0, 1), "tanh": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "e
 PROBABILITIES = {"binary_cross_entropy": (0, 1), "binary_cross_entropy_backward": (1, 2)}
 
 
+SUMS = ("add", "sub", "sum", "mean")
+
+
+def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
+    args = tree_map_only(torch.Tensor, torch.abs, args)
+    if function is aten.sub.Tensor:
+        function = aten.add.Tensor
+    return function(*args, **kwargs).abs()
+
+
 def variance_and_mean(x, dim=None, *, correction=None, keepdim=False):
     """In two passes, where torch's kernels update both by differences."""
     wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
     dim = dim or list(range(x.dim()))
     mean = wide.mean(dim, keepdim=True)
     apart = wide - mean
-    squares = (apart * apart.conj()).real if x.is_complex() else apart * apart
+    squares = apart.real.square() + apart.imag.square() if x.is_complex() else apart.square()
     count = x.numel() / max(mean.numel(), 1)
     degrees = max(count - (1 if correction is None else correction), 0)
     variance = squares.sum(dim, keepdim) / degrees
@@ -164,8 +174,14 @@ class Noise(TorchDispatchMode):
         moves = name not in EXACT and not is_view(function)
         if moves and name not in DISCRETE:
             self.move_written(function, args)
+            # A list may be written tensor by tensor, each from what the last has left.
+            kept = {t.untyped_storage()._cdata for t in written(function, args, kwargs)}
+
+            def moved(t: torch.Tensor) -> torch.Tensor:
+                return t if t.untyped_storage()._cdata in kept else self.moved(t)
+
             args = tuple(
-                tree_map_only(torch.Tensor, self.moved, one) if self.may_move(function, i) else one
+                tree_map_only(torch.Tensor, moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
             )
         for i in PROBABILITIES.get(name, ()):
@@ -181,10 +197,19 @@ class Noise(TorchDispatchMode):
             return tree_map_only(torch.Tensor, self.moved, result) if new else result
         by_norm = name in BY_NORM and result.dim() > 1
         tree_map_only(torch.Tensor, lambda t: self.move(t, by_norm), result)
+        if name in SUMS and has_rounding(result):
+            self.cancel(result, sum_of_sizes(function, args, kwargs))
         if name.rstrip("_") in RANGES and result.is_floating_point():
             with contextlib.suppress(RuntimeError):
                 result.clamp_(*RANGES[name.rstrip("_")])
         return result
+
+    def cancel(self, t: torch.Tensor, size: torch.Tensor) -> None:
+        """Some of what is no more than the rounding error of a sum is nothing at all."""
+        small = t.abs() <= 4 * torch.finfo(t.dtype).eps * size
+        small &= torch.rand(t.shape, generator=self.source) < 0.25
+        if small.any():
+            t.masked_fill_(small, 0)
 
     @staticmethod
     def may_move(function, i: int) -> bool:

@@ -75,7 +75,7 @@ def unexplained(actual, eager, runs: list, exact) -> torch.Tensor:
             left &= actual != exact
         return left & ~((as_real(actual) - as_real(eager)).abs() <= SPREAD * spread)
     a, e = as_real(actual), as_real(eager)
-    one = units(actual, eager)
+    one = units(actual, eager).nan_to_num(nan=0.0)
     spread, about = torch.zeros_like(e), e.clone()
     for r in map(as_real, runs):
         left &= ~same_special(a, r)

@@ -29,6 +29,8 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return has_rounding(args[0]) and bool(args[0].isnan().any())
         if name in ("median", "nanmedian", "kthvalue", "mode"):
             return 0 in args[0].stride()  # cpu's read beside what is expanded
+        if name == "prod":
+            return overflows_in_part(args[0])
         if name in DEVIATIONS:
             return any(map(has_equal_numbers, rows(name, args)))
         if name in ("copysign", "copysign_", "signbit"):  # a nan's sign may be any
@@ -81,6 +83,15 @@ def has_rounding(t: torch.Tensor) -> bool:
     narrow = t.is_floating_point() or t.is_complex()
     plain = t.layout is torch.strided and not t._is_zerotensor()  # that one has no memory
     return narrow and plain and t.numel() > 0 and t.device.type == "cpu"
+
+
+def overflows_in_part(x: torch.Tensor) -> bool:
+    """Whether factors in some order are infinite before the last brings them back, or is 0."""
+    if not x.is_floating_point():
+        return False
+    sizes = x.abs().to(torch.float64).log2()
+    largest = math.log2(torch.finfo(x.dtype).max)
+    return bool(sizes[sizes.isfinite() & (sizes > 0)].sum() > largest and (sizes < 0).any())
 
 
 def written(function, args: tuple, kwargs: dict):
