@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from fuzz.literal import NoText, literal
 
 LARGEST = 160  # elements of a sample's tensor
+LARGER = 700  # where an operator has none so small
 KEPT = 8  # samples of an operator and type
 
 # What leaves memory unwritten, prints addresses, is random, or is no operator on a CPU.
@@ -117,7 +118,7 @@ class Sample:
         return [x for x in leaves if isinstance(x, torch.Tensor)]
 
 
-def fits(sample: Sample) -> bool:
+def fits(sample: Sample, largest: int) -> bool:
     """Whether it can be written down, and is small."""
     try:
         literal((sample.args, sample.kwargs), tensor=lambda _: "")
@@ -126,7 +127,7 @@ def fits(sample: Sample) -> bool:
     return all(
         t.layout is torch.strided
         and t.device.type == "cpu"
-        and t.numel() <= LARGEST
+        and t.numel() <= largest
         and not t.is_quantized
         for t in sample.tensors()
     )
@@ -159,6 +160,6 @@ def samples(name: str, dtype: torch.dtype, errors: bool = False) -> tuple[Sample
             drawn = list(itertools.islice(made(op, dtype, errors), 40))
         except Exception:  # OpInfo's, for a type that it cannot sample here
             return ()
-    found = [Sample((s.input, *s.args), s.kwargs) for s in drawn]
-    found = [s for s in found if fits(s)]
+    drawn = [Sample((s.input, *s.args), s.kwargs) for s in drawn]
+    found = [s for s in drawn if fits(s, LARGEST)] or [s for s in drawn if fits(s, LARGER)]
     return tuple(random.Random(key).sample(found, min(KEPT, len(found))))
