@@ -109,10 +109,10 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
   // Rows with a type rule (bit operations) refuse floating types: so does eager, in its own words.
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return {};
   p.shape = broadcast_shape(operands);
-  lazy::Order order = result_order(operands, p.shape);
+  lazy::Order order = result_order(operands, p.shape, p.common);
   lazy::Recording r;
   at::Tensor out = r.tensor(apply(r, op, operands, p, order, std::move(attrs)), p.result, order);
-  take_strides_of_ones(out, operands);
+  take_strides_of_ones(out, operands, p.common);
   return out;
 }
 
@@ -132,8 +132,8 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
       TORCH_CHECK(!o.tensor || !o.tensor->is_same(out), "output with shape ", out.sizes(),
                   " doesn't match the broadcast shape ", lazy::to_ref(p.shape));
     at::native::resize_output(out, lazy::to_ref(p.shape));
-    take_order(out, result_order(operands, p.shape));
-    take_strides_of_ones(out, operands);
+    take_order(out, result_order(operands, p.shape, p.common));
+    take_strides_of_ones(out, operands, p.common);
   }
   lazy::Order order;
   if (!out.is_contiguous()) lazy::memory_order(out.sizes(), out.strides(), order);

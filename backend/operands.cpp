@@ -69,16 +69,35 @@ bool are_channels_last(const Operands& operands, const ir::Dims& shape) {
   return shape.size() == 4 && all_have_shape(operands, lazy::to_ref(shape)) && are_contiguous(operands, at::MemoryFormat::ChannelsLast);
 }
 
-lazy::Order result_order(const Operands& operands, const ir::Dims& shape) {
+namespace {
+
+// How TensorIterator walks an operand: it makes a dense copy of one that is not of the common type.
+ir::Dims walk_of(const at::Tensor& t, const ir::Dims& shape, c10::ScalarType common) {
+  ir::Dims strides = aligned_strides(t, shape);
+  const bool is_copied = common != c10::ScalarType::Undefined && t.scalar_type() != common;
+  if (!is_copied || std::ranges::none_of(t.strides(), [](int64_t s) { return s == 0; })) return strides;
+  const auto dense = at::infer_dense_strides(t.sizes(), t.strides());
+  const size_t pad = shape.size() - dense.size();
+  for (size_t d = 0; d < dense.size(); ++d)
+    if (strides[pad + d] != 0 || t.size(static_cast<int64_t>(d)) == shape[pad + d]) strides[pad + d] = dense[d];
+  return strides;
+}
+std::vector<ir::Dims> walks_of(const Operands& operands, const ir::Dims& shape, c10::ScalarType common) {
+  std::vector<ir::Dims> walks;
+  for (const Operand& o : operands)
+    if (o.tensor && o.tensor->is_privateuseone()) walks.push_back(walk_of(*o.tensor, shape, common));
+  return walks;
+}
+
+}  // namespace
+
+lazy::Order result_order(const Operands& operands, const ir::Dims& shape, c10::ScalarType common) {
   bool all_row_major = true;
   for (const Operand& o : operands)
     if (o.tensor && o.tensor->is_privateuseone()) all_row_major &= o.tensor->is_contiguous();
   if (all_row_major || shape.size() < 2) return {};
   if (are_channels_last(operands, shape)) return {0, 2, 3, 1};
-  std::vector<ir::Dims> strides;
-  for (const Operand& o : operands)
-    if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));
-  return order_of_walks(strides, shape);
+  return order_of_walks(walks_of(operands, shape, common), shape);
 }
 
 // The rule of torch's TensorIterator: dimensions are sorted by stride, the earlier operands deciding first, a broadcast
@@ -129,7 +148,7 @@ ir::Dims strides_in(const lazy::Order& order, at::IntArrayRef sizes, int64_t emp
 }
 
 // By TensorIterator's rule, whose three fast ways are for operands of one shape.
-ir::Dims eager_strides(at::IntArrayRef sizes, const Operands& operands) {
+ir::Dims eager_strides(at::IntArrayRef sizes, const Operands& operands, c10::ScalarType common) {
   const ir::Dims shape = lazy::to_dims(sizes);
   const at::Tensor* first = nullptr;
   const bool have_shape = all_have_shape(operands, sizes);
@@ -142,10 +161,7 @@ ir::Dims eager_strides(at::IntArrayRef sizes, const Operands& operands) {
   if (have_shape && are_contiguous(operands, at::MemoryFormat::Contiguous)) return strides_in({}, sizes);
   if (are_channels_last(operands, shape)) return strides_in({0, 2, 3, 1}, sizes);
   if (alike && first->is_non_overlapping_and_dense()) return lazy::to_dims(first->strides());
-  std::vector<ir::Dims> strides;
-  for (const Operand& o : operands)
-    if (o.tensor && o.tensor->is_privateuseone()) strides.push_back(aligned_strides(*o.tensor, shape));
-  const lazy::Order order = order_of_walks(strides, shape);
+  const lazy::Order order = order_of_walks(walks_of(operands, shape, common), shape);
   return strides_in(order, sizes, order.empty() ? 1 : 0);
 }
 
@@ -168,11 +184,11 @@ void take_strides(const at::Tensor& out, const ir::Dims& strides) {
   out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides));
 }
 
-void take_strides_of_ones(const at::Tensor& out, const Operands& operands) {
+void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common) {
   const auto is_usual = [](const Operand& o) { return !o.tensor || has_usual_strides(*o.tensor); };
   const bool has_ones = std::ranges::any_of(out.sizes(), [](int64_t n) { return n <= 1; });
   if (!has_ones || (std::ranges::all_of(operands, is_usual) && has_usual_strides(out))) return;
-  take_strides(out, eager_strides(out.sizes(), operands));
+  take_strides(out, eager_strides(out.sizes(), operands, common));
 }
 
 c10::Scalar number_of(const at::Tensor& t) {

@@ -47,7 +47,7 @@ c10::ScalarType promoted_type(const Operands& operands);
 ir::Dims broadcast_shape(const Operands& operands);
 // The memory order that torch's elementwise kernels give the result: that of the operands, row-major when they differ
 // in ways that leave it open.
-lazy::Order result_order(const Operands& operands, const ir::Dims& shape);
+lazy::Order result_order(const Operands& operands, const ir::Dims& shape, c10::ScalarType common = c10::ScalarType::Undefined);
 // The same from the operands' strides over the result's dimensions.
 lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims& shape);
 // Strides of an operand over the result's dimensions: 0 where it is broadcast.
@@ -60,7 +60,7 @@ void take_order(const at::Tensor& out, const lazy::Order& order);
 // Gives it strides that tell of the same memory, or none.
 void take_strides(const at::Tensor& out, const ir::Dims& strides);
 // In dimensions of size 1 or 0, where memory does not show them, strides as torch's elementwise kernels leave them.
-void take_strides_of_ones(const at::Tensor& out, const Operands& operands);
+void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common = c10::ScalarType::Undefined);
 
 // The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
 ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);

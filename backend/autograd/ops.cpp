@@ -73,7 +73,6 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::exp>(m, "ExpBackward0");
   light<o::log>(m, "LogBackward0");
   light<o::log1p>(m, "Log1PBackward0");
-  light<o::expm1>(m, "Expm1Backward0");
   light<o::sin>(m, "SinBackward0");
   light<o::cos>(m, "CosBackward0");
   light<o::tanh>(m, "TanhBackward0");

@@ -15,6 +15,9 @@ Value reduce(Rewriter& r, const Node& n, Value x, const Dims& dims) {
   return r.builder().emit(n.op, {x}, Attrs().add(dims).add(1));
 }
 
+// A sum begins with 0, which makes 0 of the only element that a zero's sign would show on.
+bool adds_zero(const Node& n) { return (n.op == Op::sum || n.op == Op::mean) && is_floating(n.types[0].dtype); }
+
 // Any and all of numbers say bool even where there is nothing to fold.
 bool changes_type(const Node& n, const Type& x) { return n.types[0].dtype != x.dtype; }
 
@@ -25,7 +28,8 @@ Value fold_fewer_dims(Rewriter& r, const Node& n, Value x) {
     if (type.shape[d] != 1 || gives_position(n)) dims.push_back(d);
   if (dims.size() == n.attrs.list(0).size()) return {};
   if (!dims.empty()) return reduce(r, n, x, dims);
-  return changes_type(n, type) ? Value{} : x;
+  if (changes_type(n, type)) return {};
+  return adds_zero(n) ? r.builder().add(x, 0.0) : x;
 }
 
 // Both keep dimensions, so they fold the union of theirs.

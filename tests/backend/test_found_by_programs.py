@@ -444,3 +444,38 @@ def test_writes_through_a_wider_type(device, count):
         return x
 
     assert_same(run)
+
+
+def test_expm1_reads_its_result_in_backward(device):
+    """So that its operand may be written before, as in eager."""
+
+    def run(device):
+        x = torch.linspace(-2, 2, 5).to(device).requires_grad_()
+        operand = x * 1
+        y = torch.expm1(operand)
+        with torch.no_grad():
+            operand.mul_(3)
+        return torch.autograd.grad(y.sum(), x)
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 1), (1, 3), (3, 1)])
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum"])
+def test_a_sum_of_one_zero_has_no_sign(device, name, shape):
+    def run(device):
+        x = torch.full(shape, -0.0, device=device)
+        every_dims = [(), *((d,) for d in range(len(shape)))]
+        return [torch.signbit(getattr(x, name)(*dims)) for dims in every_dims]
+
+    assert_same(run)
+
+
+def test_an_operand_of_another_type_is_walked_as_its_copy(device):
+    """Which has its own strides where the operand's elements share memory."""
+
+    def run(device):
+        x = torch.arange(60, device=device).as_strided((1, 6, 3), (1, 0, 1))
+        return torch.tensor((x / torch.ones(1, 6, 3, device=device)).stride())
+
+    assert_same(run)

@@ -75,7 +75,7 @@ def filled(b: Builder, rng: random.Random, seed: int, k: int, length: int) -> li
         create.create(b)
     aims = steering.targets(seed, k)
     while len(b.statements) < size:
-        if aims and rng.random() < 0.3:
+        if aims and rng.random() < 0.7:
             aimed(b, *aims.pop())
         else:
             step = rng.choices(list(weights), weights.values())[0]
