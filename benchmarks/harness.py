@@ -32,9 +32,9 @@ def device_of(arm: str) -> str:
     return "lazuli" if arm == "lazuli" else _device
 
 
-def compiled(arm: str, function: Callable) -> Callable:
-    """The function as the arm runs it."""
-    return torch.compile(function) if arm == "compile" else function
+def compiled(arm: str, function: Callable, **options) -> Callable:
+    """The function as the arm runs it; `options` are torch.compile's."""
+    return torch.compile(function, **options) if arm == "compile" else function
 
 
 def synchronize(arm: str) -> None:

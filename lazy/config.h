@@ -22,7 +22,9 @@ struct Config {
   bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
   std::string repeat_backward = "on";  // record backward again as it was recorded in the same trace before, without taking
                                        // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
-  bool reuse_suffixes = true;     // a new trace that ends as an earlier one did takes over that end's plan; not on a GPU
+  std::string tiers = "auto";     // how traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
+                                  // a new one in parts, whole when it has come plan_after times; on a GPU plans
+  int64_t plan_after = 2;
   int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such

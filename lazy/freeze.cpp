@@ -4,18 +4,6 @@
 
 namespace lazuli::lazy {
 
-ir::Attrs unpack(std::span<const int64_t> flat, ir::Op op) {
-  ir::Attrs attrs;
-  size_t i = 0;
-  for (std::string_view name : ir::info(op).attrs) {
-    if (name.empty() || i >= flat.size()) break;
-    auto n = static_cast<size_t>(flat[i]);
-    attrs.add(flat.subspan(i + 1, n));
-    i += n + 1;
-  }
-  return attrs;
-}
-
 ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated, const std::vector<uint32_t>* lines) {
   if (!lines) lines = &trace.lines;
   ir::Graph graph;
@@ -37,7 +25,7 @@ ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<
     ir::Node node;
     node.op = e.op;
     for (ValueId v : trace.operands(e)) node.inputs.push_back(v == kAbsent ? ir::Value{} : values[v]);
-    node.attrs = unpack(trace.attrs(e), e.op);
+    node.attrs = ir::unpack(trace.attrs(e), e.op);
     for (uint16_t r = 0; r < e.results; ++r) {
       node.types.push_back(trace.cell(e.first_result + r)->type);
       values[e.first_result + r] = {static_cast<uint32_t>(graph.nodes.size()), r};

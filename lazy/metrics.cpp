@@ -37,13 +37,13 @@ void add(EventTotal& total, double us) {
   total.time_us += us;
 }
 
-// "traces of 32 to 512 ops, 7 with an end planned before"
+// "traces of 32 to 512 ops, in 61 parts, 3 of them new"
 std::string text(const Compilations& c) {
   std::string out = c.total.count == 1 ? "trace of " : "traces of ";
   out += std::to_string(c.fewest_ops);
   if (c.most_ops > c.fewest_ops) out += " to " + std::to_string(c.most_ops);
   out += " ops";
-  if (c.known_ends) out += ", " + std::to_string(c.known_ends) + " with an end planned before";
+  if (c.parts) out += ", in " + std::to_string(c.parts) + " parts, " + std::to_string(c.new_parts) + " of them new";
   return out;
 }
 
@@ -95,13 +95,18 @@ void Metrics::shadow(const std::string& what, const std::string& where) {
   std::lock_guard lock(mutex_);
   note({"shadow", what, where}, 0);
 }
-void Metrics::compile(size_t ops, bool known_end, const std::string& where, double us) {
+void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
+  ++traces_compiled;
+  compile_ms += us / 1000;
+  parts_compiled += stats.new_parts;
+  parts_reused += stats.parts - stats.new_parts;
   Compilations& c = compilations_[where];
   add(c.total, us);
   c.fewest_ops = std::min(c.fewest_ops, ops);
   c.most_ops = std::max(c.most_ops, ops);
-  c.known_ends += known_end;
+  c.parts += stats.parts;
+  c.new_parts += stats.new_parts;
 }
 
 std::string Metrics::json() {
@@ -112,7 +117,7 @@ std::string Metrics::json() {
   o.precision(12);
   o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
-    << ", \"traces_reused\": " << traces_reused << ", \"kernels_compiled\": "
+    << ", \"traces_reused\": " << traces_reused << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
     << ", \"traces_shadowed\": " << traces_shadowed << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
@@ -141,7 +146,7 @@ std::string Metrics::explain() {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_reused = 0;
+  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_reused = parts_compiled = parts_reused = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include "jit/executable.h"
 #include "lazy/mutex.h"
 
 namespace lazuli::lazy {
@@ -28,12 +29,12 @@ struct EventTotal {
 struct Compilations {
   EventTotal total;
   size_t fewest_ops = SIZE_MAX, most_ops = 0;
-  int64_t known_ends = 0;
+  int64_t parts = 0, new_parts = 0;
 };
 
 class Metrics {
  public:
-  int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_reused = 0, ops_executed = 0;
+  int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_reused = 0, parts_compiled = 0, parts_reused = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
   int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
   std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;
@@ -43,8 +44,7 @@ class Metrics {
   void sync(SyncReason reason, const std::string& where, double us);
   void peek(const std::string& what, const std::string& where, double us);
   void shadow(const std::string& what, const std::string& where);
-  // `known_end`: the plan of its last ops was there already.
-  void compile(size_t ops, bool known_end, const std::string& where, double us);
+  void compiled(size_t ops, const jit::CompileStats& stats, const std::string& where, double us);
   // JSON, with kernel and memory counters filled in.
   std::string json();
   // JSON list of events since the last call.

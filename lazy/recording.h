@@ -26,6 +26,12 @@ inline Recorder& recorder() {
   return *r;
 }
 
+// Says that what is recorded next is something of its own (ir/parts.h).
+inline void begin_part() {
+  std::lock_guard lock(recorder().mutex);
+  recorder().trace.begin_part();
+}
+
 class Tape;
 
 class Recording final : public ir::Builder {

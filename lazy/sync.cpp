@@ -1,16 +1,18 @@
 #include "lazy/sync.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include "ir/print.h"
 #include "jit/kernel.h"
-#include "jit/suffix_cache.h"
+#include "jit/part_cache.h"
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -48,6 +50,8 @@ struct KnownTrace {
   Trace code{0};  // without cells
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
+  bool in_parts = false;  // the executable; it will be made whole
+  int64_t runs = 0;
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
   std::optional<Repetition> loop;  // which the trace's end cut
   uint64_t used = 0;  // when it ran last, by the cache's clock
@@ -56,7 +60,7 @@ using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run
 
 struct Cache {
   std::unordered_multimap<uint64_t, KnownRef> traces;
-  jit::SuffixCache suffixes;
+  jit::PartCache parts;
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
@@ -98,6 +102,7 @@ struct Cache {
     added.find_external_calls(calls);
     recorder().trace.find_external_calls(calls);
     for (const auto& [key, known] : traces) known->code.find_external_calls(calls);
+    parts.find_external_calls(calls);
     keep_external_calls(calls);
   }
 };
@@ -161,6 +166,16 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   return o;
 }
 
+// How many products of two numbers a contraction sums up.
+double products_of(const Trace& trace, const Entry& e) {
+  const std::span operands = trace.operands(e);
+  double sizes[2] = {1, 1};
+  for (size_t i = 0; i < 2; ++i)
+    if (const Cell* c = trace.cell(operands[i])) sizes[i] = static_cast<double>(c->type.numel());
+  // Of the sizes that an entry's operands and result have, each that is summed over or shared is in two of the three.
+  return std::sqrt(sizes[0] * sizes[1] * static_cast<double>(trace.cell(e.first_result)->type.numel()));
+}
+
 // Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
 bool is_dead(const Cell& c, long buffers) {
   return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;
@@ -179,31 +194,61 @@ bool is_read(SyncReason reason) {
   return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
 }
 
+// Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to nothing
+// beside what it computes.
+bool is_worth_cutting(const Trace& trace) {
+  if (backing().is_gpu() || config().tiers == "plans") return false;
+  if (config().tiers == "parts") return true;
+  constexpr double kPlanningUs = 25;             // an op
+  constexpr double kFlopsPerUs = 20'000;         // of products and convolutions on a core
+  constexpr double kNextToNothing = 0.1;
+  double planning = 0, computing = 0;
+  for (const Entry& e : trace.entries()) {
+    if (ir::is_leaf(e.op)) continue;
+    planning += kPlanningUs;
+    if (ir::is_contraction(e.op)) computing += products_of(trace, e) * 2 / kFlopsPerUs / at::get_num_threads();
+  }
+  return planning > kNextToNothing * computing;
+}
+
+std::unique_ptr<jit::Executable> make_executable(uint64_t key, const Settings& settings, const Trace& trace,
+                                                 const std::vector<ValueId>& live, SyncReason reason, bool in_parts) {
+  const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
+  std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
+  const jit::CompileOptions options = compile_options(settings, key);
+  if (in_parts) return cache().parts.compile(trace.listing(), live, donated, options, line_text);
+  return jit::compile(freeze(trace, live, std::move(donated)), options);
+}
+
+// Remembers the trace, with an executable if anything is alive.
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
                  SyncReason reason) {
   RECORD_FUNCTION("lazuli::compile", {});
   HostTimer timer(HostAccount::Compiling);
   double start = now_us();
   auto known = std::make_shared<KnownTrace>();
-  const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
   if (!live.empty()) {
-    ir::Graph graph = freeze(trace, live, may_donate ? donated_inputs(trace) : std::vector<bool>());
-    const bool reuse = config().reuse_suffixes && !backing().is_gpu();
-    const jit::CompileOptions options = compile_options(settings, key);
-    known->executable =
-        reuse ? cache().suffixes.compile(std::move(graph), options) : jit::compile(std::move(graph), options);
+    known->in_parts = is_worth_cutting(trace);
+    known->executable = make_executable(key, settings, trace, live, reason, known->in_parts);
   }
   known->settings = settings;
   known->code = trace.without_cells();
   known->live = std::move(live);
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
   const KnownRef k = cache().add(key, std::move(known));
-  double us = now_us() - start;
   if (k->live.empty()) return k;  // remembered only so that it is recognized next time
-  ++metrics().traces_compiled;
-  metrics().compile_ms += us / 1000;
-  metrics().compile(trace.size(), k->executable->stats().reused_nodes > 0, line_text(current_line()), us);
+  metrics().compiled(trace.size(), k->executable->stats(), line_text(current_line()), now_us() - start);
   return k;
+}
+
+// Plans a trace whole that has run in parts so far.
+void plan_whole(KnownTrace& known, uint64_t key, const Trace& trace, SyncReason reason) {
+  RECORD_FUNCTION("lazuli::compile", {});
+  HostTimer timer(HostAccount::Compiling);
+  double start = now_us();
+  known.executable = make_executable(key, known.settings, trace, known.live, reason, /*in_parts=*/false);
+  known.in_parts = false;
+  metrics().compiled(trace.size(), known.executable->stats(), line_text(current_line()), now_us() - start);
 }
 
 // A value that an earlier trace failed to compute fails whatever is computed from it, with the same words.
@@ -440,7 +485,12 @@ void sync(SyncReason reason) {
         known = compile(key, settings, *trace, live, reason);
       } else if (!live.empty()) {
         ++metrics().traces_reused;
+        if (known->in_parts && config().tiers == "auto" && known->runs >= config().plan_after) {
+          take_known_lines(*trace, trace->size());
+          plan_whole(*known, key, *trace, reason);
+        }
       }
+      ++known->runs;
     });
     bool done = live.empty();
     if (!done) or_fail(*trace, live, [&] { done = run_aside(reason, *known, *trace); });

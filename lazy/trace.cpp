@@ -13,6 +13,7 @@ void Trace::restart(uint64_t epoch) {
   attrs_.clear();
   cells_.clear();
   scalars_.clear();
+  seams_.clear();
   inputs_.clear();
   windows_.clear();
   lines.clear();
@@ -125,6 +126,13 @@ ValueId Trace::constant(double value, ir::DType dtype) {
     bits = static_cast<int64_t>(value);
   int64_t attrs[] = {1, bits, static_cast<int64_t>(dtype)};
   return append(ir::Op::constant, {}, attrs, 1);
+}
+
+ir::Listing Trace::listing() const {
+  ir::Listing l{entries_, operands_, attrs_, {}, lines, seams_};
+  l.types.reserve(cells_.size());
+  for (const CellRef& c : cells_) l.types.push_back(c ? &c->type : nullptr);
+  return l;
 }
 
 std::vector<ValueId> Trace::live() const {

@@ -9,25 +9,17 @@
 #include <vector>
 #include "ir/graph.h"
 #include "ir/hash.h"
+#include "ir/listing.h"
 #include "lazy/cell.h"
 #include "lazy/segment.h"
 
 namespace lazuli::lazy {
 
-using ValueId = uint32_t;
-inline constexpr ValueId kAbsent = UINT32_MAX;
-
+using ir::Entry;
+using ir::kAbsent;
+using ir::ValueId;
 using ir::for_lookup;
 using ir::mix;
-
-struct Entry {
-  ir::Op op;
-  uint16_t results;
-  uint32_t operand_begin, operand_count;
-  uint32_t attr_begin, attr_count;
-  ValueId first_result;
-  friend bool operator==(const Entry&, const Entry&) = default;
-};
 
 // The derivative of some entries, recorded behind them: for each value that they give and each that they read, its gradient.
 struct Derivative {
@@ -104,6 +96,10 @@ class Trace {
   size_t value_count() const { return cells_.size(); }
   std::span<const int64_t> scalars() const { return scalars_; }
   std::span<const ValueId> inputs() const { return inputs_; }
+  // The code as it is kept, good until something is recorded.
+  ir::Listing listing() const;
+  // Says that the next entry begins something of its own.
+  void begin_part() { seams_.push_back(static_cast<uint32_t>(entries_.size())); }
   // Values that somebody besides the trace can still read.
   std::vector<ValueId> live() const;
   // Before its values go: gives the nodes that still hold entries what they need of them.
@@ -139,6 +135,7 @@ class Trace {
   std::vector<int64_t> attrs_;
   std::vector<CellRef> cells_;
   std::vector<int64_t> scalars_;
+  std::vector<uint32_t> seams_;
   std::vector<ValueId> inputs_;
   std::vector<CellRef> windows_;
 };

@@ -339,6 +339,7 @@ variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
   auto result = engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
   result->wait();
   for (const c10::Warning& w : std::exchange(warnings_of(task.warning_handler_), {})) c10::warn(w);
+  lazy::begin_part();  // what follows does not depend on the batch's size: an optimizer's step, usually
   return result->value().toTensorVector();
 }
 

@@ -1,166 +1,129 @@
-"""Measures training steps (AdamW) whose shape was never there before: sentences, images and graphs.
+"""Measures steps whose shape or structure was never there before: ordinary programs, none of which
+runs twice the same.
 
 The batches of `slices` have one shape, and each is another part of one tensor.
 
-torch.compile and lazuli have their kernels by then: the first steps, of other shapes, are counted
-apart. The same shapes come once more afterwards, so that what is new costs shows. Medians over the
-shapes, and the arms take turns at each.
+torch.compile (with dynamic=True, where the program is a model that it can take) and lazuli have
+their kernels by then: the first steps, of other shapes, are counted apart. The same shapes come
+once more afterwards, so that what is new costs shows. Medians over the shapes, and the arms take
+turns at each. With --load other processes keep the cores busy meanwhile.
 """
 
-import itertools
+import contextlib
+import math
 import random
+import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import nn
 
 from benchmarks import harness
+from benchmarks.shapes import generation, structures, training
+from benchmarks.shapes.training import Step
 
-FIRST = 8  # steps, of as many shapes
-WIDTH, CLASSES, VOCABULARY = 64, 10, 1000
-Batch = tuple[torch.Tensor, ...]
-
-
-class Encoder(nn.Module):
-    """Four layers of a transformer, for tokens of shape (8, length)."""
-
-    def __init__(self):
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, 0.0, batch_first=True)
-        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layers(self.tokens(tokens)).mean(1))
+FIRST = 12  # steps, of as many shapes
+RUN_BY_COMPILE = {*training.MODELS, "decode-gpt2", "decode-llama"} - {"experts", "slices"}
 
 
-class Convolutions(nn.Module):
-    """Six convolutions with normalization, for images of shape (8, 3, size, size)."""
+@dataclass
+class Workload:
+    """A program that takes steps: `make(arm)` gives a function of a number that says how large or of
+    what structure the step is."""
 
-    def __init__(self):
-        super().__init__()
-        widths = (3, 16, 16, 32, 32, WIDTH, WIDTH)
-        self.layers = nn.Sequential(
-            *(
-                nn.Sequential(
-                    nn.Conv2d(here, there, 3, 1 + i % 2, 1), nn.BatchNorm2d(there), nn.ReLU()
-                )
-                for i, (here, there) in enumerate(itertools.pairwise(widths))
-            )
-        )
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layers(images).mean((2, 3)))
+    make: Callable[[str], Step]
+    ordered: bool = False  # whether step n continues step n - 1
 
 
-class Messages(nn.Module):
-    """Four rounds of messages along the edges of a graph, whose nodes are classified."""
-
-    def __init__(self):
-        super().__init__()
-        self.messages = nn.ModuleList(nn.Linear(2 * WIDTH, WIDTH) for _ in range(4))
-        self.updates = nn.ModuleList(nn.GRUCell(WIDTH, WIDTH) for _ in range(4))
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, x: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        for message, update in zip(self.messages, self.updates, strict=True):
-            sent = torch.relu(message(torch.cat([x[source], x[target]], -1)))
-            x = update(torch.zeros_like(x).index_add(0, target, sent), x)
-        return self.head(x)
-
-
-def sentences(n: int) -> Batch:
-    return (torch.randint(VOCABULARY, (8, 16 + n)),)
-
-
-def images(n: int) -> Batch:
-    return (torch.randn(8, 3, 16 + n, 16 + n),)
-
-
-def graphs(n: int) -> Batch:
-    nodes, edges = 200 + 3 * n, 600 + 7 * n
-    return torch.randn(nodes, WIDTH), *(torch.randint(nodes, (edges,)) for _ in range(2))
-
-
-def moved(make: Callable[[int], Batch]) -> Callable[[torch.device], Callable[[int], Batch]]:
-    return lambda device: lambda n: tuple(part.to(device) for part in make(n))
-
-
-def slices(device: torch.device) -> Callable[[int], Batch]:
-    corpus = torch.randint(VOCABULARY, (8 * 256, 32)).to(device)
-    return lambda n: (corpus[8 * n : 8 * n + 8],)
-
-
-MODELS: dict[str, tuple[type[nn.Module], Callable[[torch.device], Callable[[int], Batch]]]] = {
-    "encoder": (Encoder, moved(sentences)),
-    "convolutions": (Convolutions, moved(images)),
-    "messages": (Messages, moved(graphs)),
-    "slices": (Encoder, slices),
+WORKLOADS = {
+    "decode-gpt2": Workload(
+        partial(generation.make_decoding_step, build=generation.gpt2, batch=1), ordered=True
+    ),
+    "decode-llama": Workload(
+        partial(generation.make_decoding_step, build=generation.llama, batch=4), ordered=True
+    ),
+    **{name: Workload(partial(training.make_step, name)) for name in training.MODELS},
+    "detector": Workload(training.make_detector_step),
+    "packed": Workload(structures.make_packed_step),
+    "episodes": Workload(structures.make_episodes_step),
+    "trees": Workload(structures.make_trees_step),
 }
 
 
-def make_step(name: str, arm: str) -> Callable[[int], float]:
-    """A function that takes a step of shape n and returns its loss."""
-    torch.manual_seed(0)
-    model_class, source = MODELS[name]
-    device = harness.device_of(arm)
-    make_batch = source(device)
-    model = model_class().to(device)
-    run = harness.compiled(arm, model)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-
-    def step(n: int) -> float:
-        torch.manual_seed(n)
-        scores = run(*make_batch(n))
-        labels = torch.arange(len(scores), device=device) % CLASSES
-        loss = nn.functional.cross_entropy(scores, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Keeps so many cores busy in the block."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
-def timed(step: Callable[[int], float], shapes: range | list[int]) -> float:
+def timed(step: Step, shapes: range | list[int]) -> float:
     begin = time.perf_counter()
     for n in shapes:
         step(n)
     return time.perf_counter() - begin
 
 
-def compare(name: str, arms: list[str], rounds: int) -> dict[str, object]:
+def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, object]:
     """One row of the table."""
     torch._dynamo.reset()
-    steps = {arm: make_step(name, arm) for arm in arms}
+    workload = WORKLOADS[name]
+    run = [arm for arm in arms if arm != "compile" or name in RUN_BY_COMPILE]
+    steps = {arm: workload.make(arm) for arm in run}
     first = {arm: timed(step, range(FIRST)) for arm, step in steps.items()}
-    shapes = random.Random(0).sample(range(FIRST, FIRST + rounds), rounds)  # each once
-    row: dict[str, object] = {"model": name}
-    for what in ("new", "seen"):
-        seconds: dict[str, list[float]] = {arm: [] for arm in arms}
-        for i, n in enumerate(shapes):
-            for arm in arms if i % 2 == 0 else list(reversed(arms)):
-                seconds[arm].append(timed(steps[arm], [n]))
-        row |= {f"{arm} {what} ms": t * 1e3 for arm, t in harness.medians(seconds).items()}
-    return row | {f"{arm} first {FIRST} s": t for arm, t in first.items()}
+    shapes = list(range(FIRST, FIRST + rounds))  # each once
+    if not workload.ordered:
+        random.Random(0).shuffle(shapes)
+    row: dict[str, object] = {"workload": name}
+    with busy_processes(load):
+        for what in ("new", "seen"):
+            if workload.ordered:
+                for step in steps.values():
+                    step(FIRST - 1)
+            seconds: dict[str, list[float]] = {arm: [] for arm in run}
+            for i, n in enumerate(shapes):
+                for arm in run if i % 2 == 0 else list(reversed(run)):
+                    seconds[arm].append(timed(steps[arm], [n]))
+            medians = harness.medians(seconds)
+            row |= {f"{arm} {what} ms": 1e3 * medians[arm] if arm in run else None for arm in arms}
+            if {"eager", "lazuli"} <= {*arms}:
+                ratios = [e / l for e, l in zip(seconds["eager"], seconds["lazuli"], strict=True)]
+                row[f"{what} ratio"] = statistics.median(ratios)
+    return row | {f"{arm} first {FIRST} s": first.get(arm) for arm in arms}
+
+
+def geometric_means(rows: list[dict[str, object]]) -> dict[str, object]:
+    """The row that closes the table."""
+    closing: dict[str, object] = dict.fromkeys(rows[0]) | {"workload": "geometric mean"}
+    for what in ("new ratio", "seen ratio"):
+        if what in closing:
+            closing[what] = math.exp(statistics.fmean(math.log(row[what]) for row in rows))
+    return closing
 
 
 def main() -> None:
     parser = harness.argument_parser("shapes", __doc__)
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--load", type=int, default=0, help="busy processes beside the steps")
     parser.set_defaults(rounds=41)
     arguments = parser.parse_args()
     harness.start(arguments)
     rows = []
-    for name in arguments.models:
+    for name in arguments.workloads:
         print(f"[shapes] {name} ...", flush=True)
-        rows.append(compare(name, arguments.arms, arguments.rounds))
+        rows.append(compare(name, arguments.arms, arguments.rounds, arguments.load))
         harness.save(arguments.json, rows)
     print()
-    harness.print_table(rows)
+    harness.print_table([*rows, geometric_means(rows)])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,309 @@
+#include "ir/parts.h"
+#include <unordered_map>
+#include "ir/hash.h"
+
+namespace lazuli::ir {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr int64_t kWhole = Parts::kWhole;
+constexpr uint32_t kMostHeavy = 8;    // in a row
+constexpr uint32_t kLong = 1024;      // entries after which a part ends at the next place that looks like it
+constexpr uint64_t kPlaces = 16;      // about one place in so many does
+
+// What costs so much that others may well wait for it: a kernel of its own, or several.
+bool is_heavy(Op op) { return is_contraction(op) || info(op).kind == Kind::External; }
+// What every part that reads it has for itself.
+bool is_shared(Op op) { return is_view(op) || (is_leaf(op) && op != Op::input); }
+
+class Cutter {
+ public:
+  Cutter(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated)
+      : listing_(listing), donated_(donated), entries_(listing.entries.size()), values_(listing.types.size()) {
+    for (ValueId v : live) values_[v].live = true;
+  }
+
+  Parts run() {
+    find_owners();
+    drop_unneeded();
+    place_cuts();
+    find_last_uses();
+    uint32_t e = 0;
+    for (part_ = 0; part_ < part_count_; ++part_) {
+      const uint32_t begin = e;
+      while (e < entries_.size() && entries_[e].part == part_) ++e;
+      write_part(begin, e);
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  struct EntryFacts {
+    uint32_t part = 0;
+    bool needed = false;
+  };
+  struct ValueFacts {
+    uint32_t owner = 0;         // its entry
+    ValueId base = 0;           // what it is a view of
+    uint32_t last_use = kNone;  // the last part that reads it or a view of it
+    uint32_t written = kNone;   // the last part that has it, and what it is there
+    Value in_part;
+    bool live = false;
+  };
+
+  void find_owners() {
+    for (uint32_t e = 0; e < entries_.size(); ++e) {
+      const Entry& entry = listing_.entries[e];
+      const bool view = is_view(entry.op);
+      for (uint16_t r = 0; r < entry.results; ++r) {
+        ValueFacts& v = values_[entry.first_result + r];
+        v.owner = e;
+        v.base = view ? values_[listing_.operands(entry)[0]].base : entry.first_result + r;
+      }
+    }
+  }
+
+  bool any_live(const Entry& e) const {
+    for (uint16_t r = 0; r < e.results; ++r)
+      if (values_[e.first_result + r].live) return true;
+    return false;
+  }
+
+  void drop_unneeded() {
+    for (size_t e = entries_.size(); e-- > 0;) {
+      const Entry& entry = listing_.entries[e];
+      if (!entries_[e].needed && !any_live(entry)) continue;
+      entries_[e].needed = true;
+      for (ValueId v : listing_.operands(entry))
+        if (v != kAbsent) entries_[values_[v].owner].needed = true;
+    }
+  }
+
+  // Whether a long part may end before the entry: a few of the ops before it decide.
+  bool looks_like_a_place(uint32_t e) const {
+    uint64_t h = 0;
+    for (uint32_t i = e < 4 ? 0 : e - 4; i <= e; ++i) h = mix(h, static_cast<uint64_t>(listing_.entries[i].op));
+    return h % kPlaces == 0;
+  }
+
+  void place_cuts() {
+    uint32_t part = 0, count = 0, heavy_in_row = 0;
+    auto seam = listing_.seams.begin();
+    for (uint32_t e = 0; e < entries_.size(); ++e) {
+      EntryFacts& facts = entries_[e];
+      const Op op = listing_.entries[e].op;
+      const bool at_seam = seam != listing_.seams.end() && *seam <= e;
+      if (facts.needed && !is_shared(op) && op != Op::input) {
+        const bool heavy = is_heavy(op), row_ends = heavy_in_row == 0 || heavy_in_row == kMostHeavy;
+        const bool cut = (heavy && row_ends) || at_seam || (count >= kLong && looks_like_a_place(e));
+        if (count > 0 && cut) ++part, count = 0, heavy_in_row = 0;
+        if (at_seam)
+          while (seam != listing_.seams.end() && *seam <= e) ++seam;
+        heavy_in_row = heavy ? heavy_in_row + 1 : 0;
+        ++count;
+      }
+      facts.part = part;
+    }
+    part_count_ = entries_.empty() ? 0 : part + 1;
+  }
+
+  void find_last_uses() {
+    for (uint32_t e = 0; e < entries_.size(); ++e) {
+      const Entry& entry = listing_.entries[e];
+      if (!entries_[e].needed || (is_shared(entry.op) && !any_live(entry))) continue;
+      for (ValueId v : listing_.operands(entry))
+        if (v != kAbsent) values_[values_[v].base].last_use = entries_[e].part;
+    }
+  }
+
+  static bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
+
+  void write_part(uint32_t begin, uint32_t end) {
+    first_ = parts_.begin(part_);
+    for (uint32_t e = begin; e < end; ++e)
+      if (entries_[e].needed && is_computed(listing_.entries[e].op)) write(e);
+    for (uint32_t e = begin; e < end; ++e) {
+      if (!entries_[e].needed) continue;
+      const Entry& entry = listing_.entries[e];
+      for (uint16_t r = 0; r < entry.results; ++r) {
+        const ValueId v = entry.first_result + r;
+        const ValueFacts& facts = values_[v];
+        const bool handed_over = is_computed(entry.op) && facts.last_use != kNone && facts.last_use > part_;
+        if (!facts.live && !handed_over) continue;
+        see_to(v);
+        parts_.outputs.push_back({v, facts.in_part});
+        parts_.code.push_back(reference(facts.in_part));
+      }
+    }
+    parts_.ends.push_back({static_cast<uint32_t>(parts_.code.size()), static_cast<uint32_t>(parts_.nodes.size()),
+                           static_cast<uint32_t>(parts_.inputs.size()), static_cast<uint32_t>(parts_.scalars.size()),
+                           static_cast<uint32_t>(parts_.outputs.size())});
+  }
+
+  static int64_t reference(Value v) { return static_cast<int64_t>(v.node) << 16 | v.result; }
+
+  // Writes what the part needs of a value, if it is not there yet.
+  void see_to(ValueId v) {
+    chain_.clear();
+    while (values_[v].written != part_) {
+      const Entry& entry = listing_.entries[values_[v].owner];
+      if (!is_shared(entry.op)) {
+        write_input(v, kWhole);
+        break;
+      }
+      if (const int64_t offset = window_offset(v); offset != kWhole) {
+        write_input(v, offset);
+        break;
+      }
+      chain_.push_back(v);
+      if (!is_view(entry.op)) break;
+      v = listing_.operands(entry)[0];
+    }
+    // Of views of views the innermost goes first.
+    for (; !chain_.empty(); chain_.pop_back()) write_node(values_[chain_.back()].owner);
+  }
+
+  // Where the memory of a view begins in that of a value from elsewhere, if it is a piece of that; else kWhole. The part gets
+  // the piece alone, so that it is the same part wherever the piece is.
+  int64_t window_offset(ValueId v) const {
+    const Entry& entry = listing_.entries[values_[v].owner];
+    if (!is_view(entry.op)) return kWhole;
+    const Type &type = *listing_.types[v], &operand = *listing_.types[listing_.operands(entry)[0]];
+    if (type.bytes() >= operand.bytes() || type.numel() == 0) return kWhole;
+    const EntryFacts& base = entries_[values_[values_[v].base].owner];
+    const Op base_op = listing_.entries[values_[values_[v].base].owner].op;
+    if (is_shared(base_op) || (is_computed(base_op) && base.part == part_)) return kWhole;
+    return dense_offset(v);
+  }
+
+  // Bytes from the beginning of what v is a view of, if v lies there dense and row-major; else kWhole.
+  int64_t dense_offset(ValueId v) const {
+    const Entry& entry = listing_.entries[values_[v].owner];
+    if (!is_view(entry.op)) return 0;
+    const ValueId operand = listing_.operands(entry)[0];
+    const Type &type = *listing_.types[v], &from = *listing_.types[operand];
+    const StridedWindow window = info(entry.op).window(from, unpack(listing_.attrs(entry), entry.op), type);
+    const Dims dense = contiguous_strides(type.shape);
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      if (type.shape[d] != 1 && window.strides[d] != dense[d]) return kWhole;
+    const int64_t before = dense_offset(operand);
+    return before == kWhole ? kWhole : before + window.offset * item_size(from.dtype);
+  }
+
+  void write(uint32_t e) {
+    for (ValueId v : listing_.operands(listing_.entries[e]))
+      if (v != kAbsent) see_to(v);
+    write_node(e);
+  }
+
+  // Its operands are there.
+  void write_node(uint32_t e) {
+    const Entry& entry = listing_.entries[e];
+    const std::span operands = listing_.operands(entry);
+    const std::span attrs = listing_.attrs(entry);
+    std::vector<int64_t>& code = parts_.code;
+    code.push_back(static_cast<int64_t>(entry.op) | static_cast<int64_t>(entry.results) << 16 |
+                   static_cast<int64_t>(operands.size()) << 32);
+    code.push_back(static_cast<int64_t>(attrs.size()) | static_cast<int64_t>(listing_.line(e)) << 32);
+    for (ValueId v : operands) code.push_back(v == kAbsent ? -1 : reference(values_[v].in_part));
+    const size_t first_attr = code.size();
+    code.insert(code.end(), attrs.begin(), attrs.end());
+    if (entry.op == Op::scalar) {
+      code[first_attr + 1] = static_cast<int64_t>(parts_.scalars.size() - first_.scalars);
+      parts_.scalars.push_back(static_cast<uint32_t>(attrs[1]));
+    }
+    for (uint16_t r = 0; r < entry.results; ++r) {
+      ValueFacts& facts = values_[entry.first_result + r];
+      facts.written = part_;
+      facts.in_part = {static_cast<uint32_t>(parts_.nodes.size()) - first_.nodes, r};
+    }
+    parts_.nodes.push_back({e, kAbsent});
+  }
+
+  // What an earlier part made, or an input of the listing.
+  void write_input(ValueId v, int64_t offset) {
+    ValueFacts& facts = values_[v];
+    const Entry& entry = listing_.entries[facts.owner];
+    const bool last = !values_[facts.base].live && values_[facts.base].last_use == part_;
+    const bool outside = entry.op == Op::input;
+    const auto position = outside ? static_cast<size_t>(listing_.attrs(entry)[1]) : 0;
+    const bool donated = last && offset == kWhole && (!outside || (position < donated_.size() && donated_[position]));
+    const Type& type = *listing_.types[v];
+    std::vector<int64_t>& code = parts_.code;
+    code.push_back(static_cast<int64_t>(Op::input) | int64_t{donated} << 16);
+    code.push_back(static_cast<int64_t>(type.dtype) | type.rank() << 32);
+    code.insert(code.end(), type.shape.begin(), type.shape.end());
+    facts.written = part_;
+    facts.in_part = {static_cast<uint32_t>(parts_.nodes.size()) - first_.nodes, 0};
+    parts_.nodes.push_back({facts.owner, v});
+    parts_.inputs.push_back({facts.base, offset, type.bytes(), last, donated});
+  }
+
+  const Listing& listing_;
+  const std::vector<bool>& donated_;
+  std::vector<EntryFacts> entries_;
+  std::vector<ValueFacts> values_;
+  Parts parts_;
+  uint32_t part_count_ = 0, part_ = 0;
+  Parts::Ends first_;  // where the part's lists begin
+  std::vector<ValueId> chain_;
+};
+
+}  // namespace
+
+Attrs unpack(std::span<const int64_t> flat, Op op) {
+  Attrs attrs;
+  size_t i = 0;
+  for (std::string_view name : info(op).attrs) {
+    if (name.empty() || i >= flat.size()) break;
+    const auto n = static_cast<size_t>(flat[i]);
+    attrs.add(flat.subspan(i + 1, n));
+    i += n + 1;
+  }
+  return attrs;
+}
+
+Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated) {
+  return Cutter(listing, live, donated).run();
+}
+
+Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t)) {
+  const Parts::Ends begin = parts.begin(part), end = parts.ends[part];
+  Graph graph;
+  graph.nodes.reserve(end.nodes - begin.nodes);
+  graph.input_count = end.inputs - begin.inputs;
+  graph.scalar_count = end.scalars - begin.scalars;
+  std::unordered_map<ValueId, Value> values;
+  std::unordered_map<uint32_t, uint32_t> lines;
+  int64_t inputs = 0, scalars = 0;
+  for (const Parts::Node& n : std::span(parts.nodes).subspan(begin.nodes, end.nodes - begin.nodes)) {
+    const auto number = static_cast<uint32_t>(graph.nodes.size());
+    const Entry& entry = listing.entries[n.entry];
+    Node node;
+    if (n.input != kAbsent) {
+      node.op = Op::input;
+      node.attrs = Attrs{{inputs++}};
+      node.types = {*listing.types[n.input]};
+      values[n.input] = {number, 0};
+    } else {
+      node.op = entry.op;
+      for (ValueId v : listing.operands(entry)) node.inputs.push_back(v == kAbsent ? Value{} : values.at(v));
+      node.attrs = entry.op == Op::scalar ? Attrs{{scalars++}} : unpack(listing.attrs(entry), entry.op);
+      for (uint16_t r = 0; r < entry.results; ++r) {
+        node.types.push_back(*listing.types[entry.first_result + r]);
+        values[entry.first_result + r] = {number, r};
+      }
+    }
+    if (const uint32_t line = listing.line(n.entry)) {
+      const auto [it, fresh] = lines.try_emplace(line, static_cast<uint32_t>(graph.lines.size()));
+      if (fresh) graph.lines.push_back(line_text(line));
+      node.line = it->second;
+    }
+    graph.nodes.push_back(std::move(node));
+  }
+  for (uint32_t i = begin.inputs; i < end.inputs; ++i) graph.donated.push_back(parts.inputs[i].donated);
+  for (uint32_t i = begin.outputs; i < end.outputs; ++i) graph.outputs.push_back(parts.outputs[i].in_part);
+  return graph;
+}
+
+}  // namespace lazuli::ir

@@ -1,0 +1,56 @@
+// Cuts a listing into parts that are worth planning for themselves. A step that was never there before is mostly made of
+// parts that were: the layers of a network, the time steps of a sequence, the nodes of a tree, the parameters of an optimizer.
+//
+// Where the cuts are follows from what stands near them and from nothing else, so that the same ops are the same part
+// wherever they come: before products and convolutions, after which a part may do what it likes with their results, and at
+// seams. Leaves and views are in each part that reads them: they cost nothing and hand nothing over.
+#pragma once
+#include <string>
+#include "ir/listing.h"
+
+namespace lazuli::ir {
+
+// A part's values that come from elsewhere or go elsewhere, by number in the listing. Lists of all parts lie one after the
+// other; a part has its own ends.
+struct Parts {
+  struct Ends {
+    uint32_t code, nodes, inputs, scalars, outputs;
+  };
+  struct Node {
+    uint32_t entry;
+    ValueId input;  // the value of that entry which an earlier part or somebody outside made; kAbsent: the part's own
+  };
+  static constexpr int64_t kWhole = -1;
+  struct Input {
+    ValueId value;
+    int64_t offset;  // of the piece of its memory that the part reads, in bytes; kWhole: all of it
+    int64_t bytes;
+    bool last;     // nobody needs it after this part
+    bool donated;  // nor does anybody outside
+  };
+  struct Output {
+    ValueId value;
+    Value in_part;
+  };
+  std::vector<Ends> ends;
+  // All that decides a part's graph: equal code, equal graphs.
+  std::vector<int64_t> code;
+  std::vector<Node> nodes;        // of the part's graph
+  std::vector<Input> inputs;      // in the order of the graph's
+  std::vector<uint32_t> scalars;  // by run-time number of the part: which of the listing's it is
+  std::vector<Output> outputs;
+
+  size_t size() const { return ends.size(); }
+  Ends begin(size_t part) const { return part ? ends[part - 1] : Ends{}; }
+  std::span<const int64_t> code_of(size_t part) const {
+    return std::span(code).subspan(begin(part).code, ends[part].code - begin(part).code);
+  }
+};
+
+// `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
+Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated);
+
+// The graph of one part. `line_text`: what an interned line says.
+Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t));
+
+}  // namespace lazuli::ir

@@ -1,0 +1,39 @@
+// Compiles listings in parts (ir/parts.h), and each distinct part once.
+#pragma once
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include "ir/parts.h"
+#include "jit/executable.h"
+
+namespace lazuli::jit {
+
+class PartCache {
+ public:
+  // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and `live` for
+  // outputs. It outlives the cache. `line_text`: what an interned line says.
+  std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
+                                      const std::vector<bool>& donated, const CompileOptions& options,
+                                      std::string (*line_text)(uint32_t));
+  // Adds the numbers of the external calls in its parts.
+  void find_external_calls(std::unordered_set<int64_t>& calls) const;
+  size_t size() const { return found_.size(); }
+
+ private:
+  static constexpr size_t kMost = 20'000;  // parts; those that were not used for longest are forgotten
+  struct Known {
+    uint64_t hash;
+    std::vector<int64_t> code;
+    std::vector<int64_t> external_calls;
+    std::shared_ptr<Executable> executable;
+  };
+  using Order = std::list<Known>;  // the latest used first
+  std::shared_ptr<Executable> find(uint64_t hash, std::span<const int64_t> code);
+
+  Order known_;
+  std::unordered_multimap<uint64_t, Order::iterator> found_;
+  CompileOptions options_;  // under others there are none
+};
+
+}  // namespace lazuli::jit

@@ -1,0 +1,129 @@
+// Listings that share parts share their executables, and compute what they would alone.
+#include "jit/part_cache.h"
+#include "tests/ir/recorded.h"
+#include "tests/jit/executable_support.h"
+
+namespace lazuli::testing {
+namespace {
+
+using ir::Op;
+using ir::testing::no_lines;
+using ir::testing::Recorded;
+
+constexpr int64_t kWidth = 6;
+
+// `steps` times the same cell on a state; then updates of weights that do not depend on how many. Views of weights are read
+// by every cell, and the rows of x one after the other.
+ir::Graph recurrent_step(int64_t steps, bool keep_states = false) {
+  Model m;
+  auto x = m.input({16, kWidth}), state = m.input({1, kWidth}), weight = m.input({kWidth, kWidth}), bias = m.input({kWidth});
+  auto transposed = m.permute(weight, ir::Dims{1, 0});
+  for (int64_t t = 0; t < steps; ++t) {
+    auto row = m.apply(Op::slice, {x}, {{t, 0}, {1, kWidth}, {1, 1}});
+    auto product = m.apply(Op::matmul, {state, transposed});
+    state = m.apply(Op::tanh, {m.apply(Op::add, {m.apply(Op::add, {product, bias}), row})});
+    if (keep_states) m.graph.outputs.push_back(state);
+  }
+  auto gradient = m.apply(Op::matmul, {m.permute(state, ir::Dims{1, 0}), state});
+  m.graph.outputs.push_back(m.apply(Op::sub, {weight, m.mul(gradient, 0.5)}));
+  m.graph.donated = {false, true, true, false};
+  return m.graph;
+}
+
+std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
+  std::vector<jit::Buffer> in(graph.input_count);
+  for (const ir::Node& n : graph.nodes)
+    if (n.op == Op::input)
+      in[static_cast<size_t>(n.attrs.number(0))] = buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
+  return in;
+}
+
+// Runs it in parts and alone; gives how many parts were new.
+int64_t expect_same(jit::PartCache& cache, const ir::Graph& graph, bool donate = false) {
+  TestHost host;
+  const Recorded recorded(graph);
+  auto alone = jit::compile(graph, {}), shared = cache.compile(recorded.listing(), recorded.live(), graph.donated, {}, no_lines);
+  {
+    const auto in = inputs_of(host, graph);
+    const Ran want = run(*alone, host, graph, in);
+    const Ran got = run(*shared, host, graph, donate ? inputs_of(host, graph) : in, {}, donate);
+    for (size_t i = 0; i < want.floats.size(); ++i) expect_close(got.floats[i], want.floats[i], 1e-6f);
+    EXPECT_EQ(run(*shared, host, graph, in).floats, got.floats) << "inputs that were not donated are as they were";
+  }
+  EXPECT_EQ(host.live, 0);
+  return shared->stats().new_parts;
+}
+
+TEST(PartCache, LongerSequencesAreMadeOfKnownParts) {
+  jit::PartCache cache;
+  EXPECT_EQ(expect_same(cache, recurrent_step(3)), 2) << "the cell and the update";
+  EXPECT_EQ(expect_same(cache, recurrent_step(7)), 0);
+  EXPECT_EQ(expect_same(cache, recurrent_step(5)), 0);
+  EXPECT_EQ(cache.size(), 2u);
+}
+
+TEST(PartCache, DonatedInputs) {
+  jit::PartCache cache;
+  for (int64_t steps : {3, 6, 2}) expect_same(cache, recurrent_step(steps), true);
+}
+
+TEST(PartCache, WhatIsKeptIsNotOverwritten) {
+  jit::PartCache cache;
+  expect_same(cache, recurrent_step(4), true);
+  EXPECT_GT(expect_same(cache, recurrent_step(4, /*keep_states=*/true), true), 0);
+}
+
+TEST(PartCache, RuntimeNumbersOfEachPartAreItsOwn) {
+  Model m;
+  auto x = m.input({4});
+  auto a = m.scalar(ir::DType::F32), b = m.scalar(ir::DType::F32);
+  auto first = m.apply(Op::mul, {x, a});
+  auto second = m.apply(Op::add, {m.apply(Op::mul, {first, b}), a});
+  m.graph.outputs = {second};
+  const Recorded recorded(m.graph, {4});
+  TestHost host;
+  jit::PartCache cache;
+  auto e = cache.compile(recorded.listing(), recorded.live(), {}, {}, no_lines);
+  EXPECT_EQ(e->stats().parts, 2);
+  const auto bits = [](double d) { return std::bit_cast<int64_t>(d); };
+  const Ran got = run(*e, host, m.graph, {buffer_of(host, Floats{1, 2, 3, 4})}, {bits(10), bits(100)});
+  expect_close(got.floats[0], {1010, 2010, 3010, 4010});
+}
+
+TEST(PartCache, OtherOptionsOtherCode) {
+  jit::PartCache cache;
+  const ir::Graph graph = recurrent_step(3);
+  const Recorded recorded(graph);
+  jit::CompileOptions options;
+  cache.compile(recorded.listing(), recorded.live(), graph.donated, options, no_lines);
+  options.fusion = false;
+  EXPECT_EQ(cache.compile(recorded.listing(), recorded.live(), graph.donated, options, no_lines)->stats().new_parts, 2);
+}
+
+// What fails in one part fails what depends on it in others, and nothing else.
+TEST(PartCache, FailuresGoOn) {
+  Model m;
+  auto x = m.input({4}), index = m.input(ir::DType::I64, {2});
+  auto found = m.emit(Op::gather, {x, index}, {{0}});
+  auto other = m.apply(Op::exp, {x});
+  auto later = m.apply(Op::neg, {found});
+  m.graph.outputs = {found, other, later};
+  const Recorded recorded(m.graph, {2, 3, 4});
+  TestHost host;
+  jit::PartCache cache;
+  auto e = cache.compile(recorded.listing(), recorded.live(), {}, {}, no_lines);
+  ASSERT_EQ(e->stats().parts, 3);
+  const auto in = std::vector{buffer_of(host, Floats{1, 2, 3, 4}), buffer_of(host, std::vector<int64_t>{1, 9})};
+  try {
+    run(*e, host, m.graph, in);
+    FAIL() << "an index is out of range";
+  } catch (const jit::PartialFailure& failure) {
+    ASSERT_EQ(failure.outputs.size(), 3u);
+    EXPECT_TRUE(failure.outputs[0]);
+    EXPECT_FALSE(failure.outputs[1]);
+    EXPECT_TRUE(failure.outputs[2]);
+  }
+}
+
+}  // namespace
+}  // namespace lazuli::testing
