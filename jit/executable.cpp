@@ -42,9 +42,8 @@ ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump)
 #ifdef LAZULI_VERIFY
   passes.verify = true;
 #endif
-  passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) {
-    dump.pass(pass.name, after);
-  };
+  if (!options.dump_folder.empty())
+    passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) { dump.pass(pass.name, after); };
   return lowering::crop_pads(ir::run_passes(std::move(graph), ir::all_passes(), passes));
 }
 

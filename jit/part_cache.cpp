@@ -92,7 +92,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   plan.input_count = numbers.inputs();
   plan.output_count = live.size();
   plan.value_count = numbers.count();
-  while (known_.size() > kMost) {
+  while (known_.size() > most_) {
     const auto [begin, end] = found_.equal_range(known_.back().hash);
     found_.erase(std::find_if(begin, end, [&](const auto& e) { return e.second == std::prev(known_.end()); }));
     known_.pop_back();

@@ -19,9 +19,10 @@ class PartCache {
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }
+  // How many parts to keep; those that were not used for longest are forgotten.
+  void set_limit(size_t parts) { most_ = parts; }
 
  private:
-  static constexpr size_t kMost = 20'000;  // parts; those that were not used for longest are forgotten
   struct Known {
     uint64_t hash;
     std::vector<int64_t> code;
@@ -34,6 +35,7 @@ class PartCache {
   Order known_;
   std::unordered_multimap<uint64_t, Order::iterator> found_;
   CompileOptions options_;  // under others there are none
+  size_t most_ = 1'000;
 };
 
 }  // namespace lazuli::jit

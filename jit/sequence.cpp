@@ -72,22 +72,22 @@ class Sequence final : public Executable {
     const size_t n = in.end - in.begin;
     part_inputs_.resize(n);
     if (donate_capacity_ < n) donate_ = std::make_unique<bool[]>(donate_capacity_ = 2 * n);
+    const std::span parts_inputs(plan_.inputs.data() + in.begin, n);
+    // Pieces first: who takes the whole takes it away.
     for (size_t i = 0; i < n; ++i)
-      if (const SequencePlan::Input& x = plan_.inputs[in.begin + i]; x.offset >= 0) {
+      if (const SequencePlan::Input& x = parts_inputs[i]; x.offset >= 0) {
         const Buffer& whole = values_[x.value].buffer;
         part_inputs_[i] = {static_cast<char*>(whole.data) + x.offset, static_cast<size_t>(x.bytes), whole.owner};
         donate_[i] = false;
       }
-    for (size_t i = 0; i < n; ++i) {
-      const SequencePlan::Input& x = plan_.inputs[in.begin + i];
-      Value& v = values_[x.value];
-      if (x.offset >= 0) {
-        if (x.last) v.buffer = {};
-        continue;
+    for (size_t i = 0; i < n; ++i)
+      if (const SequencePlan::Input& x = parts_inputs[i]; x.offset < 0) {
+        Value& v = values_[x.value];
+        part_inputs_[i] = x.last ? std::move(v.buffer) : v.buffer;
+        donate_[i] = x.last && v.donate && part_inputs_[i].owner.use_count() == v.holders;
       }
-      part_inputs_[i] = x.last ? std::move(v.buffer) : v.buffer;
-      donate_[i] = x.last && v.donate && part_inputs_[i].owner.use_count() == v.holders;
-    }
+    for (const SequencePlan::Input& x : parts_inputs)
+      if (x.last) values_[x.value].buffer = {};
     part_scalars_.clear();
     for (uint32_t s = numbers.begin; s < numbers.end; ++s) part_scalars_.push_back(scalars[plan_.scalars[s]]);
     part_outputs_.resize(out.end - out.begin);

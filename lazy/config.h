@@ -28,7 +28,7 @@ struct Config {
   int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such
-  int64_t max_traces = 1'000;     // known ones, each with its executable; the least recently used are forgotten
+  int64_t max_traces = 1'000;     // known ones, each with its executable, and as many parts; the least recently used are forgotten
   int64_t max_pending_ops = 20'000;
   int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
   int64_t max_packed_bytes = 1 << 30;  // of parameters kept in the order in which libraries read them; 0: none are

@@ -648,6 +648,11 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
 
 std::string external_name(int64_t id) { return call_at(id)->signature.name(); }
 
+size_t external_call_count() {
+  std::lock_guard lock(calls().mutex);
+  return calls().calls.size();
+}
+
 void keep_external_calls(const std::unordered_set<int64_t>& kept) {
   std::lock_guard lock(calls().mutex);
   std::erase_if(calls().calls, [&](const auto& entry) { return !kept.contains(entry.first); });

@@ -97,7 +97,7 @@ void Metrics::shadow(const std::string& what, const std::string& where) {
 }
 void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
-  ++traces_compiled;
+  ++(stats.parts ? traces_in_parts : traces_compiled);
   compile_ms += us / 1000;
   parts_compiled += stats.new_parts;
   parts_reused += stats.parts - stats.new_parts;
@@ -117,7 +117,7 @@ std::string Metrics::json() {
   o.precision(12);
   o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
-    << ", \"traces_reused\": " << traces_reused << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused << ", \"kernels_compiled\": "
+    << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused << ", \"kernels_compiled\": "
     << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
     << ", \"traces_shadowed\": " << traces_shadowed << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
@@ -146,7 +146,7 @@ std::string Metrics::explain() {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_reused = parts_compiled = parts_reused = 0;
+  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled = parts_reused = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

@@ -50,8 +50,6 @@ struct KnownTrace {
   Trace code{0};  // without cells
   std::vector<ValueId> live;
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
-  bool in_parts = false;  // the executable; it will be made whole
-  int64_t runs = 0;
   KnownTrace* successor = nullptr;  // the trace that came next, the last time
   std::optional<Repetition> loop;  // which the trace's end cut
   uint64_t used = 0;  // when it ran last, by the cache's clock
@@ -61,6 +59,7 @@ using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run
 struct Cache {
   std::unordered_multimap<uint64_t, KnownRef> traces;
   jit::PartCache parts;
+  std::unordered_map<uint64_t, int64_t> runs_in_parts;  // of traces that are not known yet, by their key
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
@@ -83,6 +82,22 @@ struct Cache {
     return traces.emplace(key, std::move(known))->second;
   }
 
+  // How often a trace has run in parts, this time included. It only says when to plan it whole, so that a hash will do.
+  int64_t count_run(uint64_t key) {
+    if (runs_in_parts.size() >= static_cast<size_t>(config().max_traces) * 64) runs_in_parts.clear();
+    return ++runs_in_parts[key];
+  }
+
+  // But those of known traces and parts, of `trace`, and of what is being recorded.
+  void forget_external_calls(const Trace& trace) {
+    std::unordered_set<int64_t> calls;
+    trace.find_external_calls(calls);
+    recorder().trace.find_external_calls(calls);
+    for (const auto& [key, known] : traces) known->code.find_external_calls(calls);
+    parts.find_external_calls(calls);
+    keep_external_calls(calls);
+  }
+
  private:
   // Lets go of what was not used for longest, down to three quarters of the bound, and of the external calls that nothing
   // else makes: neither `added` nor what is being recorded.
@@ -98,12 +113,7 @@ struct Cache {
     if (is_old(expected)) expected = nullptr, learning = true;
     if (is_old(previous)) previous = nullptr;
     std::erase_if(traces, [&](const auto& entry) { return is_old(entry.second.get()); });
-    std::unordered_set<int64_t> calls;
-    added.find_external_calls(calls);
-    recorder().trace.find_external_calls(calls);
-    for (const auto& [key, known] : traces) known->code.find_external_calls(calls);
-    parts.find_external_calls(calls);
-    keep_external_calls(calls);
+    forget_external_calls(added);
   }
 };
 Cache& cache() {
@@ -166,14 +176,12 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   return o;
 }
 
-// How many products of two numbers a contraction sums up.
+// About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in two.
 double products_of(const Trace& trace, const Entry& e) {
-  const std::span operands = trace.operands(e);
-  double sizes[2] = {1, 1};
-  for (size_t i = 0; i < 2; ++i)
-    if (const Cell* c = trace.cell(operands[i])) sizes[i] = static_cast<double>(c->type.numel());
-  // Of the sizes that an entry's operands and result have, each that is summed over or shared is in two of the three.
-  return std::sqrt(sizes[0] * sizes[1] * static_cast<double>(trace.cell(e.first_result)->type.numel()));
+  double sizes = static_cast<double>(trace.cell(e.first_result)->type.numel());
+  for (ValueId v : trace.operands(e))
+    if (v != kAbsent) sizes *= static_cast<double>(trace.cell(v)->type.numel());
+  return std::sqrt(sizes);
 }
 
 // Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
@@ -211,44 +219,35 @@ bool is_worth_cutting(const Trace& trace) {
   return planning > kNextToNothing * computing;
 }
 
-std::unique_ptr<jit::Executable> make_executable(uint64_t key, const Settings& settings, const Trace& trace,
-                                                 const std::vector<ValueId>& live, SyncReason reason, bool in_parts) {
-  const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
-  std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
-  const jit::CompileOptions options = compile_options(settings, key);
-  if (in_parts) return cache().parts.compile(trace.listing(), live, donated, options, line_text);
-  return jit::compile(freeze(trace, live, std::move(donated)), options);
-}
-
-// Remembers the trace, with an executable if anything is alive.
+// Compiles a trace that is not known. One that runs in parts is remembered when it has come often enough to be planned whole.
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
                  SyncReason reason) {
   RECORD_FUNCTION("lazuli::compile", {});
   HostTimer timer(HostAccount::Compiling);
   double start = now_us();
   auto known = std::make_shared<KnownTrace>();
-  if (!live.empty()) {
-    known->in_parts = is_worth_cutting(trace);
-    known->executable = make_executable(key, settings, trace, live, reason, known->in_parts);
-  }
   known->settings = settings;
-  known->code = trace.without_cells();
   known->live = std::move(live);
+  bool in_parts = false;
+  if (!known->live.empty()) {
+    const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
+    std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
+    const jit::CompileOptions options = compile_options(settings, key);
+    cache().parts.set_limit(static_cast<size_t>(config().max_traces));
+    in_parts = is_worth_cutting(trace) && (cache().count_run(key) <= config().plan_after || config().tiers == "parts");
+    known->executable = in_parts ? cache().parts.compile(trace.listing(), known->live, donated, options, line_text)
+                                 : jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    metrics().compiled(trace.size(), known->executable->stats(), line_text(current_line()), now_us() - start);
+  }
+  if (in_parts) {
+    if (external_call_count() > static_cast<size_t>(config().max_traces) * 4) cache().forget_external_calls(trace);
+    known->code.lines = trace.lines;
+    return known;
+  }
+  known->code = trace.without_cells();
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
-  const KnownRef k = cache().add(key, std::move(known));
-  if (k->live.empty()) return k;  // remembered only so that it is recognized next time
-  metrics().compiled(trace.size(), k->executable->stats(), line_text(current_line()), now_us() - start);
-  return k;
-}
-
-// Plans a trace whole that has run in parts so far.
-void plan_whole(KnownTrace& known, uint64_t key, const Trace& trace, SyncReason reason) {
-  RECORD_FUNCTION("lazuli::compile", {});
-  HostTimer timer(HostAccount::Compiling);
-  double start = now_us();
-  known.executable = make_executable(key, known.settings, trace, known.live, reason, /*in_parts=*/false);
-  known.in_parts = false;
-  metrics().compiled(trace.size(), known.executable->stats(), line_text(current_line()), now_us() - start);
+  cache().runs_in_parts.erase(key);
+  return cache().add(key, std::move(known));  // without an executable, only so that it is recognized next time
 }
 
 // A value that an earlier trace failed to compute fails whatever is computed from it, with the same words.
@@ -485,12 +484,7 @@ void sync(SyncReason reason) {
         known = compile(key, settings, *trace, live, reason);
       } else if (!live.empty()) {
         ++metrics().traces_reused;
-        if (known->in_parts && config().tiers == "auto" && known->runs >= config().plan_after) {
-          take_known_lines(*trace, trace->size());
-          plan_whole(*known, key, *trace, reason);
-        }
       }
-      ++known->runs;
     });
     bool done = live.empty();
     if (!done) or_fail(*trace, live, [&] { done = run_aside(reason, *known, *trace); });
@@ -507,7 +501,7 @@ void sync(SyncReason reason) {
     predict(nullptr);
     throw;
   }
-  predict(known.get());
+  predict(known->code.empty() ? nullptr : known.get());
   metrics().sync(reason, config().source_lines ? line_text(current_line()) : "", now_us() - start);
 }
 

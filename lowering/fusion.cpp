@@ -17,6 +17,7 @@ namespace {
 // Bounds of one kernel: operands in registers, code size, compile time.
 constexpr size_t kMaxLoads = 40, kMaxTerms = 500, kMaxStores = 24;
 constexpr size_t kNeighbours = 8;           // readers of one value that are tried for sideways fusion
+constexpr size_t kFewPieces = 4;            // of a concatenation
 constexpr int64_t kOneWalkNumel = 1 << 16;  // from here on a kernel with too few kept points walks its data once
 
 class Fuser {
@@ -177,13 +178,17 @@ class Fuser {
       for (auto it = end; it != begin;) tries.push_back(*--it);
     }
     for (uint32_t w : units_[u].writes)  // pieces of one concatenation
-      for (uint32_t m : makers_[w])
-        if (m < u) tries.push_back(m);
+      if (makers_[w].size() <= kFewPieces || !is_copy(*units_[find(u)].terms))
+        for (uint32_t m : makers_[w])
+          if (m < u) tries.push_back(m);
     for (uint32_t t : tries) {
       const uint32_t a = find(t), b = find(u);
       if (a != b && units_[a].terms) try_merge(a, b);
     }
   }
+
+  // Many copies are better not one kernel, which would be another for each number of them; they run as one launch all the same.
+  static bool is_copy(const Terms& t) { return t.stores().size() == 1 && t[t.stores()[0].term].kind == Term::Load; }
 
   static int64_t points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
 

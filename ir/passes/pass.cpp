@@ -1,4 +1,5 @@
 #include "ir/passes/pass.h"
+#include <algorithm>
 #include <chrono>
 #include "ir/error.h"
 #include "ir/hash.h"
@@ -7,8 +8,19 @@
 namespace lazuli::ir {
 namespace {
 
+// What passes begin at.
+bool composite(const Node& n) { return is_composite(n.op); }
+bool strided(const Node& n) { return n.op == Op::as_strided || n.op == Op::as_strided_scatter; }
+bool padded(const Node& n) { return n.op == Op::pad || n.op == Op::cat || n.op == Op::as_strided_scatter; }
+bool single_element(const Node& n) { return is_elementwise(n.op) && n.types[0].rank() == 0; }
+bool reduction(const Node& n) { return is_reduction(n.op); }
+bool product(const Node& n) { return is_contraction(n.op); }
+bool reduction_or_product(const Node& n) { return reduction(n) || product(n); }
+bool view(const Node& n) { return is_view(n.op); }
+constexpr bool (*any)(const Node&) = nullptr;
+
 constexpr Pass kPasses[] = {
-#define PASS(name, doc) {#name, doc, &passes::name},
+#define PASS(name, begins_at, doc) {#name, doc, &passes::name, begins_at},
 #include "ir/passes/passes.def"
 #undef PASS
 };
@@ -38,6 +50,10 @@ Graph run_passes(Graph graph, std::span<const Pass> passes, const PassOptions& o
   for (const Pass& pass : passes) {
     if (std::ranges::find(options.disabled, pass.name) != options.disabled.end()) continue;
     auto start = std::chrono::steady_clock::now();
+    if (pass.begins_at && std::ranges::none_of(graph.nodes, pass.begins_at)) {
+      if (options.on_time) options.on_time(pass, 0);
+      continue;
+    }
     Graph next = run_one(graph, pass, options.verify);
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     if (options.on_time) options.on_time(pass, took.count());

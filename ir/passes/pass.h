@@ -11,6 +11,7 @@ struct Pass {
   std::string_view name;
   std::string_view doc;
   Graph (*run)(const Graph& graph);
+  bool (*begins_at)(const Node& node) = nullptr;  // whether a graph with such a node may change; null: any does
 };
 std::span<const Pass> all_passes();            // passes.def
 const Pass* find_pass(std::string_view name);  // null: there is none
@@ -26,7 +27,7 @@ struct PassOptions {
 Graph run_passes(Graph graph, std::span<const Pass> passes, const PassOptions& options = {});
 
 namespace passes {
-#define PASS(name, doc) Graph name(const Graph& graph);
+#define PASS(name, begins_at, doc) Graph name(const Graph& graph);
 #include "ir/passes/passes.def"
 #undef PASS
 }  // namespace passes

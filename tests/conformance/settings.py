@@ -20,6 +20,8 @@ SETTINGS = {
     "fusion off": {"LAZULI_FUSION": "0"},
     **{f"{name} off": {"LAZULI_DISABLE_PASSES": name} for name in passes()},
     "all passes off": {"LAZULI_DISABLE_PASSES": ",".join(passes())},
+    "parts": {"LAZULI_TIERS": "parts"},
+    "plans": {"LAZULI_TIERS": "plans"},
     "few traces": {"LAZULI_MAX_TRACES": "4"},
     "short traces": {"LAZULI_MAX_PENDING_OPS": "50"},
     "avx2": {"LAZULI_CPU": "avx2"},

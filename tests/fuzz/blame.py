@@ -15,7 +15,7 @@ CHANGES = {
     "light autograd": {"light_autograd": False},
     "inline backward": {"inline_backward": False},
     "repeated backward": {"repeat_backward": "off"},
-    "reused suffixes": {"reuse_suffixes": False},
+    "parts": {"tiers": "plans"},
     "cuts where it repeats": {"cut_at_repeat": False},
     "passes": {"disable_passes": ",".join(passes())},
 }

@@ -73,6 +73,25 @@ TEST(PartCache, WhatIsKeptIsNotOverwritten) {
   EXPECT_GT(expect_same(cache, recurrent_step(4, /*keep_states=*/true), true), 0);
 }
 
+// The last part reads a piece of a value, and then all of it.
+TEST(PartCache, APieceAndTheWhole) {
+  Model m;
+  auto x = m.input({4, kWidth});
+  auto a = m.apply(Op::exp, {x});
+  auto piece = m.apply(Op::slice, {a}, {{1, 0}, {1, kWidth}, {1, 1}});
+  auto b = m.apply(Op::neg, {piece});
+  m.graph.outputs = {m.apply(Op::mul, {b, a})};
+  m.graph.donated = {true};
+  const Recorded recorded(m.graph, {3});
+  TestHost host;
+  jit::PartCache cache;
+  auto alone = jit::compile(m.graph, {}), shared = cache.compile(recorded.listing(), recorded.live(), {true}, {}, no_lines);
+  ASSERT_EQ(shared->stats().parts, 2);
+  const auto in = inputs_of(host, m.graph);
+  EXPECT_EQ(run(*shared, host, m.graph, in).floats, run(*alone, host, m.graph, in).floats);
+  EXPECT_EQ(run(*shared, host, m.graph, inputs_of(host, m.graph), {}, true).floats, run(*alone, host, m.graph, in).floats);
+}
+
 TEST(PartCache, RuntimeNumbersOfEachPartAreItsOwn) {
   Model m;
   auto x = m.input({4});

@@ -101,7 +101,7 @@ def test_compilations_are_explained_by_line(device):
         x.cpu()
     (event,) = [e for e in explanation() if e.kind == "compile"]
     assert event.count == 5
-    assert event.what == "traces of 7 to 19 ops"
+    assert event.what == "traces of 7 to 19 ops, in 5 parts, 5 of them new"
 
 
 def test_metrics_have_the_promised_names(counters):
