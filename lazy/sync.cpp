@@ -208,8 +208,8 @@ bool is_worth_cutting(const Trace& trace) {
   if (backing().is_gpu() || config().tiers == "plans") return false;
   if (config().tiers == "parts") return true;
   constexpr double kPlanningUs = 25;             // an op
-  constexpr double kFlopsPerUs = 20'000;         // of products and convolutions on a core
-  constexpr double kNextToNothing = 0.1;
+  constexpr double kFlopsPerUs = 60'000;         // of products and convolutions on a core
+  constexpr double kNextToNothing = 0.05;
   double planning = 0, computing = 0;
   for (const Entry& e : trace.entries()) {
     if (ir::is_leaf(e.op)) continue;

@@ -3,6 +3,7 @@
 #include <array>
 #include <stdexcept>
 #include "lowering/libraries/elements.h"
+#include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
 
 namespace lazuli::lowering {
@@ -62,6 +63,9 @@ class DirectConvolution final : public LibraryCall {
   std::string describe() const override { return "convolution:own"; }
 
  private:
+  bool has_little_to_do() const {
+    return is_little(y_.outer * y_.inner * y_.size[0] * y_.size[1] * y_.size[2] * w_.inner * w_.size[0] * w_.size[1] * w_.size[2]);
+  }
   int64_t channels_per_group_out() const { return w_.outer / c_.groups; }
   // Where output position `o` with kernel position `k` reads, along dimension d.
   int64_t source(int d, int64_t o, int64_t k) const { return o * stride_[d] - padding_[d] + k * dilation_[d]; }
@@ -72,7 +76,7 @@ class DirectConvolution final : public LibraryCall {
   void forward(const T* x, const T* w, T* y) const {
     using C = Compute<T>;
     const int64_t rows = y_.outer * y_.inner * y_.size[0] * y_.size[1];
-#pragma omp parallel
+#pragma omp parallel if (!has_little_to_do())
     {
       std::vector<C> sum(y_.size[2]);
 #pragma omp for schedule(static)
@@ -107,7 +111,7 @@ class DirectConvolution final : public LibraryCall {
   void input_grad(const T* gy, const T* w, T* gx) const {
     using C = Compute<T>;
     const int64_t rows = x_.outer * x_.inner * x_.size[0] * x_.size[1];
-#pragma omp parallel
+#pragma omp parallel if (!has_little_to_do())
     {
       std::vector<C> sum(x_.size[2]);
 #pragma omp for schedule(static)
@@ -148,7 +152,7 @@ class DirectConvolution final : public LibraryCall {
   void weight_grad(const T* gy, const T* x, T* gw) const {
     using C = Compute<T>;
     const int64_t kernels = w_.outer * w_.inner, taps = w_.size[0] * w_.size[1] * w_.size[2];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (!has_little_to_do())
     for (int64_t r = 0; r < kernels * taps; ++r) {
       const int64_t tap = r % taps, oc = r / taps / w_.inner, ic = r / taps % w_.inner;
       const Three k{tap / (w_.size[1] * w_.size[2]), tap / w_.size[2] % w_.size[1], tap % w_.size[2]};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include "lowering/libraries/invalid_flag.h"
+#include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/strided_copy.h"
@@ -289,6 +290,7 @@ bool supports(ir::DType dtype) {
 
 std::unique_ptr<LibraryCall> matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops,
                                     Inner b_layout) {
+  const OneThreadForLittle one(ir::product(out.shape) * a.shape.back());
   return finished(ops, out, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
     auto m = plan_matmul(a, b, out, inside, b_layout);
     return m ? run_exactly(*m, {Value::Operand, 1, m->b}, out, inside) : nullptr;
@@ -331,6 +333,7 @@ PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
 }  // namespace
 
 PackedCall packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> ops) {
+  const OneThreadForLittle one(ir::product(out.shape) * a.shape.back());
   PackedCall p;
   auto call = finished(ops, out, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
     auto m = plan_matmul(a, b, out, inside, Inner::Best);
@@ -530,6 +533,7 @@ template <class Build>
 std::unique_ptr<Program> build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations, Build build) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (!describable(*l, l->shape.size())) return nullptr;
+  const OneThreadForLittle one(ir::product(c.y.shape) / std::max<int64_t>(c.w.shape[0], 1) * ir::product(c.w.shape));
   return finished(ops, c.y, [&](std::span<const PostOp> inside) -> std::unique_ptr<Program> {
     try {
       return build(ConvolutionBuilder(c, inside, activations));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
+#include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/strided_copy.h"
 
@@ -50,7 +51,7 @@ class RowProduct final : public LibraryCall {
   template <class T>
   void multiply(const float* rows, const T* b, float* sums) const {
     const int64_t m = a_.shape[0], k = a_.shape[1], n = out_.shape[1], stride = b_.strides[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (!is_little(m * n * k))
     for (int64_t block = 0; block < (n + kColumns - 1) / kColumns; ++block) {
       // The last block starts early instead of ending late: some of its columns are computed twice.
       const int64_t j = std::min(block * kColumns, n - kColumns);

@@ -6,7 +6,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def planned_at_once():
-    """Traces are planned whole when they come first, not the third time."""
+    """Traces are planned whole when they come first."""
     with torch.lazuli.config.patch(tiers="plans"):
         yield
 

@@ -39,7 +39,7 @@ class Loop:
         compiled, memory, live = [], [], []
         for n in range(STEPS):
             loss = self.step(n)
-            if n == 9 or n % 500 == 499:  # a trace is planned when it comes the third time
+            if n == 9 or n % 500 == 499:  # a trace is planned when it has come some times
                 metrics = self.counters()
                 compiled.append((metrics["traces_compiled"], metrics["kernels_compiled"]))
                 live.append(metrics["bytes_live"])
