@@ -85,6 +85,10 @@ GraphBuilder::Slot& GraphBuilder::find(uint64_t key, Op op, std::span<const Valu
   }
 }
 
+void GraphBuilder::reserve(size_t nodes) {
+  if (seen_.empty()) seen_.resize(std::bit_ceil(std::max<size_t>(64, 2 * nodes + 2)));
+}
+
 void GraphBuilder::grow() {
   std::vector<Slot> old(std::max<size_t>(64, seen_.size() * 2));
   old.swap(seen_);

@@ -59,6 +59,8 @@ class GraphBuilder final : public Builder {
   Value scalar(DType dtype);  // the next run-time number
   // Appends a node whose types are known to be what its row infers: what passes copy.
   Value append(Node node);
+  // Makes room for so many nodes to be shared.
+  void reserve(size_t nodes);
   void set_line(uint32_t line) { line_ = line; }
   Graph& graph() { return graph_; }
 

@@ -9,6 +9,7 @@ Graph with_gradients(const Graph& graph) {
   out.input_count = graph.input_count;
   out.scalar_count = graph.scalar_count;
   out.donated = graph.donated;
+  out.fleeting = graph.fleeting;
   GraphBuilder b(out);
   std::vector<std::vector<Value>> map;
   std::vector<Value> wrt;

@@ -57,6 +57,8 @@ struct Graph {
   uint32_t input_count = 0, scalar_count = 0;
   // Inputs whose buffer nobody else can read after the run, so that an output may take it over; by input position.
   std::vector<bool> donated;
+  // Inputs in whose place the next run gets others: not worth preparing for it. By input position; empty: none.
+  std::vector<bool> fleeting;
 
   const Node& operator[](Value v) const { return nodes[v.node]; }
   const Type& type(Value v) const { return nodes[v.node].types[v.result]; }

@@ -227,16 +227,17 @@ class Cutter {
     const bool last = !values_[facts.base].live && values_[facts.base].last_use == part_;
     const bool outside = entry.op == Op::input;
     const auto position = outside ? static_cast<size_t>(listing_.attrs(entry)[1]) : 0;
-    const bool donated = last && offset == kWhole && (!outside || (position < donated_.size() && donated_[position]));
+    const bool fleeting = !outside || (position < donated_.size() && donated_[position]);
+    const bool donated = last && offset == kWhole && fleeting;
     const Type& type = *listing_.types[v];
     std::vector<int64_t>& code = parts_.code;
-    code.push_back(static_cast<int64_t>(Op::input) | int64_t{donated} << 16);
+    code.push_back(static_cast<int64_t>(Op::input) | int64_t{donated} << 16 | int64_t{fleeting} << 17);
     code.push_back(static_cast<int64_t>(type.dtype) | type.rank() << 32);
     code.insert(code.end(), type.shape.begin(), type.shape.end());
     facts.written = part_;
     facts.in_part = {static_cast<uint32_t>(parts_.nodes.size()) - first_.nodes, 0};
     parts_.nodes.push_back({facts.owner, v});
-    parts_.inputs.push_back({facts.base, offset, type.bytes(), last, donated});
+    parts_.inputs.push_back({facts.base, offset, type.bytes(), last, donated, fleeting});
   }
 
   const Listing& listing_;
@@ -301,7 +302,10 @@ Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::str
     }
     graph.nodes.push_back(std::move(node));
   }
-  for (uint32_t i = begin.inputs; i < end.inputs; ++i) graph.donated.push_back(parts.inputs[i].donated);
+  for (const Parts::Input& x : std::span(parts.inputs).subspan(begin.inputs, graph.input_count)) {
+    graph.donated.push_back(x.donated);
+    graph.fleeting.push_back(x.fleeting);
+  }
   for (uint32_t i = begin.outputs; i < end.outputs; ++i) graph.outputs.push_back(parts.outputs[i].in_part);
   return graph;
 }

@@ -44,6 +44,7 @@ ir::Graph crop_pads(ir::Graph graph) {
   out.input_count = graph.input_count;
   out.scalar_count = graph.scalar_count;
   out.donated = graph.donated;
+  out.fleeting = graph.fleeting;
   ir::GraphBuilder b(out);
   std::vector<Value> to(graph.nodes.size());
   auto moved = [&](Value v) { return v ? Value{to[v.node].node, to[v.node].result + v.result} : v; };

@@ -188,11 +188,12 @@ class Planner {
     plan_.steps.push_back(std::move(step));
   }
 
-  // What a run does not write over may be the same in the next one: an input that is not donated.
+  // What a run does not write over may be the same in the next one: an input that is neither donated nor fleeting.
   bool may_pack(Value v) const {
     if (!v || graph_[v].op != ir::Op::input) return false;
     const auto position = static_cast<size_t>(graph_[v].attrs.number(0));
-    return position >= graph_.donated.size() || !graph_.donated[position];
+    const auto has = [&](const std::vector<bool>& flags) { return position < flags.size() && flags[position]; };
+    return !has(graph_.donated) && !has(graph_.fleeting);
   }
 
   // Gives every home value that steps or outputs mention its block.

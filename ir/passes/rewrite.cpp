@@ -5,10 +5,12 @@ namespace lazuli::ir {
 
 Rewriter::Rewriter(const Graph& from) : from_(from), builder_(to_), map_(from.nodes.size()) {
   to_.nodes.reserve(from.nodes.size());
+  builder_.reserve(from.nodes.size());
   to_.lines = from.lines;
   to_.input_count = from.input_count;
   to_.scalar_count = from.scalar_count;
   to_.donated = from.donated;
+  to_.fleeting = from.fleeting;
 }
 
 std::span<const Value> Rewriter::operands(const Node& n) {
