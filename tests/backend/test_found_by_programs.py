@@ -479,3 +479,19 @@ def test_an_operand_of_another_type_is_walked_as_its_copy(device):
         return torch.tensor((x / torch.ones(1, 6, 3, device=device)).stride())
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("format", [torch.channels_last, torch.channels_last_3d])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 4, 5)])
+def test_a_memory_format_is_for_as_many_dimensions(device, format, shape):
+    def run(device):
+        x = torch.ones(shape, device=device)
+        made = []
+        for make in (x.half, x.clone, x.contiguous, lambda **k: torch.zeros_like(x, **k)):
+            try:
+                made.append(torch.tensor(make(memory_format=format).stride()))
+            except RuntimeError as error:
+                made.append(str(error))
+        return made
+
+    assert_same(run)
