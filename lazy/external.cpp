@@ -4,6 +4,7 @@
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/zeros.h>
 #include <chrono>
 #include <unordered_set>
@@ -563,6 +564,19 @@ class DefaultType {
   const bool differs_;
 };
 
+// Torch has no negative strides: such a dimension is walked from its other end, and flipped.
+at::Tensor walked_forward(jit::BufferView v) {
+  std::vector<int64_t> flipped;
+  for (size_t d = 0; d < v.strides.size(); ++d) {
+    if (v.strides[d] >= 0) continue;
+    v.offset += (v.type.shape[d] - 1) * v.strides[d];
+    v.strides[d] = -v.strides[d];
+    flipped.push_back(static_cast<int64_t>(d));
+  }
+  const at::Tensor t = tensor_over(v);
+  return flipped.empty() ? t : at::flip(t, flipped);
+}
+
 // A recorded operand is a whole storage, but the plan may offer it as a strided window on the memory of another value
 // (a transposed copy that nobody else needed, a slice): the kernel gets its own dense memory then.
 jit::Buffer dense(const jit::BufferView& v) {
@@ -573,7 +587,7 @@ jit::Buffer dense(const jit::BufferView& v) {
     row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
   if (row_major) return v.buffer;
   jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
-  tensor_over({copy, v.type, ir::contiguous_strides(v.type.shape)}).copy_(tensor_over(v));
+  tensor_over({copy, v.type, ir::contiguous_strides(v.type.shape)}).copy_(walked_forward(v));
   return copy;
 }
 

@@ -495,3 +495,14 @@ def test_a_memory_format_is_for_as_many_dimensions(device, format, shape):
         return made
 
     assert_same(run)
+
+
+def test_a_flipped_window_is_given_to_torchs_kernel(device):
+    """Which has no negative strides: what has ended the process."""
+
+    def run(device):
+        x = torch.linspace(1, 2, 5).to(device).reshape(5, 1).expand(5, 5, 5)
+        loss = torch.nn.functional.mse_loss(torch.ones(5, device=device), x.reshape(-1)[87:92])
+        return loss, torch.cumprod(x.flip(0), 0)
+
+    assert_same(run)
