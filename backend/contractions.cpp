@@ -32,13 +32,17 @@ struct Matrices {
   static constexpr const char *name = "aten::mm", *add_name = "aten::addmm", *add_name_ = "aten::addmm_";
   static bool takes(const Tensor& a, const Tensor& b) { return multipliable<2>(a, b); }
   static at::DimVector shape(const Tensor& a, const Tensor& b) { return {a.size(0), b.size(1)}; }
-  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b) { return r.emit(ir::Op::matmul, {r.value(a), r.value(b)}); }
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b, ir::DType type) {
+    return r.emit(ir::Op::matmul, {r.convert(r.value(a), type), r.convert(r.value(b), type)});
+  }
 };
 struct Batches {
   static constexpr const char *name = "aten::bmm", *add_name = "aten::baddbmm", *add_name_ = "aten::baddbmm_";
   static bool takes(const Tensor& a, const Tensor& b) { return multipliable<3>(a, b); }
   static at::DimVector shape(const Tensor& a, const Tensor& b) { return {a.size(0), a.size(1), b.size(2)}; }
-  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b) { return Matrices::emit(r, a, b); }
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& b, ir::DType type) {
+    return Matrices::emit(r, a, b, type);
+  }
 };
 // By a vector: a matrix of one column.
 struct Vectors {
@@ -47,15 +51,24 @@ struct Vectors {
     return is_ours(a) && a.dim() == 2 && is_vector(v) && a.scalar_type() == v.scalar_type() && a.size(1) == v.size(0);
   }
   static at::DimVector shape(const Tensor& a, const Tensor&) { return {a.size(0)}; }
-  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& v) {
-    const ir::Value column = r.reshape(r.value(v), ir::Dims{v.size(0), 1});
-    return r.reshape(r.emit(ir::Op::matmul, {r.value(a), column}), ir::Dims{a.size(0)});
+  static ir::Value emit(lazy::Recording& r, const Tensor& a, const Tensor& v, ir::DType type) {
+    const ir::Value column = r.reshape(r.convert(r.value(v), type), ir::Dims{v.size(0), 1});
+    return r.reshape(r.emit(ir::Op::matmul, {r.convert(r.value(a), type), column}), ir::Dims{a.size(0)});
   }
 };
 
+// A product of half precision may overflow before alpha brings it back: eager scales it before it is rounded. GPUs would
+// multiply several times as slowly.
+bool may_overflow(const Tensor& a, const Scalar& alpha) {
+  return a.scalar_type() == at::kHalf && !is_one(alpha) && !lazy::backing().is_gpu();
+}
+
 // beta * bias + alpha * product, with the factors that are one or zero left out.
-ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, ir::Value p, const Scalar& beta, const Scalar& alpha) {
-  const ir::DType type = r.dtype(p);
+template <class Kind>
+ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, const Tensor& x, const Tensor& y, const Scalar& beta, const Scalar& alpha) {
+  const ir::DType type = lazy::to_ir(x.scalar_type());
+  const bool is_wide = may_overflow(x, alpha);
+  ir::Value p = Kind::emit(r, x, y, is_wide ? ir::compute_type(type) : type);
   // The scaled terms of a sum are not stored: narrow types are widened around them.
   const ir::DType wide = is_one(alpha) && is_one(beta) ? type : ir::compute_type(type);
   p = r.convert(p, wide);
@@ -82,13 +95,13 @@ struct Product {
   static Tensor plain(const Tensor& a, const Tensor& b) {
     if (!Kind::takes(a, b)) return fall_back<Tensor>(Kind::name, "", a, b);
     lazy::Recording r;
-    return r.tensor(Kind::emit(r, a, b), a.scalar_type());
+    return r.tensor(Kind::emit(r, a, b, lazy::to_ir(a.scalar_type())), a.scalar_type());
   }
   static Tensor& plain_out(const Tensor& a, const Tensor& b, Tensor& out) {
     if (!Kind::takes(a, b) || !takes(out, a, b)) return fall_back<Tensor>(Kind::name, "out", a, b, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
-    store(r, out, Kind::emit(r, a, b));
+    store(r, out, Kind::emit(r, a, b, lazy::to_ir(a.scalar_type())));
     return out;
   }
   static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b) {
@@ -97,20 +110,20 @@ struct Product {
   static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
     if (!covered(bias, a, b)) return fall_back<Tensor>(Kind::add_name, "", bias, a, b, beta, alpha);
     lazy::Recording r;
-    return r.tensor(scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha), a.scalar_type());
+    return r.tensor(scaled_sum<Kind>(r, bias, a, b, beta, alpha), a.scalar_type());
   }
   static Tensor& add_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
     if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)) || is_alias_of_any(self, {&a, &b}))
       return fall_back<Tensor>(Kind::add_name_, "", self, a, b, beta, alpha), self;
     lazy::Recording r;
-    store(r, self, scaled_sum(r, self, Kind::emit(r, a, b), beta, alpha));
+    store(r, self, scaled_sum<Kind>(r, self, a, b, beta, alpha));
     return self;
   }
   static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Tensor& out) {
     if (!covered(bias, a, b) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out))) return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
-    store(r, out, scaled_sum(r, bias, Kind::emit(r, a, b), beta, alpha));
+    store(r, out, scaled_sum<Kind>(r, bias, a, b, beta, alpha));
     return out;
   }
 };

@@ -506,3 +506,19 @@ def test_a_flipped_window_is_given_to_torchs_kernel(device):
         return loss, torch.cumprod(x.flip(0), 0)
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 2])
+def test_a_product_of_half_precision_is_scaled_before_it_is_rounded(device, alpha):
+    def run(device):
+        a = torch.full((1, 4), 200.0, dtype=torch.float16, device=device)
+        b = torch.full((4, 2), -100.0, dtype=torch.float16, device=device)
+        bias = torch.ones(2, dtype=torch.float16, device=device)
+        batches = torch.baddbmm(bias, a[None], b[None], alpha=alpha)
+        return (
+            torch.addmm(bias, a, b, alpha=alpha),
+            batches,
+            torch.addmv(bias, b.t(), a[0], alpha=alpha),
+        )
+
+    assert_same(run)
