@@ -1,5 +1,6 @@
 // Pooling over the last two dimensions, and the windows themselves as columns.
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/max_pool1d_native.h>
 #include "backend/dispatch.h"
 #include "backend/format.h"
 #include "backend/operands.h"
@@ -92,7 +93,16 @@ Tensor im2col(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArra
   return x.dim() == 3 ? y.reshape({channels * window, positions}) : y.reshape({x.size(0), channels * window, positions});
 }
 
+// Where no derivative asks for indices, cpu has a kernel that writes row by row.
+Tensor max_pool1d(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
+  const Tensor y = at::native::max_pool1d(x, kernel, stride, padding, dilation, ceil);
+  const bool has_derivative = (x.requires_grad() && at::GradMode::is_enabled()) || x._fw_grad(0).defined();
+  return has_derivative ? y : y.contiguous();
+}
+
 }  // namespace
+
+void register_max_pool1d(torch::Library& m) { m.impl("max_pool1d", max_pool1d); }
 
 void register_pooling(torch::Library& m) {
   m.impl("max_pool2d_with_indices", max_pool);

@@ -52,6 +52,7 @@ void register_rows(torch::Library& m) {
 // mode have no autograd key.
 void register_composites(torch::Library& m) {
   register_host_operands(m);
+  register_max_pool1d(m);
   if (lazy::is_reference_mode())
     register_reference_composites(m);
   else

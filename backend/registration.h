@@ -23,6 +23,7 @@ void register_irregular_elementwise(torch::Library& m);
 void register_losses(torch::Library& m);
 void register_pixel_shuffle(torch::Library& m);
 void register_pooling(torch::Library& m);
+void register_max_pool1d(torch::Library& m);
 void register_nested(torch::Library& m);
 void register_normalization(torch::Library& m);
 void register_one_hot(torch::Library& m);

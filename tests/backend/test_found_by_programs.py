@@ -522,3 +522,25 @@ def test_a_product_of_half_precision_is_scaled_before_it_is_rounded(device, alph
         )
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_where_a_pooling_in_one_dimension_lies(device, requires_grad):
+    def run(device):
+        x = torch.arange(36.0).to(device).as_strided((2, 2, 3), (6, 1, 2))
+        y = torch.nn.functional.max_pool1d(x.requires_grad_(requires_grad), 2, padding=1)
+        return y, torch.tensor(y.stride())
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("given", [{"dilation": 0}, {"kernel_size": 9}, {"padding": 3}])
+def test_errors_of_a_pooling_in_one_dimension(device, given):
+    def run(device):
+        with pytest.raises(RuntimeError) as raised:
+            torch.nn.functional.max_pool1d(
+                torch.ones(2, 1, 3, device=device), **{"kernel_size": 2, **given}
+            )
+        return str(raised.value)
+
+    assert_same(run)
