@@ -12,7 +12,7 @@ using at::Tensor;
 using std::optional;
 
 Tensor checked(const Tensor& q) {
-  if (!is_floating(q) || q.requires_grad()) return q;
+  if (!is_floating(q) || q.requires_grad() || q._fw_grad(0).defined()) return q;  // a check has no derivative
   return required(q, q.ge(0).logical_and(q.le(1)), ir::Requirement::Quantile);
 }
 

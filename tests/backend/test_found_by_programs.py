@@ -544,3 +544,14 @@ def test_errors_of_a_pooling_in_one_dimension(device, given):
         return str(raised.value)
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_the_tangent_of_a_quantiles_share(device, name):
+    def run(device):
+        x, q = torch.tensor([3.0, 1.0, 2.0], device=device), torch.tensor([0.1, 0.7], device=device)
+        with torch.autograd.forward_ad.dual_level():
+            share = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+            return torch.autograd.forward_ad.unpack_dual(getattr(torch, name)(x, share)).tangent
+
+    assert_same(run)
