@@ -92,11 +92,15 @@ RANGES = {"sigmoid": (0, 1), "tanh": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "e
 PROBABILITIES = {"binary_cross_entropy": (0, 1), "binary_cross_entropy_backward": (1, 2)}
 
 
-SUMS = ("add", "sub", "sum", "mean")
+SUMS = (
+    *("add", "sub", "sum", "mean", "addcmul", "addcdiv"),
+    *("dot", "mv", "mm", "bmm", "addmv", "addmm", "baddbmm"),
+)
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
-    args = tree_map_only(torch.Tensor, torch.abs, args)
+    args, kwargs = tree_map_only((torch.Tensor, int, float), abs, (args, kwargs))
     if function is aten.sub.Tensor:
         function = aten.add.Tensor
     return function(*args, **kwargs).abs()
@@ -171,7 +175,7 @@ class Noise(TorchDispatchMode):
             function(*args, **kwargs)  # its errors, and out's shape
             with self:
                 return out.copy_(parts(*args, **{k: x for k, x in kwargs.items() if x is not out}))
-        moves = name not in EXACT and not is_view(function)
+        moves = name not in EXACT and not is_view(function) and not takes_extremes(name, args)
         if moves and name not in DISCRETE:
             self.move_written(function, args)
             # A list may be written tensor by tensor, each from what the last has left.
@@ -184,6 +188,10 @@ class Noise(TorchDispatchMode):
                 tree_map_only(torch.Tensor, moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
             )
+        if name.rstrip("_") in COMPARISONS and has_rounding(args[0]):
+            args = (self.met(*args[:2]), *args[1:])
+        if name in ("pow", "pow_") and isinstance(args[1], torch.Tensor):
+            args = (args[0], near_integer(args[1]), *args[2:])
         for i in PROBABILITIES.get(name, ()):
             args = (*args[:i], args[i].clamp(0, 1), *args[i + 1 :])
         if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
@@ -210,6 +218,12 @@ class Noise(TorchDispatchMode):
         small &= torch.rand(t.shape, generator=self.source) < 0.25
         if small.any():
             t.masked_fill_(small, 0)
+
+    def met(self, t: torch.Tensor, other) -> torch.Tensor:
+        """Some of what a few last digits keep apart from the other operand is equal to it."""
+        near = (t - other).abs() <= 4 * torch.finfo(t.dtype).eps * t.abs()
+        near &= torch.rand(near.shape, generator=self.source) < 0.5
+        return torch.where(near, other, t).to(t.dtype) if near.any() else t
 
     @staticmethod
     def may_move(function, i: int) -> bool:
@@ -284,6 +298,21 @@ class Noise(TorchDispatchMode):
 
 
 INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def near_integer(exponent: torch.Tensor) -> torch.Tensor:
+    """What rounding alone keeps from being one, where negative numbers would have no power."""
+    if not exponent.is_floating_point():
+        return exponent
+    whole = exponent.round()
+    near = (exponent - whole).abs() <= 8 * torch.finfo(exponent.dtype).eps * whole.abs()
+    return torch.where(near, whole, exponent)
+
+
+def takes_extremes(name: str, args: tuple) -> bool:
+    """Whether it takes the largest or smallest by index: its derivative asks where those are."""
+    by_index = name.rstrip("_").removesuffix("_two") in ("scatter_reduce", "index_reduce")
+    return by_index and any(isinstance(x, str) and x in ("amax", "amin") for x in args)
 
 
 def is_view(function) -> bool:

@@ -4,12 +4,15 @@ import contextlib
 import math
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 SCATTERS = ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter")
 DEVIATIONS = (
     *("var", "std", "var_mean", "std_mean"),
     *("native_layer_norm", "native_group_norm", "native_batch_norm"),
 )
+
+PIVOTING = ("linalg_lu_factor_ex", "linalg_lu", "_linalg_solve_ex", "linalg_inv_ex")
 
 READS_ALL = (
     *("dot", "mv", "mm", "bmm", "linear", "matmul", "addmv", "addmm", "addbmm", "baddbmm"),
@@ -33,6 +36,8 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return overflows_in_part(args[0])
         if name in DEVIATIONS:
             return any(map(has_equal_numbers, rows(name, args)))
+        if name in PIVOTING:
+            return any(map(is_singular, args[0].reshape(-1, *args[0].shape[-2:])))
         if name in ("copysign", "copysign_", "signbit"):  # a nan's sign may be any
             return has_rounding(args[-1]) and bool(args[-1].isnan().any())
         if name == "segment_reduce" and kwargs.get("unsafe"):  # lengths need not fit
@@ -49,7 +54,11 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return meets_padding(name, args)
         if name in SCATTERS:  # the result lies as its operand does
             return overlaps_itself(args[0])
-        return any(map(overlaps_itself, written(function, args, kwargs)))
+        targets = [t for t in written(function, args, kwargs) if isinstance(t, torch.Tensor)]
+        read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        return any(map(overlaps_itself, targets)) or any(
+            overlaps_in_part(t, x) for t in targets for x in read
+        )
     return False
 
 
@@ -62,6 +71,26 @@ def meets_padding(name: str, args: tuple) -> bool:
     first = 4 if name == "convolution" else 5
     padding, is_transposed = args[first], args[first + 2]
     return any(padding) or is_transposed or tensors[0].is_complex()
+
+
+def is_singular(matrix: torch.Tensor) -> bool:
+    """But for its last bits, which then decide the order of its rows."""
+    kind = torch.complex128 if matrix.is_complex() else torch.float64
+    sizes = torch.linalg.svdvals(matrix.to(kind))
+    few = 8 * max(matrix.shape) * torch.finfo(matrix.dtype).eps
+    return sizes.numel() > 0 and bool(sizes[-1] <= few * sizes[0])
+
+
+def overlaps_in_part(t: torch.Tensor, x: torch.Tensor) -> bool:
+    """Whether a write to one changes what is still to be read of the other. Eager refuses that
+    where both are dense; else its loops have some order."""
+    if t is x or not is_alias(t, x) or t.layout is not torch.strided:
+        return False
+    places = [(y.data_ptr(), y.shape, y.stride()) for y in (t, x)]
+    if places[0] == places[1]:
+        return False
+    touched = [{y.data_ptr() + y.itemsize * a for a in addresses(y)} for y in (t, x)]
+    return not touched[0].isdisjoint(touched[1])
 
 
 def is_alias(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -86,12 +115,14 @@ def has_rounding(t: torch.Tensor) -> bool:
 
 
 def overflows_in_part(x: torch.Tensor) -> bool:
-    """Whether factors in some order are infinite before the last brings them back, or is 0."""
+    """Whether factors in some order are infinite, or 0, before the last brings them back."""
     if not x.is_floating_point():
         return False
-    sizes = x.abs().to(torch.float64).log2()
-    largest = math.log2(torch.finfo(x.dtype).max)
-    return bool(sizes[sizes.isfinite() & (sizes > 0)].sum() > largest and (sizes < 0).any())
+    sizes, info = x.abs().to(torch.float64).log2(), torch.finfo(x.dtype)
+    large, small = sizes[sizes.isfinite() & (sizes > 0)].sum(), sizes[sizes < 0].sum()
+    overflows = large > math.log2(info.max) and bool((sizes < 0).any())
+    vanishes = small < math.log2(info.tiny) and bool((sizes > 0).any())
+    return bool(overflows or vanishes)
 
 
 def written(function, args: tuple, kwargs: dict):
@@ -119,7 +150,7 @@ def has_equal_numbers(row: torch.Tensor) -> bool:
     """All but for rounding: their deviation is that of their mean, or nothing."""
     if not has_rounding(row) or row.is_complex() or row.numel() < 2:
         return False
-    few = 8 * torch.finfo(row.dtype).eps * row.abs().max()
+    few = 16 * torch.finfo(row.dtype).eps * row.abs().max()
     return bool(few > 0 and row.max() - row.min() <= few)
 
 

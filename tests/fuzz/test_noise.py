@@ -40,7 +40,15 @@ def scattered_twice():
     torch.select_scatter(torch.arange(4.0).as_strided((3, 2), (1, 1)), torch.ones(3), 1, 0)
 
 
+def written_where_it_is_read():
+    """Eager refuses operands that overlap in part where both are dense, and sees no others."""
+    x = torch.arange(24.0)
+    x.view(4, 6)[:, :3].add_(x[3:15].view(4, 3))
+
+
 UNDEFINED = {
+    "read while it is written": written_where_it_is_read,
+    "rows of a singular matrix": lambda: torch.linalg.lu_factor_ex(torch.ones(3, 3)),
     "bits of a nan": lambda: torch.tensor([float("nan")]).view(torch.int32),
     "elements that share memory": written_twice,
     "scattered over such": scattered_twice,
@@ -54,6 +62,8 @@ UNDEFINED = {
     ),
 }
 DEFINED = {
+    "written over itself": lambda: torch.ones(3).mul_(torch.ones(3)),
+    "rows of a matrix": lambda: torch.linalg.lu_factor_ex(torch.eye(3) + 0.1),
     "bits": lambda: torch.ones(1).view(torch.int32),
     "elements apart": lambda: torch.arange(4.0).as_strided((2, 2), (1, 2)).mul_(2),
     "median": lambda: torch.ones(3).median(0),
@@ -133,6 +143,25 @@ def test_products_overflow_or_vanish_as_chance_has_it():
             seen.append(x.prod().item())
     assert 0.0 in seen
     assert any(product != product for product in seen)
+
+
+def test_what_is_nearly_equal_may_be_equal():
+    x = torch.full((100,), 1.0)
+    with Noise(0):
+        apart = (x * 3) != (x * 3)
+        less = x < 1
+    assert apart.any()
+    assert not apart.all()
+    assert not less.all()
+
+
+def test_a_largest_element_stays_one():
+    """Its derivative divides by how many there are."""
+    x = torch.randn(6, requires_grad=True)
+    index = torch.tensor([0, 0, 1, 1, 2, 2])
+    with Noise(0):
+        torch.zeros(3).scatter_reduce(0, index, x, "amax", include_self=False).sum().backward()
+    assert x.grad.isfinite().all()
 
 
 def test_careful_rounds_once():
