@@ -30,11 +30,14 @@ class Outcomes:
         self.memory: dict[int, dict] = {}  # the first look at each process
         self.grown = ""
         self.crashed_eager: list[int] = []
+        self.excused: dict[str, list[int]] = {}  # by a line of differences.txt
 
     def add(self, k: int, result: dict):
         self.done += 1
         facts = result.get("facts", {})
         self.coverage.add(facts.get("pairs", []))
+        for reason in facts.get("excuses", []):
+            self.excused.setdefault(reason, []).append(k)
         if "memory" in facts:
             self.look(k, facts["memory"])
         if result["outcome"] != "passed":
@@ -111,6 +114,8 @@ class Outcomes:
             lines += [smallest.get("script") or smallest["message"]]
         for signature, failures in self.groups.items() if not self.faults else ():
             lines.append(f"{signature}: programs {', '.join(str(f['k']) for f in failures)}")
+        for reason, programs in self.excused.items():
+            lines.append(f"excused: programs {str(programs)[1:-1]}: {reason}")
         if self.grown:
             lines.append(f"memory: {self.grown}")
         if self.crashed_eager:
