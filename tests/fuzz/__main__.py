@@ -14,7 +14,7 @@ sys.path.append(str(CONFORMANCE))
 import supervisor  # noqa: E402
 from settings import PLAIN, SETTINGS, under  # noqa: E402
 
-from fuzz.generate import generate  # noqa: E402
+from fuzz.generate import LENGTH, generate  # noqa: E402
 from fuzz.outcomes import Outcomes  # noqa: E402
 
 SECONDS = 20  # for a program
@@ -33,7 +33,7 @@ def parsed():
     )
     parser.add_argument("--only", type=int, help="just the program of this number, and print it")
     parser.add_argument(
-        "--steps", type=int, default=20, help="statements of the longest programs; 20"
+        "--steps", type=int, default=LENGTH, help=f"statements of the longest programs; {LENGTH}"
     )
     parser.add_argument(
         "--threads", type=int, default=1, help="programs that run at the same time; 1"

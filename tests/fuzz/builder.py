@@ -19,7 +19,7 @@ class Builder:
         self.running = Running(Program(()), EAGER, 0)
         self.statements: list[str] = []
         self.producer: dict[str, str] = {}  # of each variable
-        self.pairs: set[tuple[str, str]] = set()  # producer and consumer
+        self.pairs: dict[tuple[str, str], int] = {}  # producer and consumer, and in which statement
         self.count = 0
         self.alone = alone
         self.wants_grad = rng.random() < 0.5
@@ -126,11 +126,13 @@ class Builder:
         self.add(f"del {name}")
         self.namespace.pop(name, None)
 
-    def met(self, names, operator: str):
-        """Notes that an operator took variables."""
-        for name in names:
-            if name in self.producer:
-                self.pairs.add((self.producer[name], operator))
+    def producers(self, names) -> list[str]:
+        return [self.producer[name] for name in names if name in self.producer]
+
+    def met(self, producers: list[str], operator: str):
+        """Notes that the last statement's operator took what these have made."""
+        for producer in producers:
+            self.pairs.setdefault((producer, operator), len(self.statements) - 1)
 
 
 def tensors_in(value) -> list[torch.Tensor]:

@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_leaves
 from fuzz.literal import NoText, literal
 
 LARGEST = 160  # elements of a sample's tensor
-LARGER = 700  # where an operator has none so small
+LARGER = 700  # where an operator has none so small but empty ones
+FIRST, MORE = 40, 80  # samples that are looked at, and where those are too large or empty
 KEPT = 8  # samples of an operator and type
 
 # What leaves memory unwritten, prints addresses, is random, or is no operator on a CPU.
@@ -91,6 +92,12 @@ def checks_overlap(name: str) -> bool:
 
 
 @functools.cache
+def is_unary(name: str) -> bool:
+    """Goes element by element over one tensor."""
+    return isinstance(operators()[name], UnaryUfuncInfo)
+
+
+@functools.cache
 def in_place_method(name: str) -> str | None:
     op = operators()[name]
     method = f"{op.name.rsplit('.', 1)[-1]}_"
@@ -133,6 +140,11 @@ def fits(sample: Sample, largest: int) -> bool:
     )
 
 
+def is_empty(sample: Sample) -> bool:
+    tensors = sample.tensors()
+    return bool(tensors) and tensors[0].numel() == 0
+
+
 def made(op, dtype, errors: bool):
     if errors:
         return (error.sample_input for error in op.error_inputs("cpu"))
@@ -149,7 +161,7 @@ def cheaply():
 
 @functools.lru_cache(maxsize=3000)
 def samples(name: str, dtype: torch.dtype, errors: bool = False) -> tuple[Sample, ...]:
-    """A few, of as different shapes as the first forty have."""
+    """A few, of as different shapes as the first ones have, and few of them empty."""
     op = operators()[name]
     key = zlib.crc32(f"{name}/{dtype}".encode())
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), cheaply():
@@ -157,9 +169,17 @@ def samples(name: str, dtype: torch.dtype, errors: bool = False) -> tuple[Sample
         torch.manual_seed(key)
         random.seed(key)
         try:
-            drawn = list(itertools.islice(made(op, dtype, errors), 40))
+            source = (Sample((s.input, *s.args), s.kwargs) for s in made(op, dtype, errors))
+            drawn = list(itertools.islice(source, FIRST))
+            if all(is_empty(s) for s in drawn if fits(s, LARGEST)):
+                drawn += itertools.islice(source, MORE)
         except Exception:  # OpInfo's, for a type that it cannot sample here
             return ()
-    drawn = [Sample((s.input, *s.args), s.kwargs) for s in drawn]
-    found = [s for s in drawn if fits(s, LARGEST)] or [s for s in drawn if fits(s, LARGER)]
+    found = [s for s in drawn[:FIRST] if fits(s, LARGEST)]
+    if all(is_empty(s) for s in found):
+        found = [s for s in drawn if fits(s, LARGER)]
+    full = sum(not is_empty(s) for s in found)
+    empty = itertools.islice(filter(is_empty, found), max(1, full // 3))
+    some = set(map(id, empty))
+    found = [s for s in found if not is_empty(s) or id(s) in some]
     return tuple(random.Random(key).sample(found, min(KEPT, len(found))))

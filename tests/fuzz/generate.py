@@ -9,6 +9,8 @@ from fuzz.builder import Builder
 from fuzz.program import Program
 from fuzz.steps import autograd, call, create, memory, modules, random_ops, reads, views
 
+LENGTH = 26  # statements of the longest programs, or a few more
+
 STEPS = {  # each with its weight
     call.call: 40,
     create.create: 6,
@@ -39,14 +41,24 @@ WITH_GRADIENTS = {
 }
 
 
-def aimed(b: Builder, producer: str, consumer: str):
-    """One operator, and another on its result."""
-    for name in call.call(b, producer)[:1]:
-        if isinstance(b.namespace.get(name), torch.Tensor):
-            call.call(b, consumer, first=name)
+def linked(b: Builder, producer: str, consumer: str, last: str | None) -> str | None:
+    """One operator on another's result: on `last`, if that is one. The variable of what it made."""
+    if last is None or b.producer.get(last) != producer or not is_tensor(b, last):
+        last = next((x for x in operate(b, producer) if is_tensor(b, x)), None)
+    if last is None:
+        return None
+    return next((x for x in operate(b, consumer, last) if is_tensor(b, x)), None)
 
 
-def generate(seed: int, k: int, length: int = 20, alone: bool = True) -> tuple[Program, list]:
+def operate(b: Builder, name: str, first: str | None = None) -> list[str]:
+    return random_ops.bernoulli(b, first) if name == "bernoulli" else call.call(b, name, first)
+
+
+def is_tensor(b: Builder, name: str) -> bool:
+    return isinstance(b.namespace.get(name), torch.Tensor)
+
+
+def generate(seed: int, k: int, length: int = LENGTH, alone: bool = True) -> tuple[Program, list]:
     """The program, and the pairs of operators that it has.
 
     `alone`: no other program runs at the same time, so random numbers are the same each time.
@@ -65,7 +77,7 @@ def generate(seed: int, k: int, length: int = 20, alone: bool = True) -> tuple[P
         held=shape.random() < 0.3,
         histories=shape.random() < 0.3,
     )
-    return program, sorted(b.pairs)
+    return program, sorted(pair for pair, i in b.pairs.items() if i < len(statements))
 
 
 def filled(b: Builder, rng: random.Random, seed: int, k: int, length: int) -> list[str]:
@@ -73,10 +85,11 @@ def filled(b: Builder, rng: random.Random, seed: int, k: int, length: int) -> li
     size = rng.randint(max(4, length // 2), length)
     for _ in range(3):
         create.create(b)
-    aims = steering.targets(seed, k)
+    aims, last = steering.targets(seed, k), None
+    aims.reverse()
     while len(b.statements) < size:
-        if aims and rng.random() < 0.7:
-            aimed(b, *aims.pop())
+        if aims and rng.random() < 0.8:
+            last = linked(b, *aims.pop(), last)
         else:
             step = rng.choices(list(weights), weights.values())[0]
             step(b)

@@ -1,10 +1,12 @@
-"""Which operator should take which operator's result: all pairs of the common ones, in slices.
+"""Which operator should take which operator's result: all pairs of the most used ones, in chains.
 
-Program k of a run goes for the k-th few pairs of lists that the run's seed has shuffled, so a
-program depends on nothing but the two numbers, and a long run meets each pair once before it meets
-one again. `Coverage` counts what pairs programs really had. `python -m fuzz.steering FILE...` adds
-up what runs have saved and prints the pairs that were met too seldom; with such a list's file in
-LAZULI_FUZZ_AIMS, programs go for those alone.
+A run's seed makes one closed walk over these operators that takes each pair once, and program k of
+the run goes for the k-th stretch of it: each operator takes what the one before it has made. So a
+program depends on nothing but the two numbers, a statement is in two pairs, and a long run goes for
+each pair as often as for any other. A pair of all common operators comes on top. `Coverage` counts
+what pairs programs really had. `python -m fuzz.steering FILE...` adds up what runs have saved and
+prints the pairs that were met too seldom; with such a list's file in LAZULI_FUZZ_AIMS, programs go
+for those alone.
 """
 
 import functools
@@ -17,32 +19,65 @@ from pathlib import Path
 
 from fuzz import common_ops
 
-MOST, ANY = 8, 1  # pairs a program, of the most used operators and of all common ones
-OFTEN = 20  # in how many programs a pair of the most used should be
+LINKS = 14  # pairs of the most used operators that a program goes for
+OFTEN = 20  # in how many programs such a pair should be
+
+Pair = tuple[str, str]  # an operator, and the one that takes its result
 
 
 @functools.cache
-def pairs(seed: int, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    found = list(itertools.product(names, repeat=2))
-    random.Random(seed).shuffle(found)
-    return found
+def walk(seed: int, names: tuple[str, ...]) -> list[Pair]:
+    """Each pair once, and each begins where the one before it ends: an Eulerian circuit."""
+    rng = random.Random(seed)
+    left = {name: rng.sample(names, len(names)) for name in names}
+    path, circuit = [names[0]], []
+    while path:
+        if onward := left[path[-1]]:
+            path.append(onward.pop())
+        else:
+            circuit.append(path.pop())
+    return list(itertools.pairwise(reversed(circuit)))
 
 
 @functools.cache
-def asked_for() -> list[tuple[str, str]]:
+def shuffled(seed: int, names: tuple[str, ...]) -> list[Pair]:
+    return random.Random(seed).sample(found := list(itertools.product(names, repeat=2)), len(found))
+
+
+@functools.cache
+def asked_for() -> list[Pair]:
     """The pairs in the file that LAZULI_FUZZ_AIMS names, as `missed` writes them."""
     file = os.environ.get("LAZULI_FUZZ_AIMS")
-    return [(a, b) for a, b, _ in json.loads(Path(file).read_text())] if file else []
+    return chained(json.loads(Path(file).read_text())) if file else []
 
 
-def targets(seed: int, k: int) -> list[tuple[str, str]]:
-    if aims := asked_for():
-        return [aims[(k * MOST + i) % len(aims)] for i in range(MOST)]
-    found = []
-    for few, names in (MOST, common_ops.most_used()), (ANY, common_ops.common()):
-        order = pairs(seed, tuple(names))
-        found += [order[(k * few + i) % len(order)] for i in range(few)]
+def chained(missed: list[tuple[str, str, int]]) -> list[Pair]:
+    """Each as often as it is short of, and where that can be, each begins where one ends."""
+    left = {}
+    for a, b, n in missed:
+        left.setdefault(a, []).extend([b] * (OFTEN - n))
+    rng = random.Random(0)
+    for onward in left.values():
+        rng.shuffle(onward)
+    found, at = [], None
+    while left:
+        at = at if at in left else rng.choice(list(left))
+        found.append((at, onward := left[at].pop()))
+        if not left[at]:
+            del left[at]
+        at = onward
     return found
+
+
+def stretch(pairs: list[Pair], k: int, count: int) -> list[Pair]:
+    return [pairs[(k * count + i) % len(pairs)] for i in range(count)]
+
+
+def targets(seed: int, k: int) -> list[Pair]:
+    if aims := asked_for():
+        return stretch(aims, k, LINKS)
+    links = stretch(walk(seed, tuple(common_ops.most_used())), k, LINKS)
+    return links + stretch(shuffled(seed, tuple(common_ops.common())), k, 1)
 
 
 class Coverage:

@@ -36,11 +36,12 @@ class Operands:
     """Writes a sample's tensors as expressions over variables. `first`: one that has to be used.
 
     `apart`: the operator writes some of them, so that no two may share memory: the first alone may
-    be a variable that is there already.
+    be a variable that is there already. `any_shape`: the operator takes it as it is.
     """
 
-    def __init__(self, b, first: str | None = None, apart: bool = False):
+    def __init__(self, b, first: str | None = None, apart=False, any_shape=False):
         self.b, self.first, self.apart, self.used = b, first, apart, []
+        self.any_shape = any_shape
         self.count = 0  # of those written
 
     def __call__(self, t: torch.Tensor) -> str:
@@ -50,31 +51,33 @@ class Operands:
             return (b.bind(adapt.fresh(t, b.rng), "create") or ["None"])[0]
         if self.first is not None:
             name, self.first = self.first, None
-            if found := self.over(name, t):
+            if found := self.over(name, t, t.shape):
                 return found
+            if self.any_shape and (found := self.over(name, t, b.get(name).shape)):
+                return found  # nothing leads there, as from what is empty
         same = [n for n in b.tensors(lambda x: x.dtype == t.dtype and x.shape == t.shape)]
         if same and b.rng.random() < 0.7:
-            return self.over(b.rng.choice(same), t)
+            return self.over(b.rng.choice(same), t, t.shape)
         index = not (t.is_floating_point() or t.is_complex()) and t.dtype != torch.bool
         if (
             b.rng.random() < (0.25 if index else 0.7)
             and (name := b.pick())
-            and (found := self.over(name, t))
+            and (found := self.over(name, t, t.shape))
         ):
             return found
-        if b.rng.random() < 0.3:  # a variable of its own, that others may meet
+        if b.rng.random() < 0.2:  # a variable of its own, that others may meet
             return (b.bind(adapt.fresh(t, b.rng), "create") or ["None"])[0]
         return adapt.fresh(t, b.rng)
 
-    def over(self, name: str, t: torch.Tensor) -> str | None:
+    def over(self, name: str, t: torch.Tensor, shape) -> str | None:
         b = self.b
-        text = adapt.adapted(name, b.get(name), t.shape, t.dtype, b.rng)
+        text = adapt.adapted(name, b.get(name), shape, t.dtype, b.rng)
         if text is None:
             return None
         if b.rng.random() < 0.93:
             text = adapt.within(text, t)
         self.used.append(name)
-        if text != name and b.rng.random() < 0.25:  # the view itself becomes a variable
+        if text != name and b.rng.random() < 0.15:  # the view itself becomes a variable
             text = (b.bind(text, b.producer.get(name, "view")) or [text])[0]
         return text
 
@@ -87,21 +90,31 @@ def arguments(sample, operands) -> list[str]:
 
 
 def call(b, name: str | None = None, first: str | None = None) -> list[str]:
-    """Calls an operator; the names of its results."""
+    """Calls an operator, on `first` if it can; the names of its results, none where it raised."""
     name = name or some_operator(b)
     wanted = b.get(first).dtype if first else None
     dtype = some_type(b, name, wanted)
     sample = some_sample(b, name, dtype)
     if sample is None:
         return []
-    operands = Operands(b, first, apart="batch_norm" in name or "instance_norm" in name)
+    apart = "batch_norm" in name or "instance_norm" in name
+    operands = Operands(b, first, apart, any_shape=catalog.is_unary(name))
     texts = arguments(sample, operands)
-    b.met(operands.used, name)
+    if first and not sample.tensors() and catalog.operators()[name].supports_out:
+        return into(b, name, texts, first)
+    producers = b.producers(operands.used)
+    results = called(b, name, texts)
+    if results:
+        b.met(producers, name)
+    return results
+
+
+def called(b, name: str, texts: list[str]) -> list[str]:
+    """As a function, in place, into `out`, or anew in backward."""
     way = b.rng.random()
-    op = catalog.operators()[name]
     if way < 0.2 and (method := catalog.in_place_method(name)):
         return in_place(b, name, method, texts)
-    if way < 0.32 and op.supports_out:
+    if way < 0.32 and catalog.operators()[name].supports_out:
         return into(b, name, texts)
     expression = f"{catalog.callee(name)}({', '.join(texts)})"
     if way > 0.985:
@@ -112,7 +125,7 @@ def call(b, name: str | None = None, first: str | None = None) -> list[str]:
 
 def in_place(b, name: str, method: str, texts: list[str]) -> list[str]:
     target = texts[0]
-    if target.split("[")[0].split(".")[0] not in b.namespace:
+    if is_temporary(b, target):
         names = b.bind(target, "create")
         if not names:
             return []
@@ -132,8 +145,14 @@ def in_place(b, name: str, method: str, texts: list[str]) -> list[str]:
         return []
     if b.rng.random() < 0.25 and b.wants_grad:
         text = f"with torch.no_grad():\n    {text}"
-    b.write(text, root, name)
-    return [root]
+    return [root] if b.write(text, root, name) else []
+
+
+def is_temporary(b, text: str) -> bool:
+    """Whether nothing that the program has shows what is written there."""
+    found, root = b.ask(text), b.namespace.get(re.split(r"[.\[]", text)[0])
+    tensors = isinstance(found, torch.Tensor) and isinstance(root, torch.Tensor)
+    return not tensors or found.untyped_storage()._cdata != root.untyped_storage()._cdata
 
 
 # They read and write in an order that nobody promises, where operands overlap.
@@ -152,8 +171,11 @@ def shares(b, name: str, other: str) -> bool:
     return x.untyped_storage()._cdata == y.untyped_storage()._cdata
 
 
-def into(b, name: str, texts: list[str]) -> list[str]:
-    """With `out=`: as it should be, of another shape or type, or overlapping what is read."""
+def into(b, name: str, texts: list[str], target: str | None = None) -> list[str]:
+    """With `out=`: as it should be, of another shape or type, or overlapping what is read.
+
+    `target`: what another operator has made, which it writes over.
+    """
     function = catalog.callee(name)
     result = b.ask(f"{function}({', '.join(texts)})")
     if not isinstance(result, torch.Tensor):
@@ -164,11 +186,10 @@ def into(b, name: str, texts: list[str]) -> list[str]:
         if not all(outs):
             return []
         names = [one[0] for one in outs]
-        b.write(
-            f"{function}({', '.join([*texts, f'out=({chr(44).join(names)})'])})", names[0], name
-        )
-        return names
-    target = out_for(b, result, texts)
+        text = f"{function}({', '.join([*texts, f'out=({chr(44).join(names)})'])})"
+        return names if b.write(text, names[0], name) else []
+    before = b.producers([target]) if target else []
+    target = target or out_for(b, result, texts)
     if target not in b.namespace:
         target = (b.bind(target, "create") or [None])[0]
     if target is None:
@@ -183,10 +204,13 @@ def into(b, name: str, texts: list[str]) -> list[str]:
     text = f"{function}({', '.join([*texts, f'out={target}'])})"
     if b.get(target).requires_grad or b.rng.random() < 0.5:
         text = f"with torch.no_grad():\n    {text}"
-    before = b.get(target).shape
-    if not b.write(text, target, name) and b.get(target).shape != before:
+    shape = b.get(target).shape
+    if b.write(text, target, name):
+        b.met(before, name)
+        return [target]
+    if b.get(target).shape != shape:
         b.drop(target)  # it was resized, and nothing was written
-    return [target]
+    return []
 
 
 def out_for(b, t: torch.Tensor, texts, plain=False) -> str:

@@ -78,8 +78,9 @@ def write(b):
         text = f"{name}.{method}({given.get(method, '')})"
     if b.wants_grad and b.rng.random() < 0.3:
         text = f"with torch.no_grad():\n    {text}"
-    b.met([other], method)
-    b.write(text, name, method)
+    producers = b.producers([other])
+    if b.write(text, name, method):
+        b.met(producers, method)
 
 
 def convert(b):

@@ -3,6 +3,19 @@
 from fuzz import adapt
 
 
+def bernoulli(b, first: str | None = None) -> list[str]:
+    """As the operators of OpInfo are called, of which it is none."""
+    name = first or b.pick(lambda x: x.numel() > 0)
+    if not b.alone or name is None or b.get(name).is_complex():
+        return []
+    chances = f"{name}.sigmoid()"
+    producers = b.producers([name])
+    results = b.bind(f"torch.bernoulli({chances})", "bernoulli")
+    if results:
+        b.met(producers, "bernoulli")
+    return results
+
+
 def draw(b):
     if not b.alone:  # threads share a generator
         return
