@@ -65,7 +65,8 @@ bool may_overflow(const Tensor& a, const Scalar& alpha) {
 
 // beta * bias + alpha * product, with the factors that are one or zero left out.
 template <class Kind>
-ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, const Tensor& x, const Tensor& y, const Scalar& beta, const Scalar& alpha) {
+ir::Value scaled_sum(lazy::Recording& r, const Tensor& bias, const Tensor& x, const Tensor& y, const Scalar& beta,
+                     const Scalar& alpha) {
   const ir::DType type = lazy::to_ir(x.scalar_type());
   const bool is_wide = may_overflow(x, alpha);
   ir::Value p = Kind::emit(r, x, y, is_wide ? ir::compute_type(type) : type);

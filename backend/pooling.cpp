@@ -94,7 +94,8 @@ Tensor im2col(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArra
 }
 
 // Where no derivative asks for indices, cpu has a kernel that writes row by row.
-Tensor max_pool1d(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
+Tensor max_pool1d(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                  bool ceil) {
   const Tensor y = at::native::max_pool1d(x, kernel, stride, padding, dilation, ceil);
   const bool has_derivative = (x.requires_grad() && at::GradMode::is_enabled()) || x._fw_grad(0).defined();
   return has_derivative ? y : y.contiguous();

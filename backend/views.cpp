@@ -47,8 +47,10 @@ Tensor empty(IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout>
              optional<bool> pinned, optional<c10::MemoryFormat> format) {
   check_creation(sizes, layout, device, pinned);
   // In the words of torch's own allocation.
-  TORCH_CHECK(format != c10::MemoryFormat::ChannelsLast || sizes.size() == 4, "required rank 4 tensor to use channels_last format");
-  TORCH_CHECK(format != c10::MemoryFormat::ChannelsLast3d || sizes.size() == 5, "required rank 5 tensor to use channels_last_3d format");
+  TORCH_CHECK(format != c10::MemoryFormat::ChannelsLast || sizes.size() == 4,
+              "required rank 4 tensor to use channels_last format");
+  TORCH_CHECK(format != c10::MemoryFormat::ChannelsLast3d || sizes.size() == 5,
+              "required rank 5 tensor to use channels_last_3d format");
   ir::Dims strides = ir::contiguous_strides(lazy::to_dims(sizes));
   if (format == c10::MemoryFormat::ChannelsLast) strides = lazy::to_dims(c10::get_channels_last_strides_2d(sizes));
   if (format == c10::MemoryFormat::ChannelsLast3d) strides = lazy::to_dims(c10::get_channels_last_strides_3d(sizes));
