@@ -100,7 +100,8 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
-    args, kwargs = tree_map_only((torch.Tensor, int, float), abs, (args, kwargs))
+    args = tree_map_only(torch.Tensor, torch.abs, args)
+    kwargs = {k: abs(x) if k in ("alpha", "beta", "value") else x for k, x in kwargs.items()}
     if function is aten.sub.Tensor:
         function = aten.add.Tensor
     return function(*args, **kwargs).abs()

@@ -155,6 +155,22 @@ def test_what_is_nearly_equal_may_be_equal():
     assert not less.all()
 
 
+def test_what_cancels_in_a_fused_sum_may_be_nothing():
+    x = torch.full((100,), 0.1)
+    with Noise(0):
+        left = torch.addcmul(x * 3, x, x * 30, value=-1)
+        along = torch.randn(3, 4, 5).var(-3)
+    assert (left == 0).any()
+    assert (left != 0).any()
+    assert along.shape == (4, 5)
+
+
+def test_a_negative_number_has_a_power_next_to_an_integer():
+    one = torch.nn.functional.cosine_similarity(torch.ones(1, 3), torch.ones(1, 3))
+    with Noise(0):
+        assert (torch.full((1,), -2.0) ** one).isfinite().all()
+
+
 def test_a_largest_element_stays_one():
     """Its derivative divides by how many there are."""
     x = torch.randn(6, requires_grad=True)
