@@ -122,3 +122,23 @@ def test_running_statistics(training, written):
         return x.grad, statistics
 
     assert_same(run)
+
+
+def test_a_version_that_rises_alone():
+    """In a backward that would be repeated, since everything before it was the same."""
+
+    def run(device):
+        w = torch.ones(3, device=device, requires_grad=True)
+        seen = []
+        for turn in range(8):
+            y = (w * 2).exp()
+            z = y.sin() * y
+            if turn == 6:
+                torch.autograd.graph.increment_version(y)
+            try:
+                seen.append(torch.autograd.grad(z.sum(), w)[0])
+            except RuntimeError as error:
+                seen.append(without_device(error)[:60])
+        return seen
+
+    assert_same(run)

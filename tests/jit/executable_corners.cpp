@@ -102,6 +102,18 @@ TEST(Corners, AKernelDoesNotMoveBeforeWhatReadsItsOperand) {
   c.check(true);
 }
 
+// What is written over a part of %3 runs after the kernel that %3 has become one with, and that waits for the sum: so the
+// sum may not join it.
+TEST(Corners, AKernelWaitsForAllThatThePlaceItWritesToHasMergedWith) {
+  Corner c(
+      "%0 : f32[8,17] = input [position=0]\n%1 : f32[8,1] = input [position=1]\n%2 : f32[8,32] = input [position=2]\n"
+      "%3 : f32[8,17] = exp %0\n%4 : f32[8,1] = exp %1\n"
+      "%5 : f32[8,17] = as_strided_scatter %3, %4 [strides=[17,1] offset=16]\n%6 : f32[8,1] = sin %1\n"
+      "%7 : f32[8,1] = sum %2 [dims=1 keepdim=1]\n%8 : f32[8,17] = broadcast %7 [shape=[8,17]]\n"
+      "%9 : f32[8,17] = mul %0, %8\n%10 : f32[8,1] = add %6, %7\nreturn %5, %9, %10, %6");
+  c.check();
+}
+
 // The bytes of a value that is computed beside what reads them.
 TEST(Corners, TheBytesOfWhatIsComputedHere) {
   Corner c(
