@@ -57,10 +57,7 @@ void OpTape::recorded(Trace& trace, size_t begin, size_t end) {
   Segment& s = *segment_;
   s.end = static_cast<uint32_t>(end);
   saved_ = nullptr;
-  if (s.epoch) {
-    broken_ |= s.epoch != trace.epoch();  // ended in between, and its values with it
-    return;
-  }
+  if (s.epoch) return;
   s.epoch = trace.epoch();
   s.begin = static_cast<uint32_t>(begin);
   // Most ops record in one scope and return what they make there: then all is known now, and nothing is to be looked up.
@@ -108,10 +105,11 @@ inline bool OpTape::foresaw(Tensors results) const {
 }
 
 const Saved* OpTape::finish(Tensors results) {
-  if (broken_ || requires_grad_ & ~read_) return nullptr;
+  if (requires_grad_ & ~read_) return nullptr;
   if (!foresaw(results)) {
     std::lock_guard lock(recorder().mutex);
     Trace& trace = recorder().trace;
+    // A trace that ended in the op's midst took values with it.
     if (segment_->epoch != trace.epoch() || !find_outputs(results, trace.epoch())) return nullptr;
     settle(trace);
   }

@@ -67,7 +67,7 @@ class OpTape final : public Tape {
   c10::SmallVector<Made, 1> made_;
   Saved own_;
   const Saved* saved_ = nullptr;  // once it is known: what many tapes share, or own_
-  bool listed_ = false, broken_ = false;
+  bool listed_ = false;
 };
 
 // Of the derivative of an op, which is an op too: over the gradients, then the tensors of the earlier op, then that op's

@@ -54,7 +54,8 @@ bool InPlace::matches(const Loops& loops, uint32_t store, uint32_t taken) const 
     const BoundAccess& from = loops.accesses[b];
     const Access& access = loops.nest.accesses[b];
     if (access.store || from.partial || home_(from.value) != taken) continue;
-    if (access.indexed || from.offset != to.offset || from.strides != to.strides || from.last_stage > to.first_stage ||
+    // An indexed read that lies just so is of index 0: the store goes over all that there is.
+    if (from.offset != to.offset || from.strides != to.strides || from.last_stage > to.first_stage ||
         ir::item_size(access.dtype) != ir::item_size(to_access.dtype))
       return false;
   }
