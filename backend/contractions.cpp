@@ -57,8 +57,8 @@ struct Vectors {
   }
 };
 
-// A product of half precision may overflow before alpha brings it back: eager scales it before it is rounded. GPUs would
-// multiply several times as slowly.
+// A product of half precision may overflow before alpha brings it back: eager scales it before it is rounded. GPUs
+// would multiply several times as slowly.
 bool may_overflow(const Tensor& a, const Scalar& alpha) {
   return a.scalar_type() == at::kHalf && !is_one(alpha) && !lazy::backing().is_gpu();
 }
