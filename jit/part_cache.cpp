@@ -54,9 +54,31 @@ std::shared_ptr<Executable> PartCache::find(uint64_t hash, std::span<const int64
   return nullptr;
 }
 
+// What is dumped is compiled for that.
+std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                                      const CompileOptions& options, LineText line_text, CompileStats& stats) {
+  ++stats.parts;
+  const std::span code = parts.code_of(part);
+  const uint64_t hash = hash_of(code);
+  if (options.dump_folder.empty())
+    if (auto known = find(hash, code)) return known;
+  CompileOptions own = options;
+  if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(part);
+  ir::Graph graph = ir::graph_of(listing, parts, part, line_text);
+  std::vector<int64_t> calls;
+  for (const ir::Node& node : graph.nodes)
+    if (node.op == ir::Op::external) calls.push_back(node.attrs.number(0));
+  std::shared_ptr<Executable> executable = jit::compile(std::move(graph), own);
+  stats += executable->stats();
+  ++stats.new_parts;
+  known_.push_front({hash, {code.begin(), code.end()}, std::move(calls), executable});
+  found_.emplace(hash, known_.begin());
+  return executable;
+}
+
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                const std::vector<bool>& donated, const CompileOptions& options,
-                                               std::string (*line_text)(uint32_t)) {
+                                               LineText line_text) {
   if (!same_code(options, options_)) {
     found_.clear();
     known_.clear();
@@ -66,38 +88,26 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const std::span code = parts.code_of(p);
-    const uint64_t hash = hash_of(code);
-    std::shared_ptr<Executable> executable = find(hash, code);
-    ++stats.parts;
-    if (!executable) {
-      CompileOptions own = options;
-      if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(p);
-      ir::Graph graph = ir::graph_of(listing, parts, p, line_text);
-      std::vector<int64_t> calls;
-      for (const ir::Node& node : graph.nodes)
-        if (node.op == ir::Op::external) calls.push_back(node.attrs.number(0));
-      executable = jit::compile(std::move(graph), own);
-      stats += executable->stats();
-      ++stats.new_parts;
-      known_.push_front({hash, {code.begin(), code.end()}, std::move(calls), executable});
-      found_.emplace(hash, known_.begin());
-    }
-    plan.parts.push_back({std::move(executable), parts.ends[p].inputs, parts.ends[p].scalars, parts.ends[p].outputs});
-  }
+  for (size_t p = 0; p < parts.size(); ++p)
+    plan.parts.push_back({executable_for(listing, parts, p, options, line_text, stats), parts.ends[p].inputs,
+                          parts.ends[p].scalars, parts.ends[p].outputs});
   for (const ir::Parts::Input& x : parts.inputs) plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
   for (const ir::Parts::Output& x : parts.outputs) plan.outputs.push_back(numbers.of(x.value));
   plan.scalars = parts.scalars;
   plan.input_count = numbers.inputs();
   plan.output_count = live.size();
   plan.value_count = numbers.count();
-  while (known_.size() > most_) {
-    const auto [begin, end] = found_.equal_range(known_.back().hash);
-    found_.erase(std::find_if(begin, end, [&](const auto& e) { return e.second == std::prev(known_.end()); }));
-    known_.pop_back();
-  }
+  forget();
   return make_sequence(std::move(plan), stats);
+}
+
+void PartCache::forget() {
+  while (known_.size() > most_) {
+    const auto last = std::prev(known_.end());
+    const auto [begin, end] = found_.equal_range(last->hash);
+    found_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == last; }));
+    known_.erase(last);
+  }
 }
 
 void PartCache::find_external_calls(std::unordered_set<int64_t>& calls) const {

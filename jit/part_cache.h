@@ -11,11 +11,11 @@ namespace lazuli::jit {
 
 class PartCache {
  public:
+  using LineText = std::string (*)(uint32_t);
   // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and `live` for
   // outputs. It outlives the cache. `line_text`: what an interned line says.
   std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
-                                      const std::vector<bool>& donated, const CompileOptions& options,
-                                      std::string (*line_text)(uint32_t));
+                                      const std::vector<bool>& donated, const CompileOptions& options, LineText line_text);
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }
@@ -31,6 +31,9 @@ class PartCache {
   };
   using Order = std::list<Known>;  // the latest used first
   std::shared_ptr<Executable> find(uint64_t hash, std::span<const int64_t> code);
+  std::shared_ptr<Executable> executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                             const CompileOptions& options, LineText line_text, CompileStats& stats);
+  void forget();
 
   Order known_;
   std::unordered_multimap<uint64_t, Order::iterator> found_;

@@ -207,6 +207,7 @@ bool is_read(SyncReason reason) {
 bool is_worth_cutting(const Trace& trace) {
   if (backing().is_gpu() || config().tiers == "plans") return false;
   if (config().tiers == "parts") return true;
+  if (!config().debug.empty()) return false;  // whole traces are what is to be read
   constexpr double kPlanningUs = 25;             // an op
   constexpr double kFlopsPerUs = 60'000;         // of products and convolutions on a core
   constexpr double kNextToNothing = 0.05;

@@ -48,6 +48,13 @@ def counters(device):
     return torch.lazuli.metrics
 
 
+@pytest.fixture
+def planned_at_once(device):
+    """Traces are planned whole when they come first: for tests of what a plan is and when it is made."""
+    with torch.lazuli.config.patch(tiers="plans"):
+        yield
+
+
 def both(make):
     """What `make(device)` gives on cpu and on lazuli, from the same random numbers."""
     results = []

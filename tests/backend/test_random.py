@@ -271,6 +271,7 @@ def test_other_random_layers(name):
     assert torch.equal(draw(), draw())
 
 
+@pytest.mark.usefixtures("planned_at_once")
 def test_rng_state_of_a_step_that_is_repeated_compiles_nothing(counters):
     def step():
         return torch.nn.functional.dropout(torch.ones(64, device="lazuli"), 0.5).cpu()

@@ -28,6 +28,7 @@ def test_every_pass_that_can_be_left_out_is_left_out_once():
     assert group("avx2") == ["avx2"]
 
 
+@pytest.mark.usefixtures("planned_at_once")
 @pytest.mark.parametrize("setting", group(ONE_BY_ONE))
 def test_a_pass_is_left_out_in_a_running_process(setting):
     before = torch.lazuli.config.disable_passes

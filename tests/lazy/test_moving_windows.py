@@ -122,6 +122,7 @@ def test_gradients_of_windows():
     torch.testing.assert_close(run("lazuli"), run("cpu"))
 
 
+@pytest.mark.usefixtures("planned_at_once")
 def test_a_parameter_that_is_trained_is_updated_where_it_lies(counters):
     """Its windows are at the same places in each step."""
     attention = nn.MultiheadAttention(8, 2, batch_first=True).to("lazuli")

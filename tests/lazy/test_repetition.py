@@ -121,6 +121,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.usefixtures("planned_at_once")
 @pytest.mark.parametrize("make", LOOPS, ids=lambda f: f.__name__)
 def test_a_loop_reaches_a_steady_state(make, counters, device):
     step = make(device)
@@ -161,6 +162,7 @@ def test_a_loop_gives_what_cpu_gives(make, device):
     torch.testing.assert_close(results[device], results["cpu"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.usefixtures("planned_at_once")
 def test_a_loop_that_reads_now_and_then_compiles_nothing_new(counters, device):
     step = training(device)
     compiled = []
@@ -172,6 +174,7 @@ def test_a_loop_that_reads_now_and_then_compiles_nothing_new(counters, device):
     assert compiled[2:] == [compiled[2]] * len(compiled[2:])
 
 
+@pytest.mark.usefixtures("planned_at_once")
 def test_accumulating_gradients_compiles_nothing_new(counters, device):
     """Long enough to be cut inside a step, which is then cut so every time."""
     net = small_net().to(device)

@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-
-@pytest.fixture(autouse=True)
-def planned_at_once():
-    """Traces are planned whole when they come first."""
-    with torch.lazuli.config.patch(tiers="plans"):
-        yield
+pytestmark = pytest.mark.usefixtures("planned_at_once")
 
 
 def compiled(counters):

@@ -96,6 +96,7 @@ def test_a_loop_that_writes_in_place(counters, device):
     assert x.sum().item() == 5_000
 
 
+@pytest.mark.usefixtures("planned_at_once")
 def test_inference_in_a_loop(counters, device):
     net = torch.nn.Linear(8, 8).to(device)
     x = torch.randn(4, 8).to(device)
