@@ -24,11 +24,13 @@ struct Listing {
   std::span<const Entry> entries;
   std::span<const ValueId> all_operands;  // of all entries, one after the other
   std::span<const int64_t> all_attrs;
-  std::vector<const Type*> types;      // by value
-  std::span<const uint32_t> lines;     // by entry: the interned Python line; fewer: 0 for the rest
-  std::span<const uint32_t> seams;     // ascending: entries that begin something of its own, such as an optimizer's step
+  std::vector<const Type*> types;   // by value
+  std::span<const uint32_t> lines;  // by entry: the interned Python line; fewer: 0 for the rest
+  std::span<const uint32_t> seams;  // ascending: entries that begin something of its own, such as an optimizer's step
 
-  std::span<const ValueId> operands(const Entry& e) const { return all_operands.subspan(e.operand_begin, e.operand_count); }
+  std::span<const ValueId> operands(const Entry& e) const {
+    return all_operands.subspan(e.operand_begin, e.operand_count);
+  }
   std::span<const int64_t> attrs(const Entry& e) const { return all_attrs.subspan(e.attr_begin, e.attr_count); }
   uint32_t line(size_t entry) const { return entry < lines.size() ? lines[entry] : 0; }
 };

@@ -7,9 +7,9 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr int64_t kWhole = Parts::kWhole;
-constexpr uint32_t kMostHeavy = 8;    // in a row
-constexpr uint32_t kLong = 1024;      // entries after which a part ends at the next place that looks like it
-constexpr uint64_t kPlaces = 16;      // about one place in so many does
+constexpr uint32_t kMostHeavy = 8;  // in a row
+constexpr uint32_t kLong = 1024;    // entries after which a part ends at the next place that looks like it
+constexpr uint64_t kPlaces = 16;    // about one place in so many does
 
 // What costs so much that others may well wait for it: a kernel of its own, or several.
 bool is_heavy(Op op) { return is_contraction(op) || info(op).kind == Kind::External; }

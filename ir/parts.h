@@ -25,7 +25,7 @@ struct Parts {
     ValueId value;
     int64_t offset;  // of the piece of its memory that the part reads, in bytes; kWhole: all of it
     int64_t bytes;
-    bool last;     // nobody needs it after this part
+    bool last;      // nobody needs it after this part
     bool donated;   // nor does anybody outside
     bool fleeting;  // the next run gets another value: made by an earlier part, or donated to a later one
   };

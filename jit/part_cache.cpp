@@ -8,8 +8,9 @@ namespace {
 
 // Whether code made under `a` serves under `b`.
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
-  return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.interpret_kernels == b.interpret_kernels &&
-         a.matmul == b.matmul && a.threads == b.threads && a.disabled_passes == b.disabled_passes;
+  return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack &&
+         a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.threads == b.threads &&
+         a.disabled_passes == b.disabled_passes;
 }
 
 uint64_t hash_of(std::span<const int64_t> code) {
@@ -56,7 +57,8 @@ std::shared_ptr<Executable> PartCache::find(uint64_t hash, std::span<const int64
 
 // What is dumped is compiled for that.
 std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                                      const CompileOptions& options, LineText line_text, CompileStats& stats) {
+                                                      const CompileOptions& options, LineText line_text,
+                                                      CompileStats& stats) {
   ++stats.parts;
   const std::span code = parts.code_of(part);
   const uint64_t hash = hash_of(code);
@@ -91,7 +93,8 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   for (size_t p = 0; p < parts.size(); ++p)
     plan.parts.push_back({executable_for(listing, parts, p, options, line_text, stats), parts.ends[p].inputs,
                           parts.ends[p].scalars, parts.ends[p].outputs});
-  for (const ir::Parts::Input& x : parts.inputs) plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
+  for (const ir::Parts::Input& x : parts.inputs)
+    plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
   for (const ir::Parts::Output& x : parts.outputs) plan.outputs.push_back(numbers.of(x.value));
   plan.scalars = parts.scalars;
   plan.input_count = numbers.inputs();

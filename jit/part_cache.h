@@ -15,7 +15,8 @@ class PartCache {
   // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and `live` for
   // outputs. It outlives the cache. `line_text`: what an interned line says.
   std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
-                                      const std::vector<bool>& donated, const CompileOptions& options, LineText line_text);
+                                      const std::vector<bool>& donated, const CompileOptions& options,
+                                      LineText line_text);
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }

@@ -6,7 +6,8 @@ namespace {
 
 class Sequence final : public Executable {
  public:
-  Sequence(SequencePlan plan, const CompileStats& stats) : plan_(std::move(plan)), stats_(stats), values_(plan_.value_count) {}
+  Sequence(SequencePlan plan, const CompileStats& stats)
+      : plan_(std::move(plan)), stats_(stats), values_(plan_.value_count) {}
 
   void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<Buffer> outputs) override {
@@ -63,9 +64,15 @@ class Sequence final : public Executable {
   Range range(size_t p, F end_of) const {
     return {p ? end_of(plan_.parts[p - 1]) : 0, end_of(plan_.parts[p])};
   }
-  Range inputs_of(size_t p) const { return range(p, [](const auto& part) { return part.inputs; }); }
-  Range scalars_of(size_t p) const { return range(p, [](const auto& part) { return part.scalars; }); }
-  Range outputs_of(size_t p) const { return range(p, [](const auto& part) { return part.outputs; }); }
+  Range inputs_of(size_t p) const {
+    return range(p, [](const auto& part) { return part.inputs; });
+  }
+  Range scalars_of(size_t p) const {
+    return range(p, [](const auto& part) { return part.scalars; });
+  }
+  Range outputs_of(size_t p) const {
+    return range(p, [](const auto& part) { return part.outputs; });
+  }
 
   void run_part(Host& host, size_t p, std::span<const int64_t> scalars) {
     const Range in = inputs_of(p), numbers = scalars_of(p), out = outputs_of(p);

@@ -50,7 +50,7 @@ def counters(device):
 
 @pytest.fixture
 def planned_at_once(device):
-    """Traces are planned whole when they come first: for tests of what a plan is and when it is made."""
+    """Traces are planned whole when they come first: for tests of plans."""
     with torch.lazuli.config.patch(tiers="plans"):
         yield
 

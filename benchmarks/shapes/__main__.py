@@ -32,8 +32,8 @@ RUN_BY_COMPILE = {*training.MODELS, "decode-gpt2", "decode-llama"} - {"experts",
 
 @dataclass
 class Workload:
-    """A program that takes steps: `make(arm)` gives a function of a number that says how large or of
-    what structure the step is."""
+    """A program that takes steps: `make(arm)` gives a function of a number, which says how large or
+    of what structure the step is."""
 
     make: Callable[[str], Step]
     ordered: bool = False  # whether step n continues step n - 1
@@ -96,7 +96,10 @@ def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, obj
             medians = harness.medians(seconds)
             row |= {f"{arm} {what} ms": 1e3 * medians[arm] if arm in run else None for arm in arms}
             if {"eager", "lazuli"} <= {*arms}:
-                ratios = [e / l for e, l in zip(seconds["eager"], seconds["lazuli"], strict=True)]
+                ratios = [
+                    eager / ours
+                    for eager, ours in zip(seconds["eager"], seconds["lazuli"], strict=True)
+                ]
                 row[f"{what} ratio"] = statistics.median(ratios)
     return row | {f"{arm} first {FIRST} s": first.get(arm) for arm in arms}
 

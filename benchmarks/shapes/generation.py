@@ -34,8 +34,10 @@ def llama() -> nn.Module:
 
 
 def make_decoding_step(arm: str, build: Callable[[], nn.Module], batch: int) -> Step:
-    """A function that decodes a token for each of `batch` texts. The n-th call of it sees a cache that is a
-    token longer than the call before; a call with another n than the next begins anew."""
+    """A function that decodes a token for each of `batch` texts.
+
+    Call n sees a cache of n tokens more than the prompt's; one that does not follow begins anew.
+    """
     torch.manual_seed(0)
     device = harness.device_of(arm)
     model = build().eval().to(device)

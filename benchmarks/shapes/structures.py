@@ -108,7 +108,9 @@ def make_episodes_step(arm: str) -> Step:
     gradient. The world is a point that is pushed about on the host."""
     torch.manual_seed(0)
     device = harness.device_of(arm)
-    policy = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
+    policy = nn.Sequential(
+        nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
+    )
     policy = policy.to(device)
     optimizer = torch.optim.Adam(policy.parameters(), 1e-3)
 

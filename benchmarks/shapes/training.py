@@ -128,9 +128,7 @@ class Experts(nn.Module):
         self.routers = nn.ModuleList(nn.Linear(2 * WIDTH, 4) for _ in range(2))
         self.experts = nn.ModuleList(
             nn.ModuleList(
-                nn.Sequential(
-                    nn.Linear(2 * WIDTH, 512), nn.GELU(), nn.Linear(512, 2 * WIDTH)
-                )
+                nn.Sequential(nn.Linear(2 * WIDTH, 512), nn.GELU(), nn.Linear(512, 2 * WIDTH))
                 for _ in range(4)
             )
             for _ in range(2)

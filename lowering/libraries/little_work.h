@@ -1,8 +1,8 @@
 // Where there is little to do one thread does it: waking another costs more than it saves, and where other processes have its
 // core, whoever waits for it waits until the system gives it one.
 #pragma once
-#include <omp.h>
 #include <cstdint>
+#include <omp.h>
 
 namespace lazuli::lowering {
 

@@ -275,7 +275,9 @@ def test_a_list_is_recorded_at_once(counters):
     assert counters()["ops_recorded"] == before + 2
 
 
-@pytest.mark.parametrize(("tiers", "what"), [("plans", "traces_compiled"), ("parts", "parts_compiled")])
+@pytest.mark.parametrize(
+    ("tiers", "what"), [("plans", "traces_compiled"), ("parts", "parts_compiled")]
+)
 def test_numbers_compile_nothing(tiers, what, counters):
     size = {"plans": 3, "parts": 37}[tiers]  # that no test before has left
     a = [torch.ones(size).to("lazuli") for _ in range(3)]

@@ -34,7 +34,8 @@ std::vector<Tensor> interpret_parts(const Recorded& recorded, const Parts& parts
       in.push_back(x.offset == Parts::kWhole ? values[x.value] : Tensor());
       if (x.offset == Parts::kWhole) continue;
       for (const Node& n : graph.nodes)
-        if (n.op == Op::input && n.attrs.number(0) == i - begin.inputs) in.back() = piece(values[x.value], x.offset, n.types[0]);
+        if (n.op == Op::input && n.attrs.number(0) == i - begin.inputs)
+          in.back() = piece(values[x.value], x.offset, n.types[0]);
     }
     std::vector<int64_t> numbers;
     for (uint32_t i = begin.scalars; i < end.scalars; ++i) numbers.push_back(scalars[parts.scalars[i]]);
@@ -68,23 +69,26 @@ TEST(Parts, ComputeWhatTheWholeDoes) {
     std::vector<uint32_t> some;
     for (uint32_t n : every)
       if (random() % 4 == 0) some.push_back(n);
-    for (const auto& seams : {std::vector<uint32_t>(), some, every}) expect_same_in_parts(graph, seams, random_inputs(graph, seed));
+    for (const auto& seams : {std::vector<uint32_t>(), some, every})
+      expect_same_in_parts(graph, seams, random_inputs(graph, seed));
     if (HasFatalFailure()) return;
   }
 }
 
 // Layers of a product, a bias and an activation; each reads its rows of `states` through a window.
 std::string layers(int count) {
-  std::string text = "%0 : f32[4,8] = input [position=0]\n"
-                     "%1 : f32[8,8] = input [position=1]\n"
-                     "%2 : f32[8] = input [position=2]\n"
-                     "%3 : f32[40,8] = input [position=3]\n";
+  std::string text =
+      "%0 : f32[4,8] = input [position=0]\n"
+      "%1 : f32[8,8] = input [position=1]\n"
+      "%2 : f32[8] = input [position=2]\n"
+      "%3 : f32[40,8] = input [position=3]\n";
   std::string x = "%0";
   for (int i = 0; i < count; ++i) {
     const auto name = [&](int k) { return "%" + std::to_string(4 + 5 * i + k); };
     text += name(0) + " : f32[4,8] = matmul " + x + ", %1\n" + name(1) + " : f32[4,8] = slice %3 [starts=[" +
-            std::to_string(4 * i) + ",0] sizes=[4,8] steps=[1,1]]\n" + name(2) + " : f32[4,8] = add " + name(0) + ", %2\n" + name(3) +
-            " : f32[4,8] = tanh " + name(2) + "\n" + name(4) + " : f32[4,8] = mul " + name(3) + ", " + name(1) + "\n";
+            std::to_string(4 * i) + ",0] sizes=[4,8] steps=[1,1]]\n" + name(2) + " : f32[4,8] = add " + name(0) +
+            ", %2\n" + name(3) + " : f32[4,8] = tanh " + name(2) + "\n" + name(4) + " : f32[4,8] = mul " + name(3) +
+            ", " + name(1) + "\n";
     x = name(4);
   }
   return text + "return " + x + "\n";
@@ -118,10 +122,11 @@ TEST(Parts, APieceOfAValueIsWhatAPartReads) {
 }
 
 TEST(Parts, WhatIsNotWantedIsInNone) {
-  const Graph graph = parse("%0 : f32[4] = input [position=0]\n"
-                            "%1 : f32[4] = exp %0\n"
-                            "%2 : f32[4] = neg %0\n"
-                            "return %2\n");
+  const Graph graph = parse(
+      "%0 : f32[4] = input [position=0]\n"
+      "%1 : f32[4] = exp %0\n"
+      "%2 : f32[4] = neg %0\n"
+      "return %2\n");
   const Recorded recorded(graph);
   const Parts parts = cut(recorded.listing(), recorded.live(), {});
   ASSERT_EQ(parts.size(), 1u);
@@ -129,11 +134,12 @@ TEST(Parts, WhatIsNotWantedIsInNone) {
 }
 
 TEST(Parts, OnlyTheLastReaderMayOverwrite) {
-  const Graph graph = parse("%0 : f32[4] = input [position=0]\n"
-                            "%1 : f32[4] = exp %0\n"
-                            "%2 : f32[4] = neg %0\n"
-                            "%3 : f32[4] = add %2, %1\n"
-                            "return %2, %3\n");
+  const Graph graph = parse(
+      "%0 : f32[4] = input [position=0]\n"
+      "%1 : f32[4] = exp %0\n"
+      "%2 : f32[4] = neg %0\n"
+      "%3 : f32[4] = add %2, %1\n"
+      "return %2, %3\n");
   const Recorded recorded(graph, {1, 2, 3});
   const Parts parts = cut(recorded.listing(), recorded.live(), {true});
   ASSERT_EQ(parts.size(), 3u);

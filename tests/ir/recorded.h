@@ -11,8 +11,13 @@ class Recorded {
     std::vector<ValueId> first(graph.nodes.size());
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
-      Entry e{node.op, static_cast<uint16_t>(node.types.size()), static_cast<uint32_t>(operands_.size()),
-              static_cast<uint32_t>(node.inputs.size()), static_cast<uint32_t>(attrs_.size()), 0, static_cast<ValueId>(types_.size())};
+      Entry e{node.op,
+              static_cast<uint16_t>(node.types.size()),
+              static_cast<uint32_t>(operands_.size()),
+              static_cast<uint32_t>(node.inputs.size()),
+              static_cast<uint32_t>(attrs_.size()),
+              0,
+              static_cast<ValueId>(types_.size())};
       first[n] = e.first_result;
       for (Value v : node.inputs) operands_.push_back(v ? first[v.node] + v.result : kAbsent);
       attrs_.insert(attrs_.end(), node.attrs.flat().begin(), node.attrs.flat().end());

@@ -16,7 +16,8 @@ constexpr int64_t kWidth = 6;
 // by every cell, and the rows of x one after the other.
 ir::Graph recurrent_step(int64_t steps, bool keep_states = false) {
   Model m;
-  auto x = m.input({16, kWidth}), state = m.input({1, kWidth}), weight = m.input({kWidth, kWidth}), bias = m.input({kWidth});
+  auto x = m.input({16, kWidth}), state = m.input({1, kWidth}), weight = m.input({kWidth, kWidth}),
+       bias = m.input({kWidth});
   auto transposed = m.permute(weight, ir::Dims{1, 0});
   for (int64_t t = 0; t < steps; ++t) {
     auto row = m.apply(Op::slice, {x}, {{t, 0}, {1, kWidth}, {1, 1}});
@@ -34,7 +35,8 @@ std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
   std::vector<jit::Buffer> in(graph.input_count);
   for (const ir::Node& n : graph.nodes)
     if (n.op == Op::input)
-      in[static_cast<size_t>(n.attrs.number(0))] = buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
+      in[static_cast<size_t>(n.attrs.number(0))] =
+          buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
   return in;
 }
 
@@ -42,7 +44,8 @@ std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
 int64_t expect_same(jit::PartCache& cache, const ir::Graph& graph, bool donate = false) {
   TestHost host;
   const Recorded recorded(graph);
-  auto alone = jit::compile(graph, {}), shared = cache.compile(recorded.listing(), recorded.live(), graph.donated, {}, no_lines);
+  auto alone = jit::compile(graph, {}),
+       shared = cache.compile(recorded.listing(), recorded.live(), graph.donated, {}, no_lines);
   {
     const auto in = inputs_of(host, graph);
     const Ran want = run(*alone, host, graph, in);
@@ -85,11 +88,13 @@ TEST(PartCache, APieceAndTheWhole) {
   const Recorded recorded(m.graph, {3});
   TestHost host;
   jit::PartCache cache;
-  auto alone = jit::compile(m.graph, {}), shared = cache.compile(recorded.listing(), recorded.live(), {true}, {}, no_lines);
+  auto alone = jit::compile(m.graph, {}),
+       shared = cache.compile(recorded.listing(), recorded.live(), {true}, {}, no_lines);
   ASSERT_EQ(shared->stats().parts, 2);
   const auto in = inputs_of(host, m.graph);
   EXPECT_EQ(run(*shared, host, m.graph, in).floats, run(*alone, host, m.graph, in).floats);
-  EXPECT_EQ(run(*shared, host, m.graph, inputs_of(host, m.graph), {}, true).floats, run(*alone, host, m.graph, in).floats);
+  EXPECT_EQ(run(*shared, host, m.graph, inputs_of(host, m.graph), {}, true).floats,
+            run(*alone, host, m.graph, in).floats);
 }
 
 TEST(PartCache, RuntimeNumbersOfEachPartAreItsOwn) {

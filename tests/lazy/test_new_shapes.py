@@ -1,4 +1,4 @@
-"""Steps on batches of other sizes, and of other structure, are made of parts that were there before."""
+"""Steps of other sizes and other structure are made of parts that were there before."""
 
 import random
 import re
@@ -60,7 +60,7 @@ def test_each_tier(tiers, counters):
 
 
 def test_a_trace_that_comes_often_is_planned_whole(device, counters):
-    """Not before it has come `plan_after` times, whatever the machine does meanwhile, and not again."""
+    """Not before it has come `plan_after` times, and not again."""
     model, optimizer = model_and_optimizer(device, layers=3)
     x, planned, parts = normal(11, 16, device=device), [], []
     with torch.lazuli.config.patch(plan_after=2):
@@ -80,7 +80,9 @@ def test_explain_says_how_many_parts_were_new(device):
     model, optimizer = model_and_optimizer(device, layers=8)
     take_step(optimizer, model(normal(13, 16, device=device)).square().mean())
     torch.lazuli.synchronize()
-    assert re.search(r"trace of \d+ ops, in \d+ parts, \d+ of them new", str(torch.lazuli.explain()))
+    assert re.search(
+        r"trace of \d+ ops, in \d+ parts, \d+ of them new", str(torch.lazuli.explain())
+    )
 
 
 class Tree(nn.Module):

@@ -130,7 +130,9 @@ def test_a_step_takes_few_products(joined, device, tmp_path):
     layer = nn.GRU(WIDTH, WIDTH, batch_first=True).to(device)
     x = torch.randn(BATCH, steps, WIDTH).to(device)
     torch.lazuli.synchronize()
-    with torch.lazuli.config.patch(debug=f"passes:{tmp_path}", disable_passes=passes, tiers="plans"):
+    with torch.lazuli.config.patch(
+        debug=f"passes:{tmp_path}", disable_passes=passes, tiers="plans"
+    ):
         layer(x)[0].sum().backward()
         torch.lazuli.synchronize()
     (trace,) = tmp_path.iterdir()
