@@ -72,10 +72,11 @@ struct PartialFailure final : ExecutionError {
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
+  int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
-    parts += o.parts, new_parts += o.new_parts;
+    parts += o.parts, new_parts += o.new_parts, turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
     return *this;
   }

@@ -43,6 +43,32 @@ class Numbers {
   uint32_t inputs_ = 0, count_ = 0;
 };
 
+// How many parts do what an earlier one did with the same parameter: an input of the listing that a product reads. Layers of
+// a network have parameters of their own, the turns of a loop share them.
+int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts) {
+  std::vector<const ir::Entry*> maker(listing.types.size());
+  for (const ir::Entry& e : listing.entries)
+    for (uint16_t r = 0; r < e.results; ++r) maker[e.first_result + r] = &e;
+  const auto is_seen_through = [&](ir::ValueId v) { return ir::is_view(maker[v]->op); };
+  std::unordered_set<uint64_t> seen;
+  int64_t turns = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const uint64_t code = hash_of(parts.code_of(p));
+    std::vector<uint64_t> own;
+    for (uint32_t n = parts.begin(p).nodes; n < parts.ends[p].nodes; ++n) {
+      const ir::Entry& e = listing.entries[parts.nodes[n].entry];
+      if (parts.nodes[n].input != ir::kAbsent || !ir::is_contraction(e.op)) continue;
+      for (ir::ValueId v : listing.operands(e)) {
+        while (is_seen_through(v)) v = listing.operands(*maker[v])[0];
+        if (maker[v]->op == ir::Op::input) own.push_back(ir::mix(code, v));
+      }
+    }
+    turns += std::ranges::any_of(own, [&](uint64_t key) { return seen.contains(key); });
+    seen.insert(own.begin(), own.end());
+  }
+  return turns;
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> PartCache::find(uint64_t hash, std::span<const int64_t> code) {
@@ -100,6 +126,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   plan.input_count = numbers.inputs();
   plan.output_count = live.size();
   plan.value_count = numbers.count();
+  stats.turns = count_turns(listing, parts);
   forget();
   return make_sequence(std::move(plan), stats);
 }

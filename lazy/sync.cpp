@@ -59,7 +59,11 @@ using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run
 struct Cache {
   std::unordered_multimap<uint64_t, KnownRef> traces;
   jit::PartCache parts;
-  std::unordered_map<uint64_t, int64_t> runs_in_parts;  // of traces that are not known yet, by their key
+  struct RunsInParts {
+    int64_t count = 0;
+    bool loop = false;  // most of it are turns of a loop
+  };
+  std::unordered_map<uint64_t, RunsInParts> runs_in_parts;  // of traces that are not known yet, by their key
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
@@ -82,10 +86,10 @@ struct Cache {
     return traces.emplace(key, std::move(known))->second;
   }
 
-  // How often a trace has run in parts, this time included. It only says when to plan it whole, so that a hash will do.
-  int64_t count_run(uint64_t key) {
+  // How often a trace has run in parts. It only says when to plan it whole, so that a hash will do.
+  RunsInParts& runs_of(uint64_t key) {
     if (runs_in_parts.size() >= static_cast<size_t>(config().max_traces) * 64) runs_in_parts.clear();
-    return ++runs_in_parts[key];
+    return runs_in_parts[key];
   }
 
   // But those of known traces and parts, of `trace`, and of what is being recorded.
@@ -220,6 +224,8 @@ bool is_worth_cutting(const Trace& trace) {
   return planning > kNextToNothing * computing;
 }
 
+constexpr int64_t kLoopsWait = 16;
+
 // Compiles a trace that is not known. One that runs in parts is remembered when it has come often enough to be planned whole.
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
                  SyncReason reason) {
@@ -235,10 +241,15 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
     const jit::CompileOptions options = compile_options(settings, key);
     cache().parts.set_limit(static_cast<size_t>(config().max_traces));
-    in_parts = is_worth_cutting(trace) && (cache().count_run(key) <= config().plan_after || config().tiers == "parts");
+    Cache::RunsInParts& runs = cache().runs_of(key);
+    // How many turns a loop takes may well change, and a plan of them all gains least.
+    const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
+    in_parts = is_worth_cutting(trace) && (runs.count++ < most || config().tiers == "parts");
     known->executable = in_parts ? cache().parts.compile(trace.listing(), known->live, donated, options, line_text)
                                  : jit::compile(freeze(trace, known->live, std::move(donated)), options);
-    metrics().compiled(trace.size(), known->executable->stats(), line_text(current_line()), now_us() - start);
+    const jit::CompileStats& stats = known->executable->stats();
+    runs.loop = 2 * stats.turns > stats.parts;
+    metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);
   }
   if (in_parts) {
     if (external_call_count() > static_cast<size_t>(config().max_traces) * 4) cache().forget_external_calls(trace);

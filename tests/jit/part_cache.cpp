@@ -65,6 +65,20 @@ TEST(PartCache, LongerSequencesAreMadeOfKnownParts) {
   EXPECT_EQ(cache.size(), 2u);
 }
 
+TEST(PartCache, TurnsOfALoopShareTheirParameters) {
+  jit::PartCache cache;
+  const auto turns = [&](const ir::Graph& graph) {
+    const Recorded recorded(graph);
+    return cache.compile(recorded.listing(), recorded.live(), graph.donated, {}, no_lines)->stats().turns;
+  };
+  EXPECT_EQ(turns(recurrent_step(7)), 6);
+  Model m;
+  auto x = m.input({2, kWidth});
+  for (int layer = 0; layer < 7; ++layer) x = m.apply(Op::tanh, {m.apply(Op::matmul, {x, m.input({kWidth, kWidth})})});
+  m.graph.outputs = {x};
+  EXPECT_EQ(turns(m.graph), 0) << "layers have their own";
+}
+
 TEST(PartCache, DonatedInputs) {
   jit::PartCache cache;
   for (int64_t steps : {3, 6, 2}) expect_same(cache, recurrent_step(steps), true);
