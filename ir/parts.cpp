@@ -15,6 +15,8 @@ constexpr uint64_t kPlaces = 16;    // about one place in so many does
 bool is_heavy(Op op) { return is_contraction(op) || info(op).kind == Kind::External; }
 // What every part that reads it has for itself.
 bool is_shared(Op op) { return is_view(op) || (is_leaf(op) && op != Op::input); }
+// What one part computes.
+bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
 
 class Cutter {
  public:
@@ -93,7 +95,7 @@ class Cutter {
       EntryFacts& facts = entries_[e];
       const Op op = listing_.entries[e].op;
       const bool at_seam = seam != listing_.seams.end() && *seam <= e;
-      if (facts.needed && !is_shared(op) && op != Op::input) {
+      if (facts.needed && is_computed(op)) {
         const bool heavy = is_heavy(op), row_ends = heavy_in_row == 0 || heavy_in_row == kMostHeavy;
         const bool cut = (heavy && row_ends) || at_seam || (count >= kLong && looks_like_a_place(e));
         if (count > 0 && cut) ++part, count = 0, heavy_in_row = 0;
@@ -115,8 +117,6 @@ class Cutter {
         if (v != kAbsent) values_[values_[v].base].last_use = entries_[e].part;
     }
   }
-
-  static bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
 
   void write_part(uint32_t begin, uint32_t end) {
     first_ = parts_.begin(part_);

@@ -45,22 +45,20 @@ class Numbers {
 
 // How many parts do what an earlier one did with the same parameter: an input of the listing that a product reads. Layers of
 // a network have parameters of their own, the turns of a loop share them.
-int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts) {
+int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const std::vector<uint64_t>& hashes) {
   std::vector<const ir::Entry*> maker(listing.types.size());
   for (const ir::Entry& e : listing.entries)
     for (uint16_t r = 0; r < e.results; ++r) maker[e.first_result + r] = &e;
-  const auto is_seen_through = [&](ir::ValueId v) { return ir::is_view(maker[v]->op); };
   std::unordered_set<uint64_t> seen;
   int64_t turns = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
-    const uint64_t code = hash_of(parts.code_of(p));
     std::vector<uint64_t> own;
     for (uint32_t n = parts.begin(p).nodes; n < parts.ends[p].nodes; ++n) {
       const ir::Entry& e = listing.entries[parts.nodes[n].entry];
       if (parts.nodes[n].input != ir::kAbsent || !ir::is_contraction(e.op)) continue;
       for (ir::ValueId v : listing.operands(e)) {
-        while (is_seen_through(v)) v = listing.operands(*maker[v])[0];
-        if (maker[v]->op == ir::Op::input) own.push_back(ir::mix(code, v));
+        while (ir::is_view(maker[v]->op)) v = listing.operands(*maker[v])[0];
+        if (maker[v]->op == ir::Op::input) own.push_back(ir::mix(hashes[p], v));
       }
     }
     turns += std::ranges::any_of(own, [&](uint64_t key) { return seen.contains(key); });
@@ -83,11 +81,10 @@ std::shared_ptr<Executable> PartCache::find(uint64_t hash, std::span<const int64
 
 // What is dumped is compiled for that.
 std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                                      const CompileOptions& options, LineText line_text,
+                                                      uint64_t hash, const CompileOptions& options, LineText line_text,
                                                       CompileStats& stats) {
   ++stats.parts;
   const std::span code = parts.code_of(part);
-  const uint64_t hash = hash_of(code);
   if (options.dump_folder.empty())
     if (auto known = find(hash, code)) return known;
   CompileOptions own = options;
@@ -116,9 +113,12 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;
-  for (size_t p = 0; p < parts.size(); ++p)
-    plan.parts.push_back({executable_for(listing, parts, p, options, line_text, stats), parts.ends[p].inputs,
+  std::vector<uint64_t> hashes;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    hashes.push_back(hash_of(parts.code_of(p)));
+    plan.parts.push_back({executable_for(listing, parts, p, hashes[p], options, line_text, stats), parts.ends[p].inputs,
                           parts.ends[p].scalars, parts.ends[p].outputs});
+  }
   for (const ir::Parts::Input& x : parts.inputs)
     plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
   for (const ir::Parts::Output& x : parts.outputs) plan.outputs.push_back(numbers.of(x.value));
@@ -126,7 +126,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   plan.input_count = numbers.inputs();
   plan.output_count = live.size();
   plan.value_count = numbers.count();
-  stats.turns = count_turns(listing, parts);
+  stats.turns = count_turns(listing, parts, hashes);
   forget();
   return make_sequence(std::move(plan), stats);
 }

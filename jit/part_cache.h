@@ -33,7 +33,8 @@ class PartCache {
   using Order = std::list<Known>;  // the latest used first
   std::shared_ptr<Executable> find(uint64_t hash, std::span<const int64_t> code);
   std::shared_ptr<Executable> executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                             const CompileOptions& options, LineText line_text, CompileStats& stats);
+                                             uint64_t hash, const CompileOptions& options, LineText line_text,
+                                             CompileStats& stats);
   void forget();
 
   Order known_;

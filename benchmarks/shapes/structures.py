@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from benchmarks import harness
-from benchmarks.shapes.training import CLASSES, VOCABULARY, WIDTH, Step
+from benchmarks.shapes.training import CLASSES, VOCABULARY, WIDTH, Step, take_step
 
 
 class PackedLSTM(nn.Module):
@@ -38,10 +38,7 @@ def make_packed_step(arm: str) -> Step:
         tokens = torch.randint(VOCABULARY, (16, int(lengths.max()))).to(device)
         labels = torch.arange(16, device=device) % CLASSES
         loss = nn.functional.cross_entropy(model(tokens, lengths), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss)
 
     return step
 
@@ -95,10 +92,7 @@ def make_trees_step(arm: str) -> Step:
             words = torch.randint(VOCABULARY, (leaves,)).to(device)
             scores = model(random_tree(rng, 0, leaves), words)
             loss = loss + nn.functional.cross_entropy(scores, torch.tensor([i], device=device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss)
 
     return step
 
@@ -134,9 +128,6 @@ def make_episodes_step(arm: str) -> Step:
         gains = torch.tensor(returns[::-1], device=device)
         gains = (gains - gains.mean()) / (gains.std() + 1e-6)
         loss = -(torch.stack(chances) * gains).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss)
 
     return step

@@ -195,6 +195,14 @@ MODELS: dict[str, tuple[type[nn.Module], Callable[[torch.device], Callable[[int]
 }
 
 
+def take_step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> float:
+    """A step along the loss's gradient; gives the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
 def make_step(name: str, arm: str) -> Step:
     """A function that takes a step of shape n and returns its loss."""
     torch.manual_seed(0)
@@ -212,10 +220,7 @@ def make_step(name: str, arm: str) -> Step:
         if scores.dim() == 4:
             labels = labels[:, None, None].expand(-1, *scores.shape[2:])
         loss = nn.functional.cross_entropy(scores, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss)
 
     return step
 
@@ -241,9 +246,6 @@ def make_detector_step(arm: str) -> Step:
             labels = torch.randint(1, 4, (len(corner),))
             targets.append({"boxes": boxes.to(device), "labels": labels.to(device)})
         loss = sum(model(pictures, targets).values())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return take_step(optimizer, loss)
 
     return step
