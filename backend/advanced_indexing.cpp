@@ -20,7 +20,7 @@ struct Indexing {
   size_t first = 0;           // where it stands in the result
   ir::Dims shape;             // of the result
 
-  bool indexes(int64_t d) const { return std::ranges::find(dims, d) != dims.end(); }
+  bool indexes(int64_t d) const { return std::ranges::find(dims, ir::Size(d)) != dims.end(); }
 };
 
 // `rest` with `middle` put in before its element number `at`.
@@ -102,7 +102,7 @@ Tensor read(const Tensor& x, const Indexing& i) {
   for (size_t d = 0; d < memory.size(); ++d) strides[memory[d]] = dense[d];
 
   int64_t step = 0, last = 0;
-  for (int64_t d : i.dims) step = std::gcd(step, strides[d]), last += (x.size(d) - 1) * strides[d];
+  for (int64_t d : i.dims) step = std::gcd(step, int64_t{strides[d]}), last += (x.size(d) - 1) * strides[d];
   ir::Dims steps;
   for (int64_t d : i.dims) steps.push_back(strides[d] / step);
   const ir::Dims shape = spliced(unindexed(lazy::to_dims(x.sizes()), i), i.first, {last / step + 1});

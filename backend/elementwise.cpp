@@ -125,7 +125,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (one_type && p.result != out.scalar_type()) return false;  // eager allows it of some
   check_overlap(out, operands);  // eager looks at this before shapes
   p.shape = broadcast_shape(operands);
-  bool fits = std::ranges::equal(p.shape, out.sizes());
+  bool fits = ir::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
   if (!fits) {
     for (const Operand& o : operands)

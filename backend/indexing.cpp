@@ -51,7 +51,7 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   lazy::Recording r;
   std::vector<ir::Value> in;
   for (const Tensor* t : parts) in.push_back(read(r, {t, {}}, lazy::to_ir(type), order));
-  int64_t place = order.empty() ? dim : std::ranges::find(order, dim) - order.begin();
+  int64_t place = order.empty() ? dim : std::ranges::find(order, ir::Size(dim)) - order.begin();
   return r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
 }
 

@@ -191,7 +191,7 @@ Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Ten
   Operands all{{&condition, {}}, {&a, {}}, {&b, {}}};
   c10::ScalarType type = at::kBool;
   bool fits = is_ours(out) && chooses(condition, a, b, type) && type == out.scalar_type();
-  if (!fits || !std::ranges::equal(broadcast_shape(all), out.sizes()))
+  if (!fits || !ir::equal(broadcast_shape(all), out.sizes()))
     return fall_back<Tensor>("aten::where", "self_out", condition, a, b, out), out;
   check_overlap(out, all);
   lazy::Recording r;
@@ -229,7 +229,7 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   Operands all{{&self, {}}, {&mask, {}}};
   // Errors name the operands in this order.
   const ir::Dims shape = in_place ? broadcast_shape(all) : broadcast_shape({{&mask, {}}, {&self, {}}});
-  if (in_place && (!std::ranges::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
+  if (in_place && (!ir::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});
   if (in_place)

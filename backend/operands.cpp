@@ -41,7 +41,7 @@ ir::Dims broadcast_shape(const Operands& operands) {
     if (!o.tensor || is_number(*o.tensor)) continue;
     if (first) {
       shape = lazy::to_dims(o.tensor->sizes());
-    } else if (!std::ranges::equal(shape, o.tensor->sizes())) {
+    } else if (!ir::equal(shape, o.tensor->sizes())) {
       auto s = at::infer_size_dimvector(lazy::to_ref(shape), o.tensor->sizes());
       shape.assign(s.data(), s.size());
     }

@@ -58,7 +58,7 @@ Tensor reduce(const Tensor& x, const Reduction& d) {
 Tensor& reduce_out(const Tensor& x, const Reduction& d, Tensor& out) {
   ir::Dims shape;
   for (int64_t i = 0; i < x.dim(); ++i) {
-    bool folded = std::ranges::find(d.dims, i) != d.dims.end();
+    bool folded = std::ranges::find(d.dims, ir::Size(i)) != d.dims.end();
     if (!folded) shape.push_back(x.size(i));
     if (folded && d.keepdim) shape.push_back(1);
   }

@@ -13,7 +13,7 @@ void derive_from_decomposition(Builder& b, const Application& a, std::span<const
 Value fit(Builder& b, Value cotangent, Value operand);
 
 // The cotangent of the x that a slice of these starts and steps was taken from, from the slice's.
-Value spread_slice(Builder& b, Value cotangent, const Type& x, std::span<const int64_t> starts, std::span<const int64_t> steps);
+Value spread_slice(Builder& b, Value cotangent, const Type& x, SizeSpan starts, SizeSpan steps);
 
 // Emits a scalar expression as a graph; `arguments` by index. `known` has room for each of its nodes, and values already
 // at hand. Both are converted to the expression's types where they are used, so that what it does not use is not read.

@@ -8,7 +8,7 @@ namespace lazuli::ir {
 namespace {
 
 // The dims that broadcasting `from` to `to` repeats, and whether leading ones were added.
-Dims repeated_dims(std::span<const int64_t> from, std::span<const int64_t> to) {
+Dims repeated_dims(SizeSpan from, SizeSpan to) {
   Dims dims;
   size_t lead = to.size() - from.size();
   for (size_t i = 0; i < to.size(); ++i)
@@ -24,19 +24,23 @@ Value Builder::constant(double value, DType dtype) {
   return emit(Op::constant, std::span<const Value>(), Attrs{{bits}}, std::span<const Type>(&type, 1));
 }
 
-Value Builder::full(std::span<const int64_t> shape, double value, DType dtype) {
-  return broadcast(constant(value, dtype), shape);
+Value Builder::count(Size number, DType dtype) {
+  const Type type{dtype, {}};
+  const Size bits = is_floating(dtype) ? number.as_double() : number;
+  return emit(Op::constant, std::span<const Value>(), Attrs{{bits}}, std::span<const Type>(&type, 1));
 }
+
+Value Builder::full(SizeSpan shape, double value, DType dtype) { return broadcast(constant(value, dtype), shape); }
 
 Value Builder::convert(Value x, DType to) {
   return dtype(x) == to ? x : emit(Op::convert, {x}, Attrs{{static_cast<int64_t>(to)}});
 }
 
-Value Builder::reshape(Value x, std::span<const int64_t> to) {
+Value Builder::reshape(Value x, SizeSpan to) {
   return std::ranges::equal(shape(x), to) ? x : emit(Op::reshape, {x}, Attrs().add(to));
 }
 
-Value Builder::permute(Value x, std::span<const int64_t> order) {
+Value Builder::permute(Value x, SizeSpan order) {
   bool identity = true;
   for (size_t i = 0; i < order.size(); ++i) identity &= order[i] == static_cast<int64_t>(i);
   return identity ? x : emit(Op::permute, {x}, Attrs().add(order));
@@ -44,31 +48,31 @@ Value Builder::permute(Value x, std::span<const int64_t> order) {
 
 Value Builder::transpose(Value x) {
   Dims order;
-  for (int64_t i = 0; i < type(x).rank(); ++i) order.push_back(i);
+  for (Size i = 0; i < type(x).rank(); ++i) order.push_back(i);
   LAZULI_CHECK(order.size() >= 2, "transpose needs two dimensions");
   std::swap(order.end()[-1], order.end()[-2]);
   return permute(x, order);
 }
 
-Value Builder::broadcast(Value x, std::span<const int64_t> to) {
+Value Builder::broadcast(Value x, SizeSpan to) {
   return std::ranges::equal(shape(x), to) ? x : emit(Op::broadcast, {x}, Attrs().add(to));
 }
 
-Value Builder::sum(Value x, std::span<const int64_t> dims, bool keepdim) {
+Value Builder::sum(Value x, SizeSpan dims, bool keepdim) {
   return dims.empty() ? x : emit(Op::sum, {x}, Attrs().add(dims).add(keepdim));
 }
 
-Value Builder::sum_to(Value x, std::span<const int64_t> to) {
+Value Builder::sum_to(Value x, SizeSpan to) {
   if (std::ranges::equal(shape(x), to)) return x;
   Dims dims = repeated_dims(to, shape(x));
   return reshape(sum(x, dims, false), to);
 }
 
-Value Builder::mean(Value x, std::span<const int64_t> dims, bool keepdim) {
-  int64_t count = 1;
-  for (int64_t d : dims) count *= shape(x)[d];
+Value Builder::mean(Value x, SizeSpan dims, bool keepdim) {
+  Size count = 1;
+  for (Size d : dims) count *= shape(x)[d];
   Value total = sum(x, dims, keepdim);
-  return div(total, constant(static_cast<double>(count), dtype(x)));
+  return div(total, this->count(count, dtype(x)));
 }
 
 GraphBuilder::Slot& GraphBuilder::find(uint64_t key, Op op, std::span<const Value> inputs, const Attrs& attrs,

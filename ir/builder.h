@@ -30,15 +30,16 @@ class Builder {
 
   // Shorthands, each one op. Shapes broadcast; types must agree.
   Value constant(double value, DType dtype);
-  Value full(std::span<const int64_t> shape, double value, DType dtype);
+  Value count(Size number, DType dtype);  // as a constant, which need not be known yet
+  Value full(SizeSpan shape, double value, DType dtype);
   Value convert(Value x, DType to);  // x itself when the type is right already
-  Value reshape(Value x, std::span<const int64_t> shape);
-  Value permute(Value x, std::span<const int64_t> order);
+  Value reshape(Value x, SizeSpan shape);
+  Value permute(Value x, SizeSpan order);
   Value transpose(Value x);  // swaps the last two dimensions
-  Value broadcast(Value x, std::span<const int64_t> shape);
-  Value sum(Value x, std::span<const int64_t> dims, bool keepdim);
-  Value sum_to(Value x, std::span<const int64_t> shape);  // the transpose of broadcasting to x's shape
-  Value mean(Value x, std::span<const int64_t> dims, bool keepdim);
+  Value broadcast(Value x, SizeSpan shape);
+  Value sum(Value x, SizeSpan dims, bool keepdim);
+  Value sum_to(Value x, SizeSpan shape);  // the transpose of broadcasting to x's shape
+  Value mean(Value x, SizeSpan dims, bool keepdim);
   Value add(Value a, Value b) { return emit(Op::add, {a, b}); }
   Value sub(Value a, Value b) { return emit(Op::sub, {a, b}); }
   Value mul(Value a, Value b) { return emit(Op::mul, {a, b}); }

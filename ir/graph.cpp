@@ -3,7 +3,7 @@
 
 namespace lazuli::ir {
 
-std::span<const int64_t> Attrs::list(size_t i) const {
+SizeSpan Attrs::list(size_t i) const {
   size_t at = 0;
   for (; i > 0 && at < flat_.size(); --i) at += static_cast<size_t>(flat_[at]) + 1;
   LAZULI_CHECK(at < flat_.size(), "an attribute is missing");

@@ -22,18 +22,31 @@ struct Value {
 class Attrs {
  public:
   Attrs() = default;
-  Attrs(std::initializer_list<std::initializer_list<int64_t>> lists) {
+  Attrs(std::initializer_list<std::initializer_list<Size>> lists) {
     for (auto& l : lists) add({l.begin(), l.size()});
   }
-  Attrs& add(std::span<const int64_t> list) {
+  Attrs& add(SizeSpan list) {
     flat_.push_back(static_cast<int64_t>(list.size()));
     flat_.append(list);
     return *this;
   }
-  Attrs& add(int64_t number) { return add(std::span<const int64_t>(&number, 1)); }
-  std::span<const int64_t> list(size_t i) const;
+  Attrs& add(Size number) { return add(SizeSpan(&number, 1)); }
+  template <std::integral T>
+  Attrs& add(T number) {
+    return add(Size(number));
+  }
+  SizeSpan list(size_t i) const;
   int64_t number(size_t i) const { return list(i)[0]; }
-  std::span<const int64_t> flat() const { return flat_; }
+  Size size(size_t i) const { return list(i)[0]; }
+  SizeSpan flat() const { return flat_; }
+  // Lets `f` change the numbers, but not how many there are.
+  template <class F>
+  void replace(F f) {
+    for (size_t at = 0; at < flat_.size();) {
+      const size_t end = at + 1 + static_cast<size_t>(flat_[at]);
+      while (++at < end) f(flat_[at]);
+    }
+  }
   bool empty() const { return flat_.empty(); }
   friend bool operator==(const Attrs&, const Attrs&) = default;
 

@@ -13,14 +13,14 @@ const uint64_t hash_mask = [] {
 
 uint64_t hash(const Type& type) {
   uint64_t h = mix(type.shape.size(), static_cast<uint64_t>(type.dtype));
-  for (int64_t n : type.shape) h = mix(h, static_cast<uint64_t>(n));
+  for (Size n : type.shape) h = mix(h, n.bits());
   return h;
 }
 
 uint64_t hash_application(Op op, std::span<const Value> inputs, const Attrs& attrs, std::span<const Type> types) {
   uint64_t h = mix(inputs.size(), static_cast<uint64_t>(op));
   for (Value v : inputs) h = mix(h, uint64_t{v.node} << 8 | v.result);
-  for (int64_t x : attrs.flat()) h = mix(h, static_cast<uint64_t>(x));
+  for (Size x : attrs.flat()) h = mix(h, x.bits());
   for (const Type& t : types) h = mix(h, hash(t));
   return h;
 }

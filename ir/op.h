@@ -86,7 +86,7 @@ enum class Combine : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin };
 // the contiguous ones of its result), so interpreter, fusion and external calls know views by it alone.
 struct StridedWindow {
   Dims strides;
-  int64_t offset = 0;
+  Size offset = 0;
 };
 using WindowFn = StridedWindow (*)(const Type& operand, const Attrs& attrs, const Type& result);
 using InferFn = void (*)(std::span<const Type* const> inputs, const Attrs& attrs, std::span<Type> results);

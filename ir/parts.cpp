@@ -1,6 +1,8 @@
 #include "ir/parts.h"
+#include <array>
 #include <unordered_map>
 #include "ir/hash.h"
+#include "ir/infer.h"
 
 namespace lazuli::ir {
 namespace {
@@ -17,6 +19,20 @@ bool is_heavy(Op op) { return is_contraction(op) || info(op).kind == Kind::Exter
 bool is_shared(Op op) { return is_view(op) || (is_leaf(op) && op != Op::input); }
 // What one part computes.
 bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
+
+// Which of an op's attributes are numbers in the sense of Parts: a bit for each.
+uint8_t number_lists(Op op) {
+  static const auto lists = [] {
+    constexpr std::string_view kNumbers[] = {"shape", "strides",     "offset",       "starts", "sizes", "size", "low",
+                                             "high",  "input_shape", "weight_shape", "rows",   "value", "call"};
+    std::array<uint8_t, kOpCount> bits{};
+    for (size_t op = 0; op < kOpCount; ++op)
+      for (size_t i = 0; i < kOps[op].attrs.size(); ++i)
+        if (std::ranges::find(kNumbers, kOps[op].attrs[i]) != std::end(kNumbers)) bits[op] |= uint8_t(1u << i);
+    return bits;
+  }();
+  return lists[static_cast<size_t>(op)];
+}
 
 class Cutter {
  public:
@@ -135,9 +151,9 @@ class Cutter {
         parts_.code.push_back(reference(facts.in_part));
       }
     }
-    parts_.ends.push_back({static_cast<uint32_t>(parts_.code.size()), static_cast<uint32_t>(parts_.nodes.size()),
-                           static_cast<uint32_t>(parts_.inputs.size()), static_cast<uint32_t>(parts_.scalars.size()),
-                           static_cast<uint32_t>(parts_.outputs.size())});
+    parts_.ends.push_back({static_cast<uint32_t>(parts_.code.size()), static_cast<uint32_t>(parts_.numbers.size()),
+                           static_cast<uint32_t>(parts_.nodes.size()), static_cast<uint32_t>(parts_.inputs.size()),
+                           static_cast<uint32_t>(parts_.scalars.size()), static_cast<uint32_t>(parts_.outputs.size())});
   }
 
   static int64_t reference(Value v) { return static_cast<int64_t>(v.node) << 16 | v.result; }
@@ -187,7 +203,7 @@ class Cutter {
     for (size_t d = 0; d < type.shape.size(); ++d)
       if (type.shape[d] != 1 && window.strides[d] != dense[d]) return kWhole;
     const int64_t before = dense_offset(operand);
-    return before == kWhole ? kWhole : before + window.offset * item_size(from.dtype);
+    return before == kWhole ? kWhole : int64_t{before + window.offset * item_size(from.dtype)};
   }
 
   void write(uint32_t e) {
@@ -206,18 +222,37 @@ class Cutter {
                    static_cast<int64_t>(operands.size()) << 32);
     code.push_back(static_cast<int64_t>(attrs.size()) | static_cast<int64_t>(listing_.line(e)) << 32);
     for (ValueId v : operands) code.push_back(v == kAbsent ? -1 : reference(values_[v].in_part));
-    const size_t first_attr = code.size();
-    code.insert(code.end(), attrs.begin(), attrs.end());
     if (entry.op == Op::scalar) {
-      code[first_attr + 1] = static_cast<int64_t>(parts_.scalars.size() - first_.scalars);
+      code.push_back(static_cast<int64_t>(parts_.scalars.size() - first_.scalars));
       parts_.scalars.push_back(static_cast<uint32_t>(attrs[1]));
+    } else {
+      write_attrs(entry.op, attrs);
     }
+    if (takes_types(entry.op))
+      for (uint16_t r = 0; r < entry.results; ++r) write_type(*listing_.types[entry.first_result + r]);
     for (uint16_t r = 0; r < entry.results; ++r) {
       ValueFacts& facts = values_[entry.first_result + r];
       facts.written = part_;
       facts.in_part = {static_cast<uint32_t>(parts_.nodes.size()) - first_.nodes, r};
     }
     parts_.nodes.push_back({e, kAbsent});
+  }
+
+  void write_attrs(Op op, std::span<const int64_t> flat) {
+    const uint8_t numbers = number_lists(op);
+    for (size_t list = 0, i = 0; i < flat.size() && list < info(op).attrs.size() && !info(op).attrs[list].empty();
+         ++list) {
+      const auto values = flat.subspan(i + 1, static_cast<size_t>(flat[i]));
+      parts_.code.push_back(flat[i]);
+      std::vector<int64_t>& to = numbers >> list & 1 ? parts_.numbers : parts_.code;
+      to.insert(to.end(), values.begin(), values.end());
+      i += values.size() + 1;
+    }
+  }
+
+  void write_type(const Type& type) {
+    parts_.code.push_back(static_cast<int64_t>(type.dtype) | type.rank() << 32);
+    parts_.numbers.insert(parts_.numbers.end(), type.shape.begin(), type.shape.end());
   }
 
   // What an earlier part made, or an input of the listing.
@@ -232,8 +267,7 @@ class Cutter {
     const Type& type = *listing_.types[v];
     std::vector<int64_t>& code = parts_.code;
     code.push_back(static_cast<int64_t>(Op::input) | int64_t{donated} << 16 | int64_t{fleeting} << 17);
-    code.push_back(static_cast<int64_t>(type.dtype) | type.rank() << 32);
-    code.insert(code.end(), type.shape.begin(), type.shape.end());
+    write_type(type);
     facts.written = part_;
     facts.in_part = {static_cast<uint32_t>(parts_.nodes.size()) - first_.nodes, 0};
     parts_.nodes.push_back({facts.owner, v});
@@ -248,6 +282,54 @@ class Cutter {
   uint32_t part_count_ = 0, part_ = 0;
   Parts::Ends first_;  // where the part's lists begin
   std::vector<ValueId> chain_;
+};
+
+// Makes a part's nodes of what was recorded, with the numbers handed in instead of those recorded.
+class Assembler {
+ public:
+  Assembler(const Listing& listing, SizeSpan numbers) : listing_(listing), numbers_(numbers) {}
+
+  Node input(const Type& type, int64_t position) {
+    Node node{.op = Op::input, .inputs = {}, .attrs = Attrs{{position}}, .types = {next_type(type)}};
+    return node;
+  }
+  Node node(const Entry& e, std::vector<Value> operands, const Graph& graph) {
+    Node node{.op = e.op, .inputs = std::move(operands), .attrs = attrs(e), .types = {}};
+    if (takes_types(e.op)) {
+      for (uint16_t r = 0; r < e.results; ++r) node.types.push_back(next_type(*listing_.types[e.first_result + r]));
+      return node;
+    }
+    node.types.resize(e.results);
+    std::vector<const Type*> in;
+    for (Value v : node.inputs) in.push_back(v ? &graph.type(v) : nullptr);
+    infer(e.op, in, node.attrs, node.types);
+    return node;
+  }
+
+ private:
+  SizeSpan next(size_t n) {
+    at_ += n;
+    return numbers_.subspan(at_ - n, n);
+  }
+  Type next_type(const Type& like) { return {like.dtype, Dims(next(static_cast<size_t>(like.rank())))}; }
+  Attrs attrs(const Entry& e) {
+    if (e.op == Op::scalar) return Attrs{{scalars_++}};
+    const std::span flat = listing_.attrs(e);
+    const uint8_t numbers = number_lists(e.op);
+    Attrs attrs;
+    for (size_t list = 0, i = 0; i < flat.size() && list < info(e.op).attrs.size() && !info(e.op).attrs[list].empty();
+         ++list) {
+      const auto n = static_cast<size_t>(flat[i]);
+      attrs.add(numbers >> list & 1 ? next(n) : SizeSpan(flat.subspan(i + 1, n)));
+      i += n + 1;
+    }
+    return attrs;
+  }
+
+  const Listing& listing_;
+  SizeSpan numbers_;
+  size_t at_ = 0;
+  int64_t scalars_ = 0;
 };
 
 }  // namespace
@@ -268,7 +350,8 @@ Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vect
   return Cutter(listing, live, donated).run();
 }
 
-Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t)) {
+Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t),
+               SizeSpan numbers) {
   const Parts::Ends begin = parts.begin(part), end = parts.ends[part];
   Graph graph;
   graph.nodes.reserve(end.nodes - begin.nodes);
@@ -276,24 +359,20 @@ Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::str
   graph.scalar_count = end.scalars - begin.scalars;
   std::unordered_map<ValueId, Value> values;
   std::unordered_map<uint32_t, uint32_t> lines;
-  int64_t inputs = 0, scalars = 0;
+  Assembler assembler(listing, numbers);
+  int64_t inputs = 0;
   for (const Parts::Node& n : std::span(parts.nodes).subspan(begin.nodes, end.nodes - begin.nodes)) {
     const auto number = static_cast<uint32_t>(graph.nodes.size());
     const Entry& entry = listing.entries[n.entry];
     Node node;
     if (n.input != kAbsent) {
-      node.op = Op::input;
-      node.attrs = Attrs{{inputs++}};
-      node.types = {*listing.types[n.input]};
+      node = assembler.input(*listing.types[n.input], inputs++);
       values[n.input] = {number, 0};
     } else {
-      node.op = entry.op;
-      for (ValueId v : listing.operands(entry)) node.inputs.push_back(v == kAbsent ? Value{} : values.at(v));
-      node.attrs = entry.op == Op::scalar ? Attrs{{scalars++}} : unpack(listing.attrs(entry), entry.op);
-      for (uint16_t r = 0; r < entry.results; ++r) {
-        node.types.push_back(*listing.types[entry.first_result + r]);
-        values[entry.first_result + r] = {number, r};
-      }
+      std::vector<Value> operands;
+      for (ValueId v : listing.operands(entry)) operands.push_back(v == kAbsent ? Value{} : values.at(v));
+      node = assembler.node(entry, std::move(operands), graph);
+      for (uint16_t r = 0; r < entry.results; ++r) values[entry.first_result + r] = {number, r};
     }
     if (const uint32_t line = listing.line(n.entry)) {
       const auto [it, fresh] = lines.try_emplace(line, static_cast<uint32_t>(graph.lines.size()));

@@ -14,7 +14,7 @@ namespace lazuli::ir {
 // other; a part has its own ends.
 struct Parts {
   struct Ends {
-    uint32_t code, nodes, inputs, scalars, outputs;
+    uint32_t code, numbers, nodes, inputs, scalars, outputs;
   };
   struct Node {
     uint32_t entry;
@@ -34,8 +34,9 @@ struct Parts {
     Value in_part;
   };
   std::vector<Ends> ends;
-  // All that decides a part's graph: equal code, equal graphs.
-  std::vector<int64_t> code;
+  // All that decides a part's graph: with equal code and equal numbers, graphs are equal. Numbers are what may well be another
+  // one next time: sizes, offsets, strides, constants and which external call it is.
+  std::vector<int64_t> code, numbers;
   std::vector<Node> nodes;        // of the part's graph
   std::vector<Input> inputs;      // in the order of the graph's
   std::vector<uint32_t> scalars;  // by run-time number of the part: which of the listing's it is
@@ -46,12 +47,17 @@ struct Parts {
   std::span<const int64_t> code_of(size_t part) const {
     return std::span(code).subspan(begin(part).code, ends[part].code - begin(part).code);
   }
+  std::span<const int64_t> numbers_of(size_t part) const {
+    return std::span(numbers).subspan(begin(part).numbers, ends[part].numbers - begin(part).numbers);
+  }
 };
 
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
 Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated);
 
-// The graph of one part. `line_text`: what an interned line says.
-Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t));
+// The graph of one part. `line_text`: what an interned line says. `numbers`: the part's own, or sizes in their places that know
+// what they depend on (size.h).
+Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t),
+               SizeSpan numbers);
 
 }  // namespace lazuli::ir

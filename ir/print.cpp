@@ -31,7 +31,7 @@ std::string attr_text(const Node& n, size_t i) {
   std::string_view key = info(n.op).attrs[i];
   auto list = n.attrs.list(i);
   std::string s = std::string(key) + '=';
-  if (key == "dtype") return s + std::string(name(static_cast<DType>(list[0])));
+  if (key == "dtype") return s + std::string(name(static_cast<DType>(n.attrs.number(i))));
   if (n.op == Op::constant) return s + number_text(list[0], n.types[0].dtype);
   if (list.size() == 1) return s + std::to_string(list[0]);
   s += '[';

@@ -15,16 +15,16 @@ std::string to_string(const Type& type) {
 
 namespace {
 
-[[noreturn, gnu::cold]] void shapes_differ(int64_t a, int64_t b, size_t dim) {
+[[noreturn, gnu::cold]] void shapes_differ(Size a, Size b, size_t dim) {
   throw TypeError("The size of tensor a (" + std::to_string(a) + ") must match the size of tensor b (" +
                   std::to_string(b) + ") at non-singleton dimension " + std::to_string(dim));
 }
 
 }  // namespace
 
-void broadcast_into(Dims& shape, std::span<const int64_t> b) {
+void broadcast_into(Dims& shape, SizeSpan b) {
   while (shape.size() < b.size()) shape.insert(0, 1);
-  int64_t* a = shape.data() + (shape.size() - b.size());
+  Size* a = shape.data() + (shape.size() - b.size());
   for (size_t i = b.size(); i-- > 0;) {
     if (a[i] == b[i] || b[i] == 1) continue;
     if (a[i] != 1) shapes_differ(a[i], b[i], shape.size() - b.size() + i);
@@ -32,15 +32,15 @@ void broadcast_into(Dims& shape, std::span<const int64_t> b) {
   }
 }
 
-Dims broadcast_shapes(std::span<const int64_t> a, std::span<const int64_t> b) {
+Dims broadcast_shapes(SizeSpan a, SizeSpan b) {
   Dims shape(a);
   broadcast_into(shape, b);
   return shape;
 }
 
-Dims contiguous_strides(std::span<const int64_t> shape) {
+Dims contiguous_strides(SizeSpan shape) {
   Dims strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * max(shape[i], 1);
   return strides;
 }
 

@@ -12,15 +12,15 @@ struct Type {
   Dims shape;  // elements per dimension, outermost first; empty for a scalar
 
   int64_t rank() const { return shape.size(); }
-  int64_t numel() const { return product(shape); }
-  int64_t bytes() const { return numel() * item_size(dtype); }
+  Size numel() const { return product(shape); }
+  Size bytes() const { return numel() * item_size(dtype); }
   friend bool operator==(const Type&, const Type&) = default;
 };
 std::string to_string(const Type& type);  // "f32[2,3]"
 
 // The shape that operands of these shapes broadcast to (NumPy's rule); throws TypeError when they do not.
-Dims broadcast_shapes(std::span<const int64_t> a, std::span<const int64_t> b);
+Dims broadcast_shapes(SizeSpan a, SizeSpan b);
 // The same with `shape` as a and as result; recording an op calls it for each operand.
-void broadcast_into(Dims& shape, std::span<const int64_t> b);
+void broadcast_into(Dims& shape, SizeSpan b);
 
 }  // namespace lazuli::ir

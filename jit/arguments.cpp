@@ -18,8 +18,8 @@ int64_t* Arguments::add(const lowering::PlanStep& step, int64_t chunk, size_t ex
   int64_t* args = args_.data() + base;
   args[0] = loops.block;
   std::copy(loops.sizes.begin(), loops.sizes.end(), args + at.sizes);
-  const int64_t size = loops.sizes.empty() ? 0 : loops.sizes[step.chunk_dim];
-  if (step.chunks > 1) args[at.sizes + step.chunk_dim] = std::min(size, step.chunk_total - chunk * size);
+  const int64_t size = loops.sizes.empty() ? ir::Size(0) : loops.sizes[step.chunk_dim];
+  if (step.chunks > 1) args[at.sizes + step.chunk_dim] = std::min<int64_t>(size, step.chunk_total - chunk * size);
   for (size_t a = 0; a < loops.accesses.size(); ++a) {
     const lowering::BoundAccess& access = loops.accesses[a];
     const int64_t offset = access.offset * ir::item_size(loops.nest.accesses[a].dtype);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
+#include "jit/compile.h"
 #include "jit/device.h"
 #include "jit/dump.h"
 #include "jit/executor.h"
@@ -36,6 +37,8 @@ class PlanExecutable final : public Executable {
   CompileStats stats_;
 };
 
+Device& device_of(const CompileOptions& options) { return options.device ? *options.device : cpu_device(); }
+
 ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump) {
   ir::PassOptions passes;
   passes.disabled = options.disabled_passes;
@@ -56,19 +59,25 @@ std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
   return text.empty() ? "copy" : text;
 }
 
-std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
-  Device& device = options.device ? *options.device : cpu_device();
-  CompileStats stats;
-  Dump dump(options);
+lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump, CompileStats& stats) {
   dump.trace(graph);
   auto start = std::chrono::steady_clock::now();
-  const lowering::PlanOptions plan_options = device.plan_options(options);
+  const lowering::PlanOptions plan_options = device_of(options).plan_options(options);
   graph = lowering::align_products(simplified(std::move(graph), options, dump), *plan_options.libraries);
-  stats.passes_ms = elapsed_ms(start);
+  stats.passes_ms += elapsed_ms(start);
   dump.picture(graph);
   start = std::chrono::steady_clock::now();
-  lowering::Plan plan = lowering::make_plan(graph, plan_options);
-  stats.lowering_ms = elapsed_ms(start);
+  lowering::Plan plan = lowering::draft_plan(graph, plan_options);
+  stats.lowering_ms += elapsed_ms(start);
+  return plan;
+}
+
+std::unique_ptr<Executable> finish(ir::Graph graph, lowering::Plan plan, const CompileOptions& options, Dump& dump,
+                                   CompileStats stats) {
+  Device& device = device_of(options);
+  auto start = std::chrono::steady_clock::now();
+  lowering::finish_plan(graph, device.plan_options(options), plan);
+  stats.lowering_ms += elapsed_ms(start);
   dump.plan(graph, plan);
   for (const lowering::PlanStep& step : plan.steps) {
     const bool kernel = step.kind == lowering::PlanStep::Kernel, library = step.kind == lowering::PlanStep::Library;
@@ -77,9 +86,16 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
   start = std::chrono::steady_clock::now();
   auto made = std::make_unique<PlanExecutable>(std::move(graph), std::move(plan), device);
   made->load(options, dump);
-  stats.codegen_ms = elapsed_ms(start);
+  stats.codegen_ms += elapsed_ms(start);
   made->stats() = stats;
   return made;
+}
+
+std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
+  CompileStats stats;
+  Dump dump(options);
+  lowering::Plan plan = draft(graph, options, dump, stats);
+  return finish(std::move(graph), std::move(plan), options, dump, stats);
 }
 
 }  // namespace lazuli::jit

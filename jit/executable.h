@@ -72,11 +72,12 @@ struct PartialFailure final : ExecutionError {
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
+  int64_t resized_parts = 0;         // made of a plan for other sizes (generic_part.h)
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
-    parts += o.parts, new_parts += o.new_parts, turns += o.turns;
+    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
     return *this;
   }
@@ -109,10 +110,15 @@ class Executable {
 
 class Device;
 
+// When a part gets a plan that serves other sizes (generic_part.h): the second time that they are others, at first, or never.
+enum class OtherSizes : uint8_t { Never, Second, Always };
+
 struct CompileOptions {
   Device* device = nullptr;  // null: the CPU
   bool fusion = true;
   bool pack = true;                // operands of library calls that seldom change (jit/packed_operands.h)
+  OtherSizes other_sizes = OtherSizes::Second;
+  bool little_effort = false;      // library calls that are made fast rather than run fast
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
   lowering::GpuMatmulSettings matmul;
   int threads = 0;                 // 0: as many as OpenMP would use

@@ -1,22 +1,28 @@
 #include "jit/part_cache.h"
 #include <algorithm>
+#include "ir/error.h"
 #include "ir/hash.h"
+#include "jit/device.h"
 #include "jit/sequence.h"
 
 namespace lazuli::jit {
 namespace {
 
+// Plans for other sizes of one code: how many are made before it is given up, and how many are kept.
+constexpr int kMostGeneric = 32;
+constexpr size_t kKeptGeneric = 16;
+
 // Whether code made under `a` serves under `b`.
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
-  return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack &&
+  return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.other_sizes == b.other_sizes &&
          a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.threads == b.threads &&
          a.disabled_passes == b.disabled_passes;
 }
 
-uint64_t hash_of(std::span<const int64_t> code) {
-  uint64_t h = code.size();
-  for (int64_t word : code) h = ir::mix(h, static_cast<uint64_t>(word));
-  return ir::for_lookup(h);
+uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
+  h = ir::mix(h, words.size());
+  for (int64_t word : words) h = ir::mix(h, static_cast<uint64_t>(word));
+  return h;
 }
 
 // Numbers for the values that a sequence passes about.
@@ -69,35 +75,88 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
 
 }  // namespace
 
-std::shared_ptr<Executable> PartCache::find(uint64_t hash, std::span<const int64_t> code) {
-  const auto [begin, end] = found_.equal_range(hash);
+std::shared_ptr<Executable> PartCache::find(const Sought& sought) {
+  const auto [begin, end] = found_.equal_range(sought.hash);
   for (auto it = begin; it != end; ++it)
-    if (std::ranges::equal(it->second->code, code)) {
+    if (const Known& k = *it->second;
+        std::ranges::equal(k.numbers, sought.numbers()) && std::ranges::equal(k.family->code, sought.code())) {
       known_.splice(known_.begin(), known_, it->second);
       return it->second->executable;
     }
   return nullptr;
 }
 
+std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
+  const auto [begin, end] = families_.equal_range(sought.code_hash);
+  for (auto it = begin; it != end; ++it)
+    if (auto family = it->second.lock(); family && std::ranges::equal(family->code, sought.code())) return family;
+  auto family = std::make_shared<Family>();
+  family->hash = sought.code_hash;
+  family->code.assign(sought.code().begin(), sought.code().end());
+  families_.emplace(sought.code_hash, family);
+  return family;
+}
+
 // What is dumped is compiled for that.
-std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                                      uint64_t hash, const CompileOptions& options, LineText line_text,
+std::shared_ptr<Executable> PartCache::executable_for(const Sought& sought, const CompileOptions& options,
                                                       CompileStats& stats) {
   ++stats.parts;
-  const std::span code = parts.code_of(part);
   if (options.dump_folder.empty())
-    if (auto known = find(hash, code)) return known;
-  CompileOptions own = options;
-  if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(part);
-  ir::Graph graph = ir::graph_of(listing, parts, part, line_text);
+    if (auto known = find(sought)) return known;
+  const std::shared_ptr<Family> family = family_of(sought);
+  std::shared_ptr<Executable> executable = make(sought, *family, options, stats);
   std::vector<int64_t> calls;
-  for (const ir::Node& node : graph.nodes)
-    if (node.op == ir::Op::external) calls.push_back(node.attrs.number(0));
-  std::shared_ptr<Executable> executable = jit::compile(std::move(graph), own);
+  for (uint32_t n = sought.parts.begin(sought.part).nodes; n < sought.parts.ends[sought.part].nodes; ++n) {
+    const ir::Parts::Node& node = sought.parts.nodes[n];
+    const ir::Entry& entry = sought.listing.entries[node.entry];
+    if (node.input == ir::kAbsent && entry.op == ir::Op::external) calls.push_back(sought.listing.attrs(entry)[1]);
+  }
+  known_.push_front(
+      {sought.hash, {sought.numbers().begin(), sought.numbers().end()}, family, std::move(calls), executable});
+  found_.emplace(sought.hash, known_.begin());
+  return executable;
+}
+
+std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
+                                            CompileStats& stats) {
+  if (options.dump_folder.empty())
+    if (auto executable = resized(sought, family, options, stats)) return executable;
+  CompileOptions own = options;
+  if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(sought.part);
+  std::shared_ptr<Executable> executable =
+      jit::compile(ir::graph_of(sought.listing, sought.parts, sought.part, sought.line_text, sought.numbers()), own);
   stats += executable->stats();
   ++stats.new_parts;
-  known_.push_front({hash, {code.begin(), code.end()}, std::move(calls), executable});
-  found_.emplace(hash, known_.begin());
+  return executable;
+}
+
+std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
+                                               CompileStats& stats) {
+  if (options.other_sizes == OtherSizes::Never || (options.device && options.device != &cpu_device())) return nullptr;
+  for (auto it = family.generic.begin(); it != family.generic.end(); ++it)
+    if (std::shared_ptr<Executable> executable = it->executable(sought.numbers(), options)) {
+      family.generic.splice(family.generic.begin(), family.generic, it);
+      stats += executable->stats();
+      ++stats.resized_parts;
+      return executable;
+    }
+  const bool first = family.seen.empty(), always = options.other_sizes == OtherSizes::Always;
+  family.seen.see(sought.numbers());
+  if (always) family.seen.expect_others();
+  if ((first && !always) || family.made >= kMostGeneric) return nullptr;
+  ++family.made;
+  try {
+    family.generic.emplace_front(sought.listing, sought.parts, sought.part, sought.line_text, family.seen, options);
+  } catch (const ir::NotGeneric&) {
+    family.made = kMostGeneric;
+    return nullptr;
+  }
+  if (family.generic.size() > kKeptGeneric) family.generic.pop_back();
+  stats += family.generic.front().stats();
+  ++stats.new_parts;
+  std::shared_ptr<Executable> executable = family.generic.front().executable(sought.numbers(), options);
+  LAZULI_CHECK(executable, "a plan does not serve the sizes that it was made for");
+  stats += executable->stats();
   return executable;
 }
 
@@ -107,17 +166,22 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   if (!same_code(options, options_)) {
     found_.clear();
     known_.clear();
+    families_.clear();
     options_ = options;
   }
   const ir::Parts parts = ir::cut(listing, live, donated);
+  CompileOptions own = options;
+  own.little_effort = true;
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;
   std::vector<uint64_t> hashes;
   for (size_t p = 0; p < parts.size(); ++p) {
-    hashes.push_back(hash_of(parts.code_of(p)));
-    plan.parts.push_back({executable_for(listing, parts, p, hashes[p], options, line_text, stats), parts.ends[p].inputs,
-                          parts.ends[p].scalars, parts.ends[p].outputs});
+    const uint64_t code = hash_of(0, parts.code_of(p));
+    hashes.push_back(hash_of(code, parts.numbers_of(p)));
+    const Sought sought{listing, parts, p, ir::for_lookup(hashes[p]), ir::for_lookup(code), line_text};
+    plan.parts.push_back(
+        {executable_for(sought, own, stats), parts.ends[p].inputs, parts.ends[p].scalars, parts.ends[p].outputs});
   }
   for (const ir::Parts::Input& x : parts.inputs)
     plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
@@ -136,7 +200,11 @@ void PartCache::forget() {
     const auto last = std::prev(known_.end());
     const auto [begin, end] = found_.equal_range(last->hash);
     found_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == last; }));
+    const auto [first_family, end_family] = families_.equal_range(last->family->hash);
+    const std::weak_ptr<Family> family = last->family;
     known_.erase(last);
+    if (!family.expired()) continue;
+    families_.erase(std::find_if(first_family, end_family, [](const auto& entry) { return entry.second.expired(); }));
   }
 }
 

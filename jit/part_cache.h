@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include "ir/parts.h"
 #include "jit/executable.h"
+#include "jit/generic_part.h"
 
 namespace lazuli::jit {
 
@@ -24,21 +25,45 @@ class PartCache {
   void set_limit(size_t parts) { most_ = parts; }
 
  private:
-  struct Known {
+  // Parts of one code, whatever their numbers. Their plans for other numbers: the latest made first.
+  struct Family {
     uint64_t hash;
     std::vector<int64_t> code;
+    SeenNumbers seen;
+    std::list<GenericPart> generic;
+    int made = 0;  // of generic ones, or tried to
+  };
+  struct Known {
+    uint64_t hash;
+    std::vector<int64_t> numbers;
+    std::shared_ptr<Family> family;
     std::vector<int64_t> external_calls;
     std::shared_ptr<Executable> executable;
   };
   using Order = std::list<Known>;  // the latest used first
-  std::shared_ptr<Executable> find(uint64_t hash, std::span<const int64_t> code);
-  std::shared_ptr<Executable> executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                             uint64_t hash, const CompileOptions& options, LineText line_text,
-                                             CompileStats& stats);
+  // A part with the hash of all of it, and of its code.
+  struct Sought {
+    const ir::Listing& listing;
+    const ir::Parts& parts;
+    size_t part;
+    uint64_t hash, code_hash;
+    LineText line_text;
+    std::span<const int64_t> code() const { return parts.code_of(part); }
+    std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
+  };
+  std::shared_ptr<Executable> find(const Sought& sought);
+  std::shared_ptr<Family> family_of(const Sought& sought);
+  std::shared_ptr<Executable> executable_for(const Sought& sought, const CompileOptions& options, CompileStats& stats);
+  std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
+                                   CompileStats& stats);
+  // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.
+  std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
+                                      CompileStats& stats);
   void forget();
 
   Order known_;
   std::unordered_multimap<uint64_t, Order::iterator> found_;
+  std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // those that known parts are of
   CompileOptions options_;  // under others there are none
   size_t most_ = 1'000;
 };

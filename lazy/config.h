@@ -25,6 +25,9 @@ struct Config {
   std::string tiers = "auto";     // how traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
                                   // a new one in parts, whole when it has come plan_after times; on a GPU plans
   int64_t plan_after = 4;         // a trace that is mostly turns of a loop: 16 times as often
+  std::string other_sizes =
+      "auto";  // plans of parts that serve other sizes: auto (made the second time that sizes are others),
+               // always (the first time), never (each set of sizes has its own)
   int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such

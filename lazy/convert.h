@@ -38,7 +38,7 @@ inline ir::DType to_ir(c10::ScalarType t) { return detail::kToIr[static_cast<siz
 c10::ScalarType to_torch(ir::DType t);
 
 inline ir::Dims to_dims(at::IntArrayRef v) { return ir::Dims(std::span<const int64_t>(v.data(), v.size())); }
-inline at::IntArrayRef to_ref(const ir::Dims& d) { return {d.data(), d.size()}; }
+inline at::IntArrayRef to_ref(const ir::Dims& d) { return {ir::numbers(d).data(), d.size()}; }
 
 // A run-time number as executables take it: bits of a double for floating types, the integer for the others.
 int64_t scalar_bits(const c10::Scalar& s, ir::DType type);

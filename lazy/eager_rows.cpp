@@ -31,7 +31,7 @@ struct Call {
 
   at::IntArrayRef list(size_t i) const {
     auto l = attrs.list(i);
-    return {l.data(), l.size()};
+    return {ir::numbers(l).data(), l.size()};
   }
   int64_t number(size_t i) const { return attrs.number(i); }
   at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }

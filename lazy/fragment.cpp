@@ -125,7 +125,9 @@ class Backward final : public ir::Builder {
 
 }  // namespace
 
-ir::Attrs Fragment::attrs_of(const Step& s) const { return unpack({attrs.data() + s.attrs, s.attr_count}, s.op); }
+ir::Attrs Fragment::attrs_of(const Step& s) const {
+  return unpack({ir::numbers(attrs).data() + s.attrs, s.attr_count}, s.op);
+}
 
 void differentiate(Recording& r, const Fragment& f, std::span<const ir::Value> cotangents, uint64_t needs,
                    std::span<ir::Value> out, std::span<const Replaced> replaced, bool gives_zeros) {

@@ -157,7 +157,7 @@ uint16_t FragmentBuilder::copy_kept(const Fragment& earlier, uint16_t slot) {
   copy.cell = s.cell;
   if (s.from == Slot::From::Result) {
     const Step& step = earlier.steps[s.index];
-    copy.index = add_step(step.op, {&from, 1}, {earlier.attrs.data() + step.attrs, step.attr_count});
+    copy.index = add_step(step.op, {&from, 1}, {ir::numbers(earlier.attrs).data() + step.attrs, step.attr_count});
     f_.steps[copy.index].results = static_cast<uint16_t>(f_.slots.size());
     f_.steps[copy.index].result_count = 1;
   }

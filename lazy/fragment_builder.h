@@ -87,7 +87,8 @@ uint16_t FragmentBuilder::import(const Fragment& earlier, uint16_t slot, Cell* c
   c10::SmallVector<uint16_t, 4> operands;
   for (uint16_t o : earlier.operands_of(step))
     operands.push_back(o == Fragment::kNone ? o : import(earlier, o, earlier.slots[o].cell.get(), adjust));
-  uint16_t number = add_step(step.op, {operands.data(), operands.size()}, {earlier.attrs.data() + step.attrs, step.attr_count});
+  uint16_t number = add_step(step.op, {operands.data(), operands.size()},
+                             {ir::numbers(earlier.attrs).data() + step.attrs, step.attr_count});
   f_.steps[number].results = static_cast<uint16_t>(f_.slots.size());
   f_.steps[number].result_count = step.result_count;
   uint16_t result = Fragment::kNone;

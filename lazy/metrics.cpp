@@ -37,13 +37,14 @@ void add(EventTotal& total, double us) {
   total.time_us += us;
 }
 
-// "traces of 32 to 512 ops, in 61 parts, 3 of them new"
+// "traces of 32 to 512 ops, in 61 parts, 3 of them new, 8 for other sizes"
 std::string text(const Compilations& c) {
   std::string out = c.total.count == 1 ? "trace of " : "traces of ";
   out += std::to_string(c.fewest_ops);
   if (c.most_ops > c.fewest_ops) out += " to " + std::to_string(c.most_ops);
   out += " ops";
   if (c.parts) out += ", in " + std::to_string(c.parts) + " parts, " + std::to_string(c.new_parts) + " of them new";
+  if (c.resized_parts) out += ", " + std::to_string(c.resized_parts) + " for other sizes";
   return out;
 }
 
@@ -100,13 +101,15 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   ++(stats.parts ? traces_in_parts : traces_compiled);
   compile_ms += us / 1000;
   parts_compiled += stats.new_parts;
-  parts_reused += stats.parts - stats.new_parts;
+  parts_resized += stats.resized_parts;
+  parts_reused += stats.parts - stats.new_parts - stats.resized_parts;
   Compilations& c = compilations_[where];
   add(c.total, us);
   c.fewest_ops = std::min(c.fewest_ops, ops);
   c.most_ops = std::max(c.most_ops, ops);
   c.parts += stats.parts;
   c.new_parts += stats.new_parts;
+  c.resized_parts += stats.resized_parts;
 }
 
 std::string Metrics::json() {
@@ -117,10 +120,14 @@ std::string Metrics::json() {
   o.precision(12);
   o << "{\"ops_recorded\": " << ops_recorded << ", \"autograd_nodes\": " << autograd_nodes
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
-    << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused << ", \"kernels_compiled\": "
-    << kernels.compiled - kernels_compiled_base_ << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
-    << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_) << ", \"peeks\": " << peeks
-    << ", \"traces_shadowed\": " << traces_shadowed << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
+    << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
+    << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
+    << ", \"parts_resized\": " << parts_resized
+    << ", \"kernels_compiled\": " << kernels.compiled - kernels_compiled_base_
+    << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
+    << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
+    << ", \"peeks\": " << peeks << ", \"traces_shadowed\": " << traces_shadowed
+    << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
     << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
     << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved
     << ", \"host_seconds\": " << object(host_seconds_by_name()) << "}";
@@ -146,7 +153,8 @@ std::string Metrics::explain() {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled = parts_reused = 0;
+  peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled =
+      parts_reused = parts_resized = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

@@ -52,7 +52,7 @@ ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attr
   }
   c10::SmallVector<ValueId, 8> ids;
   for (ir::Value v : inputs) ids.push_back(id(v));
-  std::span<const int64_t> flat = attrs.flat();
+  std::span<const int64_t> flat = ir::numbers(attrs.flat());
   // Leaves are typed by the graph, so their type is part of what identifies the trace.
   ir::Dims typed;
   if (ir::is_leaf(op)) {
@@ -213,7 +213,7 @@ void Recording::write_all(const at::Tensor& t, ir::Value v) {
   auto* impl = t.unsafeGetTensorImpl();
   ir::DType dtype = to_ir(t.scalar_type());
   LAZULI_CHECK(this->dtype(v) == dtype, "a write must have the tensor's type");
-  LAZULI_CHECK(std::ranges::equal(shape(v), impl->sizes()), "a write must have the tensor's shape");
+  LAZULI_CHECK(ir::equal(shape(v), impl->sizes()), "a write must have the tensor's shape");
   Order order;
   if (fills_storage(t) && memory_order(impl->sizes(), impl->strides(), order)) {
     rebind_storage(t, order.empty() ? v : permute(v, order));

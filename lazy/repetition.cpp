@@ -147,7 +147,7 @@ size_t narrowest(const Body& body, size_t p) {
       const ValueId v = body.entries[b]->first_result + r;
       if (last_use[v] <= b) continue;
       const Cell* c = body.trace.cell(v);
-      const int64_t bytes = c ? c->type.bytes() : 0;
+      const int64_t bytes = c ? int64_t{c->type.bytes()} : 0;
       change[b + 1] += bytes;
       change[last_use[v] + 1] -= bytes;
     }

@@ -149,7 +149,8 @@ at::Tensor make_empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::Scala
     cell_type = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   } else {
     int64_t numel = static_cast<int64_t>(bytes / meta.itemsize());
-    bool row_major = c10::multiply_integers(sizes) == numel && at::IntArrayRef(ir::contiguous_strides(to_dims(sizes)).data(), sizes.size()) == strides;
+    bool row_major =
+        c10::multiply_integers(sizes) == numel && ir::equal(ir::contiguous_strides(to_dims(sizes)), strides);
     cell_type = {dtype, row_major ? to_dims(sizes) : ir::Dims{numel}};
   }
   return make_tensor(make_uninitialized(std::move(cell_type)), type, sizes, strides);

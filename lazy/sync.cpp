@@ -40,7 +40,7 @@ double now_us() {
 struct Settings {
   lowering::GpuMatmulSettings matmul;
   bool fusion, pack;
-  std::string disable_passes, debug;
+  std::string disable_passes, debug, other_sizes;
   friend bool operator==(const Settings&, const Settings&) = default;
 };
 
@@ -142,11 +142,11 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
 
 Settings settings_now() {
   const Config& c = config();
-  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, c.disable_passes, c.debug};
+  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, c.disable_passes, c.debug, c.other_sizes};
 }
 uint64_t hash_of(const Settings& s) {
   const std::hash<std::string> hash;
-  return mix(mix(hash(s.disable_passes), hash(s.debug)),
+  return mix(mix(hash(s.disable_passes), mix(hash(s.debug), hash(s.other_sizes))),
              bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1);
 }
 
@@ -163,6 +163,9 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   o.matmul = settings.matmul;
   o.fusion = settings.fusion;
   o.pack = settings.pack;
+  o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
+                  : settings.other_sizes == "always" ? jit::OtherSizes::Always
+                                                     : jit::OtherSizes::Second;
   const std::string& debug = settings.debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
     char name[32];

@@ -12,10 +12,10 @@ bool value_of(const at::Tensor& t, Cell*& cell, Order& order) {
   cell = storage_of(t).cell();
   const ir::Type& type = cell->type;
   if (impl->storage_offset() != 0 || type.dtype != to_ir(t.scalar_type())) return false;
-  if (impl->is_contiguous() && std::ranges::equal(type.shape, impl->sizes())) return true;
+  if (impl->is_contiguous() && ir::equal(type.shape, impl->sizes())) return true;
   if (!memory_order(t.sizes(), t.strides(), order) || type.shape.size() != static_cast<size_t>(t.dim())) return false;
   for (size_t i = 0; i < type.shape.size(); ++i)
-    if (type.shape[i] != t.size(order.empty() ? static_cast<int64_t>(i) : order[i])) return false;
+    if (type.shape[i] != t.size(order.empty() ? static_cast<int64_t>(i) : int64_t{order[i]})) return false;
   return true;
 }
 

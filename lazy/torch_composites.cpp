@@ -14,7 +14,7 @@ using Maybe = std::optional<Tensor>;
 
 at::IntArrayRef list(const ir::Node& n, size_t i) {
   const auto l = n.attrs.list(i);
-  return {l.data(), l.size()};
+  return {ir::numbers(l).data(), l.size()};
 }
 Maybe maybe(const Tensor& t) { return t.defined() ? Maybe(t) : Maybe(); }
 double number_in(const Tensor& t) { return t.item().toDouble(); }

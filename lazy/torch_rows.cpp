@@ -14,7 +14,7 @@ using Tensors = std::vector<Tensor>;
 
 at::IntArrayRef list(const ir::Node& n, size_t i) {
   const auto l = n.attrs.list(i);
-  return {l.data(), l.size()};
+  return {ir::numbers(l).data(), l.size()};
 }
 
 std::vector<c10::OperatorHandle> operators_of(Op op) {

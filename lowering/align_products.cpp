@@ -20,7 +20,7 @@ bool is_transposed(const ir::Graph& graph, Value x) {
 }
 
 // x with zeros behind it along dim, up to `size`. Under a transposing view, where the memory is made.
-Value extended(ir::GraphBuilder& b, Value x, int64_t dim, int64_t size) {
+Value extended(ir::GraphBuilder& b, Value x, ir::Size dim, ir::Size size) {
   if (b.shape(x)[dim] == size) return x;
   if (is_transposed(b.graph(), x)) return b.transpose(extended(b, b.graph()[x].inputs[0], 1 - dim, size));
   Dims zeros = b.shape(x);
@@ -28,12 +28,12 @@ Value extended(ir::GraphBuilder& b, Value x, int64_t dim, int64_t size) {
   return b.emit(Op::cat, {x, b.full(zeros, 0, b.dtype(x))}, Attrs().add(dim));
 }
 
-Value aligned(ir::Rewriter& r, const ir::Node& node, int64_t multiple) {
+Value aligned(ir::Rewriter& r, const ir::Node& node, ir::Size multiple) {
   const Value a = r[node.inputs[0]], b = r[node.inputs[1]];
   const Dims shape = node.types[0].shape;
-  int64_t m = shape[0], n = shape[1], k = r.builder().shape(a)[1];
+  ir::Size m = shape[0], n = shape[1], k = r.builder().shape(a)[1];
   if (std::min({m, n, k}) < kLarge) return {};
-  const auto align = [&](int64_t& size) { size = (size + multiple - 1) / multiple * multiple; };
+  const auto align = [&](ir::Size& size) { size = (size + multiple - 1) / multiple * multiple; };
   // Only sizes along which somebody's memory is contiguous.
   const bool a_transposed = is_transposed(r.to(), a), b_transposed = is_transposed(r.to(), b);
   align(n);
@@ -55,7 +55,7 @@ ir::Graph align_products(ir::Graph graph, const Libraries& libraries) {
     return graph;
   return ir::rewrite(graph, [&](ir::Rewriter& r, uint32_t id) -> Value {
     const ir::Node& node = graph.nodes[id];
-    const int64_t of = multiple(node);
+    const ir::Size of = multiple(node);
     return of > 1 ? aligned(r, node, of) : Value{};
   });
 }

@@ -12,9 +12,7 @@ using ir::Value;
 
 bool crops(const ir::Node& node) {
   if (node.op != Op::pad) return false;
-  auto negative = [](std::span<const int64_t> v) {
-    return std::any_of(v.begin(), v.end(), [](int64_t n) { return n < 0; });
-  };
+  auto negative = [](ir::SizeSpan v) { return std::any_of(v.begin(), v.end(), [](ir::Size n) { return n < 0; }); };
   return negative(node.attrs.list(0)) || negative(node.attrs.list(1));
 }
 
@@ -23,10 +21,10 @@ Value crop_then_pad(ir::GraphBuilder& b, const ir::Node& node, Value x, Value fi
   const Dims shape = b.shape(x);
   for (size_t d = 0; d < shape.size(); ++d) {
     // Elements [begin, end) of the result are x's; what is cropped on one side may have been padding of the other.
-    const int64_t size = node.types[0].shape[d], before = node.attrs.list(0)[d];
-    const int64_t begin = std::clamp<int64_t>(before, 0, size);
-    const int64_t end = std::clamp<int64_t>(before + shape[d], begin, size);
-    starts.push_back(end > begin ? begin - before : 0);
+    const ir::Size size = node.types[0].shape[d], before = node.attrs.list(0)[d];
+    const ir::Size begin = clamp(before, 0, size);
+    const ir::Size end = clamp(before + shape[d], begin, size);
+    starts.push_back(end > begin ? begin - before : ir::Size(0));
     sizes.push_back(end - begin);
     low.push_back(begin);
     high.push_back(size - end);

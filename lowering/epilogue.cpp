@@ -80,7 +80,7 @@ class Finder {
     if (node.inputs.size() == 2) {
       const Value other = node.inputs[node.inputs[0] == at ? 1 : 0];
       if (other == at || graph_.type(other).dtype != graph_.type(at).dtype) return false;
-      if (op.kind == PostOp::Mul && graph_[other].op == Op::constant) {
+      if (op.kind == PostOp::Mul && graph_[other].op == Op::constant && !graph_[other].attrs.size(0).is_symbolic()) {
         op.kind = PostOp::Scale;
         op.scale = std::bit_cast<double>(graph_[other].attrs.number(0));
       } else {
@@ -107,7 +107,7 @@ class Finder {
   // Such are the biases that autocast casts.
   bool worth_memory(Value other, const ir::Type& made) const {
     constexpr int64_t kSmall = 1 << 15;
-    const int64_t numel = graph_.type(other).numel();
+    const ir::Size numel = graph_.type(other).numel();
     return ir::is_elementwise(graph_[other].op) && ir::is_reduced_floating(made.dtype) &&
            (numel <= kSmall || 2 * numel <= made.numel());
   }
@@ -119,7 +119,7 @@ class Finder {
     Space space{own, own.size()};
     Form at = kept_form(space), inside;
     Split split;
-    auto through = [&](std::span<const int64_t> s, const ir::StridedWindow& w) {
+    auto through = [&](ir::SizeSpan s, const ir::StridedWindow& w) {
       if (through_window(at, space, s, w, inside, split) != Fit::Yes) return false;
       at = inside;
       return true;

@@ -7,29 +7,29 @@ namespace {
 // Row-major digits of a number: which dimension of `shape` each part of a form belongs to.
 class Digits {
  public:
-  explicit Digits(std::span<const int64_t> shape) : shape_(shape), weights_(ir::contiguous_strides(shape)) {
+  explicit Digits(ir::SizeSpan shape) : shape_(shape), weights_(ir::contiguous_strides(shape)) {
     filled_.resize(shape.size());
   }
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
-  int owner(int64_t weight) const {
+  int owner(ir::Size weight) const {
     for (size_t d = 0; d < shape_.size(); ++d)
       if (shape_[d] != 1 && weights_[d] <= weight) return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
     return -1;
   }
-  int64_t weight(int d) const { return weights_[d]; }
-  int64_t size(int d) const { return shape_[d]; }
+  ir::Size weight(int d) const { return weights_[d]; }
+  ir::Size size(int d) const { return shape_[d]; }
   // Records that dimension d takes up to `amount` more; false when it would carry into the next one.
-  bool fill(int d, int64_t amount) { return (filled_[d] += amount) < shape_[d]; }
+  bool fill(int d, ir::Size amount) { return (filled_[d] += amount) < shape_[d]; }
 
  private:
-  std::span<const int64_t> shape_;
+  ir::SizeSpan shape_;
   ir::Dims weights_, filled_;
 };
 
 // A window with neighbouring dimensions that it walks alike made one, so that reshapes within them cost nothing.
 struct Collapsed {
   ir::Dims shape, strides;
-  Collapsed(std::span<const int64_t> from, std::span<const int64_t> steps) {
+  Collapsed(ir::SizeSpan from, ir::SizeSpan steps) {
     for (size_t d = 0; d < from.size(); ++d) {
       if (from[d] == 1) continue;
       if (!shape.empty() && strides.back() == steps[d] * from[d]) {
@@ -43,8 +43,8 @@ struct Collapsed {
   }
 };
 
-bool is_dense(std::span<const int64_t> shape, std::span<const int64_t> strides) {
-  int64_t expected = 1;
+bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides) {
+  ir::Size expected = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     if (shape[d] != 1 && strides[d] != expected) return false;
     expected *= shape[d];
@@ -54,8 +54,8 @@ bool is_dense(std::span<const int64_t> shape, std::span<const int64_t> strides) 
 
 }  // namespace
 
-Fit through_window(const Form& at, const Space& space, std::span<const int64_t> whole, const ir::StridedWindow& window,
-                   Form& out, Split& split) {
+Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out,
+                   Split& split) {
   out = at;
   if (is_dense(whole, window.strides)) {
     out.offset += window.offset;
@@ -67,10 +67,10 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
     return Fit::Yes;
   }
   const Collapsed collapsed(whole, window.strides);
-  const std::span<const int64_t> shape = collapsed.shape;
+  const ir::SizeSpan shape = collapsed.shape;
   Digits digits(shape);
   // Terms that count backwards are taken from their smallest value upwards, so that every digit is positive.
-  int64_t lowest = at.offset;
+  ir::Size lowest = at.offset;
   for (uint32_t j = 0; j < space.rank(); ++j)
     if (at.coefs[j] < 0) lowest += at.coefs[j] * (space.sizes[j] - 1);
   if (lowest < 0) return Fit::No;
@@ -78,25 +78,25 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
   out.offset = window.offset;
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) continue;
-    const int64_t digit = lowest / digits.weight(d) % shape[d];
+    const ir::Size digit = lowest / digits.weight(d) % shape[d];
     out.offset += digit * collapsed.strides[d];
     digits.fill(d, digit);
   }
   for (uint32_t j = 0; j < space.rank(); ++j) {
-    const int64_t coef = std::abs(at.coefs[j]), size = space.sizes[j];
+    const ir::Size coef = abs(at.coefs[j]), size = space.sizes[j];
     out.coefs[j] = 0;
     if (coef == 0 || size <= 1) continue;
     const int d = digits.owner(coef);
     if (d < 0) return Fit::No;
-    const int64_t step = coef / digits.weight(d);
+    const ir::Size step = coef / digits.weight(d);
     if (step * (size - 1) >= digits.size(d)) {
-      const int64_t inner = digits.size(d) / step;
+      const ir::Size inner = digits.size(d) / step;
       if (digits.size(d) % step != 0 || inner <= 1 || size % inner != 0) return Fit::No;
       split = {j, inner};
       return Fit::NeedsSplit;
     }
     if (!digits.fill(d, step * (size - 1))) return Fit::No;
-    const int64_t moved = step * collapsed.strides[d];
+    const ir::Size moved = step * collapsed.strides[d];
     out.coefs[j] = at.coefs[j] < 0 ? -moved : moved;
     if (at.coefs[j] < 0) out.offset += moved * (size - 1);
   }
@@ -109,13 +109,13 @@ Fit through_window(const Form& at, const Space& space, std::span<const int64_t> 
   return Fit::Yes;
 }
 
-ir::StridedWindow broadcast_window(std::span<const int64_t> from, std::span<const int64_t> to) {
+ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to) {
   ir::StridedWindow w;
   w.strides.resize(to.size());
   const size_t shift = to.size() - from.size();
-  int64_t stride = 1;
+  ir::Size stride = 1;
   for (size_t d = from.size(); d-- > 0;) {
-    w.strides[d + shift] = from[d] == 1 ? 0 : stride;
+    w.strides[d + shift] = from[d] == 1 ? ir::Size(0) : stride;
     stride *= from[d];
   }
   return w;
@@ -125,9 +125,9 @@ namespace {
 Form dense(const Space& space, uint32_t begin, uint32_t end) {
   Form f;
   f.coefs.resize(space.rank());
-  int64_t weight = 1;
+  ir::Size weight = 1;
   for (uint32_t d = end; d-- > begin;) {
-    f.coefs[d] = space.sizes[d] == 1 ? 0 : weight;
+    f.coefs[d] = space.sizes[d] == 1 ? ir::Size(0) : weight;
     weight *= space.sizes[d];
   }
   return f;

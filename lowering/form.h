@@ -16,18 +16,18 @@ struct Space {
 
   uint32_t rank() const { return sizes.size(); }
   uint32_t reduced() const { return rank() - kept; }
-  int64_t kept_numel() const { return ir::product({sizes.data(), kept}); }
-  int64_t reduced_numel() const { return ir::product({sizes.data() + kept, reduced()}); }
+  ir::Size kept_numel() const { return ir::product({sizes.data(), kept}); }
+  ir::Size reduced_numel() const { return ir::product({sizes.data() + kept, reduced()}); }
 };
 
 inline constexpr uint32_t kNoTerm = UINT32_MAX;
 
 struct Form {
   ir::Dims coefs;  // one per iteration dimension
-  int64_t offset = 0;
+  ir::Size offset = 0;
   uint32_t index = kNoTerm;  // a term (terms.h) whose run-time value, times index_coef, is added
-  int64_t index_coef = 0;
-  int64_t index_size = 0;  // the index is below this
+  ir::Size index_coef = 0;
+  ir::Size index_size = 0;  // the index is below this
   ir::Value index_by{};    // or else this application fails
   friend bool operator==(const Form&, const Form&) = default;
 };
@@ -35,17 +35,17 @@ struct Form {
 // Dimension `dim` must become (size / inner, inner) before a form fits.
 struct Split {
   uint32_t dim;
-  int64_t inner;
+  ir::Size inner;
 };
 enum class Fit : uint8_t { Yes, NeedsSplit, No };
 
 // `at` is a row-major number in a value of `shape`; `out` becomes the same element's number in the value that `window`
 // looks at. Fails where a dimension's index is no linear function of the iteration (a reshape that cuts across).
-Fit through_window(const Form& at, const Space& space, std::span<const int64_t> shape, const ir::StridedWindow& window,
-                   Form& out, Split& split);
+Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window, Form& out,
+                   Split& split);
 
 // How an operand of shape `from` is read by a result of the broadcast shape `to`.
-ir::StridedWindow broadcast_window(std::span<const int64_t> from, std::span<const int64_t> to);
+ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to);
 
 // The row-major number over the kept (or the reduced) dimensions.
 Form kept_form(const Space& space);

@@ -169,7 +169,7 @@ class Fuser {
     for (uint32_t r : units_[find(u)].reads)
       for (uint32_t m : makers_[r]) tries.push_back(m);
     std::sort(tries.rbegin(), tries.rend());
-    const int64_t wide = points(*units_[find(u)].terms);
+    const ir::Size wide = points(*units_[find(u)].terms);
     for (uint32_t r : std::vector<uint32_t>(units_[find(u)].reads)) {
       if (graph_.type(value_of(r)).numel() < wide / 2) continue;
       const auto& readers = readers_[r];
@@ -190,7 +190,7 @@ class Fuser {
   // Many copies are better not one kernel, which would be another for each number of them; they run as one launch all the same.
   static bool is_copy(const Terms& t) { return t.stores().size() == 1 && t[t.stores()[0].term].kind == Term::Load; }
 
-  static int64_t points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
+  static ir::Size points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
 
   Value value_of(uint32_t number) {
     return numbered_.empty() ? (number_values(), numbered_[number]) : numbered_[number];
@@ -260,19 +260,19 @@ class Fuser {
 
   // Kept points that one thread walks together: those of a cache line or a few, where memory is contiguous along them and
   // not along what is reduced.
-  static int64_t kept_side_by_side(const Terms& t) {
+  static ir::Size kept_side_by_side(const Terms& t) {
     const Space& space = t.space();
-    int64_t columns = 0, rows = 0, width = 1;
+    ir::Size columns = 0, rows = 0, width = 1;
     for (uint32_t i = 0; i < t.size(); ++i) {
       if (t[i].kind != Term::Load || t[i].row) continue;
       const Form& form = t.form(t[i].form);
       for (uint32_t d = 0; d < space.rank(); ++d) {
-        if (space.sizes[d] == 1 || std::abs(form.coefs[d]) != 1) continue;
+        if (space.sizes[d] == 1 || abs(form.coefs[d]) != 1) continue;
         ++(d < space.kept ? columns : rows);
-        if (d < space.kept) width = std::max(width, space.sizes[d]);
+        if (d < space.kept) width = max(width, space.sizes[d]);
       }
     }
-    return columns > rows ? std::min(width, kColumns) : 1;
+    return columns > rows ? min(width, kColumns) : ir::Size(1);
   }
 
   // Walking the data again after a reduction is for one thread, and leaves others idle.
@@ -382,7 +382,7 @@ class Fuser {
       unit_of.push_back(u);
     }
     std::vector<Task> tasks;
-    std::vector<int64_t> bytes(values().count());
+    std::vector<ir::Size> bytes(values().count());
     for (uint32_t u : unit_of) {
       Task task{units_[u].last, {}, units_[u].reads, {}};
       for_sources(u, [&](uint32_t s) {

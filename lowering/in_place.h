@@ -27,7 +27,7 @@ class InPlace {
 
   std::span<const PlanStep> steps_;
   const std::function<uint32_t(ir::Value)>& home_;
-  std::vector<int64_t> bytes_;
+  std::vector<ir::Size> bytes_;
   std::vector<uint8_t> kept_;                 // read after the run: outputs, inputs that are not donated
   std::vector<uint8_t> taken_;                // once only: who copied a value into its place still reads it there
   std::vector<std::vector<uint32_t>> users_;  // steps that read, by value

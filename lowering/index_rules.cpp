@@ -9,7 +9,7 @@ using ir::Value;
 
 IndexedRead read_gather(const Graph& g, Value v) {
   const ir::Node& node = g[v];
-  const int64_t dim = node.attrs.number(0);
+  const ir::Size dim = node.attrs.number(0);
   IndexedRead r;
   r.operand.strides = ir::contiguous_strides(g.type(node.inputs[0]).shape);
   r.index.strides = ir::contiguous_strides(g.type(v).shape);
@@ -26,13 +26,13 @@ IndexedRead read_gather(const Graph& g, Value v) {
 
 IndexedRead read_index_select(const Graph& g, Value v) {
   const ir::Node& node = g[v];
-  const int64_t dim = node.attrs.number(0);
+  const ir::Size dim = node.attrs.number(0);
   const Dims x = ir::contiguous_strides(g.type(node.inputs[0]).shape);
   const Dims index = ir::contiguous_strides(g.type(node.inputs[1]).shape);
   IndexedRead r;
   r.index_stride = x[dim];
   r.index_size = g.type(node.inputs[0]).shape[dim];
-  for (int64_t d = 0; d < dim; ++d) r.operand.strides.push_back(x[d]);
+  for (ir::Size d = 0; d < dim; ++d) r.operand.strides.push_back(x[d]);
   r.index.strides.resize(dim, 0);
   r.operand.strides.resize(dim + index.size(), 0);
   r.index.strides.append(index);
@@ -43,10 +43,10 @@ IndexedRead read_index_select(const Graph& g, Value v) {
 
 std::vector<Root> place_cat(const Graph& g, Value v) {
   const ir::Node& node = g[v];
-  const int64_t dim = node.attrs.number(0);
+  const ir::Size dim = node.attrs.number(0);
   const Dims strides = ir::contiguous_strides(g.type(v).shape);
   std::vector<Root> roots;
-  int64_t at = 0;
+  ir::Size at = 0;
   for (Value x : node.inputs) {
     const Dims& shape = g.type(x).shape;
     if (shape.size() != strides.size()) continue;  // torch lets empty one-dimensional operands stand beside others
@@ -69,7 +69,7 @@ std::vector<Root> place_pad(const Graph& g, Value v) {
 std::vector<Root> place_as_strided_scatter(const Graph& g, Value v) {
   const ir::Node& node = g[v];
   return {{node.inputs[0], v, {}},
-          {node.inputs[1], v, ir::StridedWindow{Dims(node.attrs.list(0)), node.attrs.number(1)}}};
+          {node.inputs[1], v, ir::StridedWindow{Dims(node.attrs.list(0)), node.attrs.size(1)}}};
 }
 
 struct Entry {

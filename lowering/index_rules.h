@@ -9,7 +9,7 @@ namespace lazuli::lowering {
 // result[p] = operand 0 at `operand`(p) + index_stride * operand 1 at `index`(p); windows over the result's shape.
 struct IndexedRead {
   ir::StridedWindow operand, index;
-  int64_t index_stride, index_size;  // the index is below index_size
+  ir::Size index_stride, index_size;  // the index is below index_size
 };
 
 struct IndexRule {

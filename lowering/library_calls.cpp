@@ -14,6 +14,7 @@ struct Arguments {
   const ir::Node& node;
   std::span<const Layout> in, out;
   std::span<const PostOp> post_ops;
+  Effort effort = Effort::Much;
 };
 
 ConvolutionParams convolution_params(const ir::Attrs& a) {
@@ -25,7 +26,7 @@ ConvolutionParams convolution_params(const ir::Attrs& a) {
           .groups = a.number(5)};
 }
 
-Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
+Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops, a.effort); }
 Call convolution(const Arguments& a) {
   return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops);
 }
@@ -109,9 +110,11 @@ const Entry* entry(ir::Op op) {
 
 class CpuLibraries final : public Libraries {
  public:
+  explicit CpuLibraries(Effort effort) : effort_(effort) {}
+  bool serve_all() const override { return true; }
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
   bool takes(const ir::Node& node, std::span<const PostOp>) const override {
-    if (node.op == ir::Op::matmul && node.types[0].dtype == ir::DType::F64) return false;
+    if (is_for_blas(node)) return false;
     const Entry* e = entry(node.op);
     return e && e->post_ops;
   }
@@ -126,20 +129,30 @@ class CpuLibraries final : public Libraries {
             std::span<const PostOp> post_ops) const override {
     const Entry* e = entry(node.op);
     LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
-    return e->make({node, operands, results, post_ops});
+    return e->make({node, operands, results, post_ops, effort_});
   }
   PackedCall make_packed(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
                          std::span<const PostOp> post_ops) const override {
     const Entry* e = entry(node.op);
-    return e && e->make_packed ? e->make_packed({node, operands, results, post_ops}) : PackedCall{};
+    return e && e->make_packed && !is_for_blas(node) ? e->make_packed({node, operands, results, post_ops})
+                                                     : PackedCall{};
   }
+
+ private:
+  bool is_for_blas(const ir::Node& node) const {
+    if (node.op != ir::Op::matmul) return false;
+    const ir::DType type = node.types[0].dtype;
+    return type == ir::DType::F64 || (type == ir::DType::F32 && effort_ == Effort::Little);
+  }
+
+  const Effort effort_;
 };
 
 }  // namespace
 
-const Libraries& cpu_libraries() {
-  static const CpuLibraries libraries;
-  return libraries;
+const Libraries& cpu_libraries(Effort effort) {
+  static const CpuLibraries much(Effort::Much), little(Effort::Little);
+  return effort == Effort::Much ? much : little;
 }
 
 }  // namespace lazuli::lowering

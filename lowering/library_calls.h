@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 #include "ir/graph.h"
-#include "lowering/libraries/library.h"
+#include "lowering/libraries/onednn.h"
 
 namespace lazuli::lowering {
 
@@ -14,6 +14,8 @@ enum class ChannelsLast : uint8_t { Never, Either, Images, ImagesAndWeights };
 class Libraries {
  public:
   virtual ~Libraries() = default;
+  // Whether make() always has a call, so that it need not be asked before blocks are known.
+  virtual bool serve_all() const { return false; }
   // Whether the call for `node`, a contraction, can do these post-ops on its result, in this order.
   virtual bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const = 0;
   // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
@@ -34,6 +36,6 @@ class Libraries {
 };
 
 // oneDNN, a BLAS where the process has one, and our own routines. They serve every row that needs a call.
-const Libraries& cpu_libraries();
+const Libraries& cpu_libraries(Effort effort = Effort::Much);
 
 }  // namespace lazuli::lowering

@@ -192,7 +192,7 @@ class LoopWriter {
     if (node.op == ir::Op::scalar)
       p.scalar = static_cast<int32_t>(node.attrs.number(0));
     else
-      p.bits = node.attrs.number(0);
+      p.bits = node.attrs.size(0);
     auto [it, fresh] = numbers_.try_emplace(x.value, static_cast<uint16_t>(out_.params.size()));
     if (fresh) out_.params.push_back(p);
     return add({.code = Code::Param, .dtype = t, .slot = it->second}, x.row);
@@ -208,8 +208,8 @@ class LoopWriter {
     return add({.code = Code::Prim, .prim = Prim::literal, .dtype = t, .value = value}, row);
   }
 
-  uint16_t known(int64_t number, bool row) {
-    auto [it, fresh] = known_.try_emplace(number, static_cast<uint16_t>(out_.params.size()));
+  uint16_t known(ir::Size number, bool row) {
+    auto [it, fresh] = known_.try_emplace(number.bits(), static_cast<uint16_t>(out_.params.size()));
     if (fresh) out_.params.push_back({-1, number});
     return add({.code = Code::Param, .dtype = DType::I64, .slot = it->second}, row);
   }
@@ -228,7 +228,7 @@ class LoopWriter {
       if (dims_.coef(f, d) == 0) continue;
       const bool row = reduces && d < dims_.kept;
       uint16_t part = add({.code = Code::Position, .dtype = DType::I64, .slot = static_cast<uint16_t>(d)}, row);
-      if (const int64_t c = dims_.coef(f, d); c != 1) part = prim(Prim::mul, DType::I64, row, {part, known(c, row)});
+      if (const ir::Size c = dims_.coef(f, d); c != 1) part = prim(Prim::mul, DType::I64, row, {part, known(c, row)});
       plus(part, row);
     }
     if (f.index != kNoTerm) {
@@ -326,8 +326,9 @@ class LoopWriter {
     }
     const Form& f = terms_.form(form);
     BoundAccess b{v, f.offset, {}, f.index_coef, stage_, stage_};
-    for (uint32_t d = 0; d < dims_.rank(); ++d) b.strides.push_back(dims_.sizes[d] == 1 && !row ? 1 : dims_.coef(f, d));
-    const int64_t along = b.strides[out_.nest.vector_dim()];
+    for (uint32_t d = 0; d < dims_.rank(); ++d)
+      b.strides.push_back(dims_.sizes[d] == 1 && !row ? ir::Size(1) : dims_.coef(f, d));
+    const ir::Size along = b.strides[out_.nest.vector_dim()];
     const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
     out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});
     out_.accesses.push_back(std::move(b));
@@ -395,7 +396,7 @@ class LoopWriter {
   std::unordered_map<uint64_t, uint16_t> written_, rounded_;
   std::unordered_map<uint32_t, uint16_t> reduce_insts_;
   std::map<ir::Value, uint16_t> numbers_;
-  std::unordered_map<int64_t, uint16_t> known_;
+  std::unordered_map<uint64_t, uint16_t> known_;  // by the number's bits
   std::map<std::tuple<ir::Value, FormId, bool, bool>, uint16_t> access_ids_;
 };
 
@@ -405,7 +406,7 @@ Loops make_loops(const ir::Graph& graph, const Terms& terms, const std::vector<b
   return LoopWriter(graph, terms, needed).write();
 }
 
-int64_t partial_points(const Loops& loops) {
+ir::Size partial_points(const Loops& loops) {
   const size_t kept = loops.sizes.size() - loops.nest.reduced;
   if (loops.nest.accumulates()) return ir::product({loops.sizes.data() + kept, loops.nest.reduced});
   return ir::product({loops.sizes.data(), kept});

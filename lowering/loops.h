@@ -11,9 +11,9 @@ namespace lazuli::lowering {
 // What one access of the nest points to: element `offset` of the memory of `value`, moving by `strides`.
 struct BoundAccess {
   ir::Value value;
-  int64_t offset = 0;
+  ir::Size offset = 0;
   ir::Dims strides;  // one per dimension of the nest
-  int64_t index_stride = 0;
+  ir::Size index_stride = 0;
   uint8_t first_stage = 0, last_stage = 0;  // in which it is used
   bool partial = false;                     // of no value: a split reduction's partial results (schedules/split.h)
 };
@@ -21,7 +21,7 @@ struct BoundAccess {
 // A run-time number of the nest: a scalar of the graph, or bits known when planning.
 struct BoundParam {
   int32_t scalar = -1;
-  int64_t bits = 0;
+  ir::Size bits = 0;
 };
 
 // What a check of the nest is about, for the message.
@@ -34,14 +34,14 @@ struct Check {
 struct Loops {
   LoopNest nest;
   ir::Dims sizes;
-  int64_t block = 1;
+  ir::Size block = 1;
   std::vector<BoundAccess> accesses;
   std::vector<BoundParam> params;
   std::vector<Check> checks;  // by number
 };
 
 // What one chunk leaves of a reduction that is cut into chunks: elements.
-int64_t partial_points(const Loops& loops);
+ir::Size partial_points(const Loops& loops);
 
 // `needed[i]`: store i of the group is wanted by somebody outside.
 Loops make_loops(const ir::Graph& graph, const Terms& terms, const std::vector<bool>& needed);

@@ -239,7 +239,7 @@ std::vector<uint32_t> move_into_segments(std::vector<Block>& blocks, const std::
     block.offset = at;
     block.host = s.block;
     s.guests.add(blocks, i);
-    host.bytes = std::max(host.bytes, at + aligned(block.bytes));
+    host.bytes = max(host.bytes, at + aligned(block.bytes));
     host.first = std::min(host.first, block.first);
     host.last = std::max(host.last, block.last);
   };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <vector>
+#include "ir/size.h"
 
 namespace lazuli::lowering {
 
@@ -21,7 +22,7 @@ struct Block {
     Segment,   // memory for temporaries from step `first` to step `last`
   } kind = Arena;
   uint32_t index = 0;
-  int64_t bytes = 0;
+  ir::Size bytes = 0;
   int64_t offset = 0;
   uint32_t host = kNoBlock;
   uint32_t first = UINT32_MAX, last = 0;  // steps that touch it

@@ -17,6 +17,31 @@ namespace {
 
 using ir::Value;
 
+uint32_t add_block(Plan& plan, Block::Kind kind, uint32_t index, ir::Size bytes) {
+  Block b;
+  b.kind = kind;
+  b.index = index;
+  b.bytes = bytes;
+  plan.blocks.push_back(b);
+  return static_cast<uint32_t>(plan.blocks.size() - 1);
+}
+
+// An eager step, where no library serves the node.
+void make_call(const ir::Graph& graph, const PlanOptions& options, PlanStep& step) {
+  const ir::Node& node = graph.nodes[step.node];
+  std::vector<Layout> operands, results;
+  for (const BlockView& v : std::span(step.operands).first(node.inputs.size()))
+    operands.push_back({v.type.dtype, v.type.shape, v.strides});
+  for (const BlockView& v : step.results) results.push_back({v.type.dtype, v.type.shape, v.strides});
+  if (step.may_pack) {
+    step.packed = options.libraries->make_packed(node, operands, results, step.post_ops);
+    step.call = std::move(step.packed.call);
+  }
+  if (!step.call) step.call = options.libraries->make(node, operands, results, step.post_ops);
+  if (!step.call) step.kind = PlanStep::Eager;
+  LAZULI_CHECK(step.call || step.post_ops.empty(), "an eager kernel takes no epilogue");
+}
+
 class Planner {
  public:
   Planner(const ir::Graph& graph, const PlanOptions& options)
@@ -28,9 +53,6 @@ class Planner {
     split_reductions();
     place_values();
     bind();
-    if (options_.groups) group_steps(plan_);
-    touch_blocks();
-    plan_.arena_bytes = assign_offsets(plan_.blocks);
     return std::move(plan_);
   }
 
@@ -158,34 +180,27 @@ class Planner {
                                   : ir::contiguous_strides(node.types[r].shape)});
     }
     if (step.kind == PlanStep::External) {
-      step.external_call = node.attrs.number(0);
+      step.external_call = node.attrs.size(0);
     } else {
-      std::vector<Layout> operands, results;
-      for (const BlockView& v : step.operands) operands.push_back({v.type.dtype, v.type.shape, v.strides});
-      for (const BlockView& v : step.results) results.push_back({v.type.dtype, v.type.shape, v.strides});
-      std::vector<PostOp> post_ops;
-      if (epilogue) {
-        post_ops = epilogue->ops;
-        step.nodes.insert(step.nodes.end(), epilogue->nodes.begin(), epilogue->nodes.end());
-        auto op = post_ops.begin();
-        for (const StridedOperand& x : epilogue->operands) {
-          const auto window = in_memory(graph_, fusion_.values, x.base, node.types[0].shape, x.window);
-          LAZULI_CHECK(window, "a post-op's operand has no strides");
-          while (!has_operand(*op)) ++op;
-          op++->operand.strides = window->strides;
-          step.operands.push_back(
-              {home(x.base), window->offset * ir::item_size(node.types[0].dtype), node.types[0], window->strides});
-        }
-      }
-      if (options_.pack && may_pack(weights)) {
-        step.packed = options_.libraries->make_packed(node, operands, results, post_ops);
-        step.call = std::move(step.packed.call);
-      }
-      if (!step.call) step.call = options_.libraries->make(node, operands, results, post_ops);
-      if (!step.call) step.kind = PlanStep::Eager;
-      LAZULI_CHECK(step.call || !epilogue, "an eager kernel takes no epilogue");
+      step.may_pack = options_.pack && may_pack(weights);
+      if (epilogue) add_post_ops(step, *epilogue);
+      if (!options_.libraries->serve_all()) make_call(graph_, options_, step);
     }
     plan_.steps.push_back(std::move(step));
+  }
+
+  void add_post_ops(PlanStep& step, const Epilogue& epilogue) const {
+    const ir::Type& type = graph_.nodes[step.node].types[0];
+    step.post_ops = epilogue.ops;
+    step.nodes.insert(step.nodes.end(), epilogue.nodes.begin(), epilogue.nodes.end());
+    auto op = step.post_ops.begin();
+    for (const StridedOperand& x : epilogue.operands) {
+      const auto window = in_memory(graph_, fusion_.values, x.base, type.shape, x.window);
+      LAZULI_CHECK(window, "a post-op's operand has no strides");
+      while (!has_operand(*op)) ++op;
+      op++->operand.strides = window->strides;
+      step.operands.push_back({home(x.base), window->offset * ir::item_size(type.dtype), type, window->strides});
+    }
   }
 
   // What a run does not write over may be the same in the next one: an input that is neither donated nor fleeting.
@@ -243,23 +258,18 @@ class Planner {
     block_of_[h] = block;
   }
 
-  void place_fresh(uint32_t h, int64_t bytes, int32_t output) {
+  void place_fresh(uint32_t h, ir::Size bytes, int32_t output) {
     block_of_[h] = output >= 0 ? add_block(Block::Output, static_cast<uint32_t>(output), bytes)
                                : add_block(Block::Arena, 0, bytes);
   }
 
-  uint32_t add_block(Block::Kind kind, uint32_t index, int64_t bytes) {
-    Block b;
-    b.kind = kind;
-    b.index = index;
-    b.bytes = bytes;
-    plan_.blocks.push_back(b);
-    return static_cast<uint32_t>(plan_.blocks.size() - 1);
+  uint32_t add_block(Block::Kind kind, uint32_t index, ir::Size bytes) {
+    return lowering::add_block(plan_, kind, index, bytes);
   }
 
   // Steps speak of blocks from here on; uninitialized storage gets one when it is first mentioned.
   void bind() {
-    auto block = [&](uint32_t h, int64_t bytes) {
+    auto block = [&](uint32_t h, ir::Size bytes) {
       if (block_of_[h] == kNoBlock) place_fresh(h, bytes, -1);
       return block_of_[h];
     };
@@ -269,29 +279,8 @@ class Planner {
       for (BlockView& v : step.operands)
         if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
       for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
-      size_t scratch = 0;
-      for (const auto* call : {step.call.get(), step.packed.pack.get()})
-        if (call) scratch = std::max(scratch, call->scratch_bytes());
-      if (scratch > 0) step.scratch = add_block(Block::Arena, 0, static_cast<int64_t>(scratch));
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
-  }
-
-  // Says of every block when it is alive. The steps of a launch run at once, so what one touches lives for all of it.
-  void touch_blocks() {
-    for (uint32_t s = 0; s < plan_.steps.size();) {
-      const auto [first, last] = plan_.launch(s);
-      for (; s < last; ++s) {
-        const PlanStep& step = plan_.steps[s];
-        for (uint32_t at : {first, last - 1}) {
-          for (uint32_t b : step.blocks) plan_.blocks[b].touch(at);
-          for (const BlockView& v : step.operands)
-            if (v.block != kNoBlock) plan_.blocks[v.block].touch(at);
-          for (const BlockView& v : step.results) plan_.blocks[v.block].touch(at);
-          if (step.scratch != kNoBlock) plan_.blocks[step.scratch].touch(at);
-        }
-      }
-    }
   }
 
   // A value that took over its operand's place whole needs no copying there.
@@ -310,8 +299,50 @@ class Planner {
   std::vector<uint32_t> block_of_;  // by number of the home value
 };
 
+// Memory for what libraries want besides operands and results.
+void add_scratch(Plan& plan) {
+  for (PlanStep& step : plan.steps) {
+    size_t scratch = 0;
+    for (const auto* call : {step.call.get(), step.packed.pack.get()})
+      if (call) scratch = std::max(scratch, call->scratch_bytes());
+    if (scratch > 0) step.scratch = add_block(plan, Block::Arena, 0, scratch);
+  }
+}
+
+// Says of every block when it is alive. The steps of a launch run at once, so what one touches lives for all of it.
+void touch_blocks(Plan& plan) {
+  for (uint32_t s = 0; s < plan.steps.size();) {
+    const auto [first, last] = plan.launch(s);
+    for (; s < last; ++s) {
+      const PlanStep& step = plan.steps[s];
+      for (uint32_t at : {first, last - 1}) {
+        for (uint32_t b : step.blocks) plan.blocks[b].touch(at);
+        for (const BlockView& v : step.operands)
+          if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
+        for (const BlockView& v : step.results) plan.blocks[v.block].touch(at);
+        if (step.scratch != kNoBlock) plan.blocks[step.scratch].touch(at);
+      }
+    }
+  }
+}
+
 }  // namespace
 
-Plan make_plan(const ir::Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+Plan draft_plan(const ir::Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+
+void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan) {
+  for (PlanStep& step : plan.steps)
+    if (step.kind == PlanStep::Library && !step.call) make_call(graph, options, step);
+  add_scratch(plan);
+  if (options.groups) group_steps(plan);
+  touch_blocks(plan);
+  plan.arena_bytes = assign_offsets(plan.blocks);
+}
+
+Plan make_plan(const ir::Graph& graph, const PlanOptions& options) {
+  Plan plan = draft_plan(graph, options);
+  finish_plan(graph, options, plan);
+  return plan;
+}
 
 }  // namespace lazuli::lowering

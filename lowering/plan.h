@@ -25,7 +25,7 @@ struct PlanOptions {
 // A strided window on a block.
 struct BlockView {
   uint32_t block = kNoBlock;
-  int64_t byte_offset = 0;
+  ir::Size byte_offset = 0;
   ir::Type type;
   ir::Dims strides;  // elements
 };
@@ -45,13 +45,15 @@ struct PlanStep {
   // A partial result moves on by `kept_points` elements from one to the next. See schedules/split.h.
   Loops loops;
   std::vector<uint32_t> blocks;  // per access
-  int64_t chunks = 1, chunk_total = 0, kept_points = 0;
+  ir::Size chunks = 1, chunk_total = 0, kept_points = 0;
   uint32_t chunk_dim = 0;
   uint32_t partials = kNoBlock;  // of a split reduction's two kernels
 
-  // The others: operands and results, then (library) scratch.
-  std::unique_ptr<LibraryCall> call;
-  int64_t external_call = 0;
+  // The others: operands, then those of post-ops, and results. A library's call, made last, may want scratch.
+  std::vector<PostOp> post_ops;
+  bool may_pack = false;  // operand kPackedOperand may be the same memory in the next run
+  std::shared_ptr<LibraryCall> call;
+  ir::Size external_call = 0;
   std::vector<BlockView> operands, results;
   uint32_t scratch = kNoBlock;
 
@@ -80,6 +82,11 @@ struct Plan {
 };
 
 Plan make_plan(const ir::Graph& graph, const PlanOptions& options);
+
+// In two: a draft has all steps, but no library's call and no place for any block; it may be made of sizes that are not known
+// (ir/size.h). To finish it they have to be.
+Plan draft_plan(const ir::Graph& graph, const PlanOptions& options);
+void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan);
 
 // Readable text: groups with their ops and lines, loop nests, steps and places.
 std::string print(const ir::Graph& graph, const Plan& plan);

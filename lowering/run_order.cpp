@@ -8,7 +8,7 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(std::span<const Task> tasks, const std::vector<int64_t>& bytes, const std::vector<bool>& kept)
+  Scheduler(std::span<const Task> tasks, const std::vector<ir::Size>& bytes, const std::vector<bool>& kept)
       : tasks_(tasks),
         bytes_(bytes),
         kept_(kept),
@@ -49,7 +49,7 @@ class Scheduler {
 
   // A task may come to free memory when others have run; it then stands in both queues.
   void look(uint32_t t) {
-    int64_t bytes = 0;
+    ir::Size bytes = 0;
     for (uint32_t r : tasks_[t].reads)
       if (left_[r] == 1 && !kept_[r]) bytes -= bytes_[r];
     for (uint32_t w : tasks_[t].writes) bytes += bytes_[w];
@@ -68,7 +68,7 @@ class Scheduler {
   }
 
   std::span<const Task> tasks_;
-  const std::vector<int64_t>& bytes_;
+  const std::vector<ir::Size>& bytes_;
   const std::vector<bool>& kept_;
   std::vector<size_t> waiting_;  // sources that have not run, by task
   std::vector<bool> done_;
@@ -80,7 +80,7 @@ class Scheduler {
 
 }  // namespace
 
-std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes,
+std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<ir::Size>& bytes,
                                 const std::vector<bool>& kept) {
   return Scheduler(tasks, bytes, kept).run();
 }

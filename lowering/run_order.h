@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+#include "ir/size.h"
 
 namespace lazuli::lowering {
 
@@ -16,7 +17,7 @@ struct Task {
 
 // `bytes`: of every value, as memory that is allocated when its first writer runs. `kept`: whether it stays when its last
 // reader has run, as inputs and outputs do. Returns the tasks' numbers; throws InternalError where they wait for each other.
-std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<int64_t>& bytes,
+std::vector<uint32_t> run_order(std::span<const Task> tasks, const std::vector<ir::Size>& bytes,
                                 const std::vector<bool>& kept);
 
 }  // namespace lazuli::lowering

@@ -31,7 +31,7 @@ bool shares_bytes(const ir::Graph& g, Value v) {
   if (to.dtype != from.dtype) return true;
   if (to.numel() != from.numel()) return false;
   const ir::StridedWindow w = ir::info(node.op).window(from, node.attrs, to);
-  int64_t expected = 1;
+  ir::Size expected = 1;
   for (size_t d = to.shape.size(); d-- > 0; expected *= to.shape[d])
     if (to.shape[d] != 1 && w.strides[d] != expected) return false;
   return w.offset == 0;
@@ -123,7 +123,7 @@ bool StorageChoice::reads_in_place(const ir::Node& reader, Value v) const {
 
 // A flipped operand has strides below zero: neither libraries nor torch walk memory backwards.
 bool StorageChoice::reads_in_place(const ir::Node& reader, Value v, const ir::Dims& strides) const {
-  const bool backwards = std::ranges::any_of(strides, [](int64_t s) { return s < 0; });
+  const bool backwards = std::ranges::any_of(strides, [](ir::Size s) { return s < 0; });
   const ir::Type& type = graph_.type(v);
   return !backwards && libraries_.reads(reader, {type.dtype, type.shape, strides});
 }

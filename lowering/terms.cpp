@@ -15,7 +15,7 @@ namespace {
 constexpr uint8_t kMaxDepth = 8;  // stages of one kernel
 constexpr int kMaxRefinements = 12;
 
-std::span<const int64_t> reduced_dims(const ir::Node& node) { return node.attrs.list(0); }
+ir::SizeSpan reduced_dims(const ir::Node& node) { return node.attrs.list(0); }
 
 // Leaves that a kernel makes for itself even where they have memory.
 bool is_number(ir::Op op) { return op == ir::Op::constant || op == ir::Op::scalar || op == ir::Op::iota; }
@@ -30,7 +30,7 @@ ReductionShape shape_of_reduction(const ir::Graph& graph, Value v) {
   const Dims& shape = graph.type(node.inputs[0]).shape;
   const Dims strides = ir::contiguous_strides(shape);
   std::vector<bool> folded(shape.size(), false);
-  for (int64_t d : reduced_dims(node)) folded[d] = true;
+  for (ir::Size d : reduced_dims(node)) folded[d] = true;
   ReductionShape r;
   for (size_t d = 0; d < shape.size(); ++d) {
     (folded[d] ? r.reduced : r.kept).push_back(shape[d]);
@@ -42,15 +42,15 @@ ReductionShape shape_of_reduction(const ir::Graph& graph, Value v) {
 // Never empty, so that every kernel has a kept dimension and every reduction kernel a reduced one.
 Dims without_ones(const Dims& shape) {
   Dims out;
-  for (int64_t n : shape)
+  for (ir::Size n : shape)
     if (n != 1) out.push_back(n);
   if (out.empty()) out.push_back(1);
   return out;
 }
 
 uint64_t hash_form(const Form& f) {
-  uint64_t h = f.offset * 0x9E3779B97F4A7C15ull ^ f.index ^ (uint64_t(f.index_coef) << 32);
-  for (int64_t c : f.coefs) h = (h ^ static_cast<uint64_t>(c)) * 0xff51afd7ed558ccdull + (h >> 29);
+  uint64_t h = f.offset.bits() * 0x9E3779B97F4A7C15ull ^ f.index ^ (f.index_coef.bits() << 32);
+  for (ir::Size c : f.coefs) h = (h ^ c.bits()) * 0xff51afd7ed558ccdull + (h >> 29);
   return h;
 }
 
@@ -65,7 +65,7 @@ Terms::Terms(const ir::Graph& graph, const ValueTable& values, Value reduction)
   make_space();
 }
 
-Terms::Terms(const ir::Graph& graph, const ValueTable& values, std::span<const int64_t> shape)
+Terms::Terms(const ir::Graph& graph, const ValueTable& values, ir::SizeSpan shape)
     : graph_(graph), values_(values), shape_(shape) {
   make_space();
 }
@@ -175,8 +175,8 @@ bool Terms::add_one(const Root& root) {
 
 std::optional<FormId> Terms::root_form(const Root& root) {
   const Value v = root.value;
-  const int64_t numel = ir::product(root.shape(graph_)), kept = space_.kept_numel(),
-                all = kept * space_.reduced_numel();
+  const ir::Size numel = ir::product(root.shape(graph_)), kept = space_.kept_numel(),
+                 all = kept * space_.reduced_numel();
   if (is_loop_reduction(graph_, v) && root.target == v) {
     if (!reduction_ || numel != kept || graph_.type(graph_[v].inputs[0]).numel() != all) return {};
     return kept_;
@@ -343,7 +343,7 @@ uint32_t Terms::push(Term term) {
   return static_cast<uint32_t>(terms_.size() - 1);
 }
 
-std::optional<FormId> Terms::move(Value v, FormId at, std::span<const int64_t> shape, const ir::StridedWindow& window) {
+std::optional<FormId> Terms::move(Value v, FormId at, ir::SizeSpan shape, const ir::StridedWindow& window) {
   Form out;
   Split split;
   switch (through_window(forms_[at], space_, shape, window, out, split)) {

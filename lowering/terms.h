@@ -48,7 +48,7 @@ class Terms {
  public:
   // A group around `reduction`, or around elementwise values of `shape`.
   Terms(const ir::Graph& graph, const ValueTable& values, ir::Value reduction);
-  Terms(const ir::Graph& graph, const ValueTable& values, std::span<const int64_t> shape);
+  Terms(const ir::Graph& graph, const ValueTable& values, ir::SizeSpan shape);
 
   struct Limits {
     size_t loads = SIZE_MAX;  // operands that are not read yet
@@ -91,7 +91,7 @@ class Terms {
   uint32_t load(ir::Value v, FormId at);
   std::optional<FormId> in_memory(ir::Value v, FormId at);
   uint32_t push(Term term);
-  std::optional<FormId> move(ir::Value v, FormId at, std::span<const int64_t> shape, const ir::StridedWindow& window);
+  std::optional<FormId> move(ir::Value v, FormId at, ir::SizeSpan shape, const ir::StridedWindow& window);
   std::optional<Form> operand_form(ir::Value reduction);
   std::optional<FormId> root_form(const Root& root);
   FormId intern(Form form);

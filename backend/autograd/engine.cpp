@@ -273,7 +273,7 @@ class Backward final : public Node {
     if (!lock || leaf.grad().defined() || !lazy::memory_order(leaf.sizes(), leaf.strides(), order)) return false;
     lazy::Recording& r = resume();
     ir::Value g = r.cell_value(*gradient);
-    if (r.dtype(g) != lazy::to_ir(leaf.scalar_type()) || !std::ranges::equal(r.shape(g), leaf.sizes())) return false;
+    if (r.dtype(g) != lazy::to_ir(leaf.scalar_type()) || !ir::equal(r.shape(g), leaf.sizes())) return false;
     leaf.mutable_grad() = order.empty() ? r.tensor(g, leaf.scalar_type()) : r.tensor(r.permute(g, order), leaf.scalar_type(), order);
     return true;
   }

@@ -24,7 +24,7 @@ bool hooks_on_saved_tensors() {
 // Whether gradients of the tensor have the shape that its history expects. It is another after `.data =`, or a view in place
 // without autograd: what torch's nodes give is then made to fit, or refused.
 bool is_as_made(const at::Tensor& t, torch::autograd::AutogradMeta* meta) {
-  if (const StepOf own(meta); own) return std::ranges::equal(own.step()->outputs[own.output()].sizes, t.sizes());
+  if (const StepOf own(meta); own) return ir::equal(own.step()->outputs[own.output()].sizes, t.sizes());
   return !meta->grad_fn_ || meta->grad_fn_->input_metadata(meta->output_nr_).shape_as_dim_vector() == t.sym_sizes();
 }
 

@@ -60,7 +60,7 @@ void interpret_matmul(const Node&, std::span<const Tensor* const> in, std::span<
   const Tensor &a = *in[0], &b = *in[1];
   const Dims &s = a.type.shape, &t = b.type.shape;
   size_t r = s.size();
-  int64_t batch = r == 3 ? s[0] : 1, m = s[r - 2], k = s[r - 1], n = t[r - 1];
+  const int64_t batch = r == 3 ? s[0] : Size(1), m = s[r - 2], k = s[r - 1], n = t[r - 1];
   dispatch(compute_type(a.type.dtype), [&]<class T>() {
     Products<T> sums(out[0]);
     for (int64_t z = 0; z < batch; ++z)

@@ -104,7 +104,7 @@ void for_each(std::span<const int64_t> shape, F&& f) {
     }
   }
 }
-inline int64_t dot(std::span<const int64_t> a, std::span<const int64_t> b) {
+inline int64_t dot(SizeSpan a, SizeSpan b) {
   int64_t sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;

@@ -59,7 +59,7 @@ bool preserves(DType from, DType to) {
   if (from == to || from == DType::Bool) return true;
   if (to == DType::Bool) return false;
   if (is_floating(from)) return is_floating(to) && item_size(to) > item_size(from);
-  int64_t bits = item_size(from) * 8;
+  Size bits = item_size(from) * 8;
   if (is_integral(to)) return item_size(to) > item_size(from) && (is_signed(to) || !is_signed(from));
   return bits <= (to == DType::F64 ? 53 : to == DType::F32 ? 24 : 8);
 }
@@ -99,12 +99,12 @@ Value known_condition(const Candidate& c) {
 
 // A range that stays inside, under any view, needs no test.
 Value known_position(const Candidate& c) {
-  double size;
-  if (!constant_value(c.r.to(), c.in[1], size)) return {};
+  const Node* size = constant_node(c.r.to(), c.in[1]);
+  if (!size) return {};
   Value v = c.in[0];
   while (is_view(c.r.to()[v].op) && c.r.to()[v].op != Op::bitcast) v = c.r.to()[v].inputs[0];
   const Node& n = c.r.to()[v];
-  return n.op == Op::iota && static_cast<double>(n.types[0].numel()) <= size ? operand(c, 0) : Value{};
+  return n.op == Op::iota && n.types[0].numel() <= size->attrs.size(0) ? operand(c, 0) : Value{};
 }
 
 // Derivatives have been taken by now.

@@ -40,7 +40,7 @@ class Batches {
   // Those that need equally many of the products before them do not need each other.
   std::vector<Batch> independent(const std::vector<uint32_t>& products) const {
     std::vector<uint32_t> level(graph_.nodes.size(), 0);
-    std::map<uint32_t, std::pair<Batch, int64_t>> at_level;  // with the elements of their results
+    std::map<uint32_t, std::pair<Batch, Size>> at_level;  // with the elements of their results
     std::vector<Batch> out;
     size_t next = 0;
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -49,7 +49,7 @@ class Batches {
       if (next == products.size() || products[next] != id) continue;
       ++next;
       auto& [batch, elements] = at_level[level[id]++];
-      const int64_t more = graph_.nodes[id].types[0].numel();
+      const Size more = graph_.nodes[id].types[0].numel();
       if (elements + more > kLargest) out.push_back(std::exchange(batch, {})), elements = 0;
       batch.push_back(id);
       elements += more;
@@ -138,7 +138,7 @@ class Reordered {
     std::vector<Value> rows;
     for (uint32_t id : batch) rows.push_back(operand(id, 0));
     const Value all = b.emit(Op::matmul, {b.emit(Op::cat, rows, Attrs{{0}}), operand(batch[0], 1)});
-    int64_t at = 0;
+    Size at = 0;
     for (uint32_t id : batch) {
       const Dims& shape = r_.from().nodes[id].types[0].shape;
       r_.replace(id, b.emit(Op::slice, {all}, Attrs{{at, 0}, {shape[0], shape[1]}, {1, 1}}));

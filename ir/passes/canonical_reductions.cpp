@@ -24,7 +24,7 @@ bool changes_type(const Node& n, const Type& x) { return n.types[0].dtype != x.d
 Value fold_fewer_dims(Rewriter& r, const Node& n, Value x) {
   const Type& type = r.to().type(x);
   Dims dims;
-  for (int64_t d : n.attrs.list(0))
+  for (Size d : n.attrs.list(0))
     if (type.shape[d] != 1 || gives_position(n)) dims.push_back(d);
   if (dims.size() == n.attrs.list(0).size()) return {};
   if (!dims.empty()) return reduce(r, n, x, dims);

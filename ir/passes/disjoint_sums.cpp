@@ -20,23 +20,23 @@ GridWindow split_steps(const GridWindow& w) {
   Dims moved(w.grid.size(), 0);
   for (size_t d = 0; d < w.grid.size(); ++d) {
     moved[d] = static_cast<int64_t>(out.grid.size());
-    const int64_t step = w.steps[d];
+    const Size step = w.steps[d];
     const bool splits = step > 1 && w.sizes[d] * step == w.grid[d] && w.starts[d] < step;
     out.grid.push_back(splits ? w.sizes[d] : w.grid[d]);
-    out.starts.push_back(splits ? 0 : w.starts[d]);
+    out.starts.push_back(splits ? Size(0) : w.starts[d]);
     out.sizes.push_back(w.sizes[d]);
-    out.steps.push_back(splits ? 1 : step);
+    out.steps.push_back(splits ? Size(1) : step);
     if (!splits) continue;
     out.grid.push_back(step);
     out.starts.push_back(w.starts[d]);
     out.sizes.push_back(1);
     out.steps.push_back(1);
   }
-  for (int64_t axis : w.order) out.order.push_back(moved[axis]);
+  for (Size axis : w.order) out.order.push_back(moved[axis]);
   return out;
 }
 
-Value pad_one(Builder& b, Value x, size_t d, int64_t low, int64_t high) {
+Value pad_one(Builder& b, Value x, size_t d, Size low, Size high) {
   Dims before(b.shape(x).size(), 0), after = before;
   before[d] = low;
   after[d] = high;
@@ -44,11 +44,11 @@ Value pad_one(Builder& b, Value x, size_t d, int64_t low, int64_t high) {
 }
 
 // Zeros of this shape with `src` in a window; none where the window leaves elements out between its own.
-Value place(Builder& b, Value src, std::span<const int64_t> shape, const Attrs& attrs) {
-  auto found = find_grid(shape, b.shape(src), attrs.list(0), attrs.number(1));
+Value place(Builder& b, Value src, SizeSpan shape, const Attrs& attrs) {
+  auto found = find_grid(shape, b.shape(src), attrs.list(0), attrs.size(1));
   if (!found || !std::ranges::equal(found->unit, b.shape(src))) return {};
   const GridWindow w = split_steps(*found);
-  if (std::ranges::any_of(w.steps, [](int64_t s) { return s != 1; })) return {};
+  if (std::ranges::any_of(w.steps, [](Size s) { return s != 1; })) return {};
   Value x = b.reshape(permute_to_grid(b, src, w), w.sizes);
   for (size_t d = w.grid.size(); d-- > 0;)
     if (w.sizes[d] < w.grid[d]) x = pad_one(b, x, d, w.starts[d], w.grid[d] - w.starts[d] - w.sizes[d]);
@@ -57,7 +57,7 @@ Value place(Builder& b, Value src, std::span<const int64_t> shape, const Attrs& 
 
 // A value that is zero but for these parts of one dimension, in order.
 struct Part {
-  int64_t begin, end;
+  Size begin, end;
   Value value;
 };
 struct Parts {
@@ -83,9 +83,9 @@ bool parts_of(const Graph& g, Value v, Parts& out) {
   }
   if (n.op != Op::cat) return false;
   out.dim = static_cast<size_t>(n.attrs.number(0));
-  int64_t at = 0;
+  Size at = 0;
   for (Value x : n.inputs) {
-    const int64_t end = at + g.type(x).shape[out.dim];
+    const Size end = at + g.type(x).shape[out.dim];
     if (!is_zero(g, x)) out.parts.push_back({at, end, x});
     at = end;
   }
@@ -113,15 +113,15 @@ bool merge(Builder& b, const Graph& g, const Parts& x, const Parts& y, Parts& ou
 
 Value assemble(Builder& b, const Parts& p) {
   const DType type = b.dtype(p.parts[0].value);
-  const int64_t size = p.shape[p.dim];
+  const Size size = p.shape[p.dim];
   if (p.parts.size() == 1) return pad_one(b, p.parts[0].value, p.dim, p.parts[0].begin, size - p.parts[0].end);
   std::vector<Value> pieces;
-  auto zeros = [&](int64_t n) {
+  auto zeros = [&](Size n) {
     Dims shape = p.shape;
     shape[p.dim] = n;
     if (n) pieces.push_back(b.full(shape, 0, type));
   };
-  int64_t at = 0;
+  Size at = 0;
   for (const Part& part : p.parts) {
     zeros(part.begin - at);
     pieces.push_back(part.value);

@@ -15,14 +15,13 @@ struct GridWindow {
 };
 
 // None where the window is no such view. `base` is the dense value's shape, which is tried as the grid first.
-std::optional<GridWindow> find_grid(std::span<const int64_t> base, std::span<const int64_t> shape,
-                                    std::span<const int64_t> strides, int64_t offset);
+std::optional<GridWindow> find_grid(SizeSpan base, SizeSpan shape, SizeSpan strides, Size offset);
 
 // The window's elements.
-Value read_window(Builder& b, Value x, const GridWindow& w, std::span<const int64_t> shape);
+Value read_window(Builder& b, Value x, const GridWindow& w, SizeSpan shape);
 // The window's elements with its axes in the grid's order, dimensions that do not move dropped.
 Value permute_to_grid(Builder& b, Value src, const GridWindow& w);
 // The dense value of shape `base` whose window `src` is; the window must cover it.
-Value write_covering_window(Builder& b, Value src, const GridWindow& w, std::span<const int64_t> base);
+Value write_covering_window(Builder& b, Value src, const GridWindow& w, SizeSpan base);
 
 }  // namespace lazuli::ir

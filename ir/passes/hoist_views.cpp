@@ -27,7 +27,7 @@ std::vector<bool> find_interior(const Graph& graph) {
 
 // What a view does to an operand that broadcasts to the shape `full` that the view was made for. Each gives none where
 // the operand would need more than one view.
-using Dimensions = std::span<const int64_t>;
+using Dimensions = SizeSpan;
 
 Dims aligned(Dimensions shape, size_t rank) {
   Dims out(rank - shape.size(), 1);
@@ -43,16 +43,16 @@ Value sliced(Builder& b, Value x, Dimensions full, const Attrs& attrs) {
   Dims shape = aligned(b.shape(x), full.size()), starts, sizes, steps;
   for (size_t d = 0; d < full.size(); ++d) {
     bool whole = shape[d] == 1 && full[d] != 1;
-    starts.push_back(whole ? 0 : attrs.list(0)[d]);
-    sizes.push_back(whole ? 1 : attrs.list(1)[d]);
-    steps.push_back(whole ? 1 : attrs.list(2)[d]);
+    starts.push_back(whole ? Size(0) : attrs.list(0)[d]);
+    sizes.push_back(whole ? Size(1) : attrs.list(1)[d]);
+    steps.push_back(whole ? Size(1) : attrs.list(2)[d]);
   }
   return b.emit(Op::slice, {b.reshape(x, shape)}, Attrs().add(starts).add(sizes).add(steps));
 }
 
 Value flipped(Builder& b, Value x, Dimensions full, const Attrs& attrs) {
   Dims shape = aligned(b.shape(x), full.size()), dims;
-  for (int64_t d : attrs.list(0))
+  for (Size d : attrs.list(0))
     if (shape[d] != 1) dims.push_back(d);
   x = b.reshape(x, shape);
   return dims.empty() ? x : b.emit(Op::flip, {x}, Attrs().add(dims));
@@ -66,7 +66,7 @@ Value reshaped(Builder& b, Value x, Dimensions full, const Attrs& attrs) {
   size_t i = 0, k = 0;
   while (i < full.size() || k < target.size()) {
     size_t first_i = i, first_k = k;
-    int64_t from = i < full.size() ? full[i++] : 1, to = k < target.size() ? target[k++] : 1;
+    Size from = i < full.size() ? full[i++] : Size(1), to = k < target.size() ? target[k++] : Size(1);
     while (from != to) {
       if (from < to && i < full.size())
         from *= full[i++];
@@ -79,7 +79,7 @@ Value reshaped(Builder& b, Value x, Dimensions full, const Attrs& attrs) {
     for (size_t d = first_i; d < i; ++d)
       if (full[d] != 1) (shape[d] == 1 ? lacks : has) = true;
     if (has && lacks) return {};
-    for (size_t d = first_k; d < k; ++d) result.push_back(lacks ? 1 : target[d]);
+    for (size_t d = first_k; d < k; ++d) result.push_back(lacks ? Size(1) : target[d]);
   }
   return b.reshape(x, result);
 }

@@ -43,11 +43,17 @@ std::vector<uint32_t> count_uses(const Graph& graph) {
   return uses;
 }
 
-bool constant_value(const Graph& graph, Value v, double& out) {
+const Node* constant_node(const Graph& graph, Value v) {
   const Node* n = &graph[v];
   while (n->op == Op::broadcast || n->op == Op::reshape) n = &graph[n->inputs[0]];
-  if (n->op != Op::constant) return false;
-  int64_t bits = n->attrs.number(0);
+  return n->op == Op::constant ? n : nullptr;
+}
+
+bool constant_value(const Graph& graph, Value v, double& out) {
+  const Node* n = constant_node(graph, v);
+  if (!n) return false;
+  if (n->attrs.size(0).is_symbolic()) return false;  // another number next time
+  const int64_t bits = n->attrs.number(0);
   out = is_floating(n->types[0].dtype) ? std::bit_cast<double>(bits) : static_cast<double>(bits);
   return true;
 }

@@ -57,7 +57,9 @@ Graph rewrite(const Graph& graph, Visit visit) {
 
 // How often each node's results are used, outputs included.
 std::vector<uint32_t> count_uses(const Graph& graph);
-// The number a 0-dim constant (or its broadcast) holds.
+// The constant that this is, or is the broadcast of.
+const Node* constant_node(const Graph& graph, Value v);
+// The number a 0-dim constant (or its broadcast) holds, if it is known.
 bool constant_value(const Graph& graph, Value v, double& out);
 
 }  // namespace lazuli::ir

@@ -13,15 +13,15 @@ Value read(Rewriter& r, const Node& n, Value x) {
   const Node& source = r.to()[x];
   bool same_window = source.op == Op::as_strided_scatter &&
                      std::ranges::equal(r.to().type(source.inputs[1]).shape, shape) &&
-                     std::ranges::equal(source.attrs.list(0), strides) && source.attrs.number(1) == n.attrs.number(2);
+                     std::ranges::equal(source.attrs.list(0), strides) && source.attrs.size(1) == n.attrs.size(2);
   if (same_window) return source.inputs[1];
-  auto w = find_grid(r.to().type(x).shape, shape, strides, n.attrs.number(2));
+  auto w = find_grid(r.to().type(x).shape, shape, strides, n.attrs.size(2));
   return w ? read_window(r.builder(), x, *w, shape) : Value{};
 }
 
 Value write(Rewriter& r, const Node& n, Value base, Value src) {
   const Dims& shape = r.to().type(base).shape;
-  auto w = find_grid(shape, r.to().type(src).shape, n.attrs.list(0), n.attrs.number(1));
+  auto w = find_grid(shape, r.to().type(src).shape, n.attrs.list(0), n.attrs.size(1));
   return w && w->covers ? write_covering_window(r.builder(), src, *w, shape) : Value{};
 }
 

@@ -68,7 +68,7 @@ class Sums {
   }
 
   bool is_transposed(const Node& n) const {
-    return n.op == Op::permute && std::ranges::equal(n.attrs.list(0), std::array<int64_t, 2>{1, 0});
+    return n.op == Op::permute && std::ranges::equal(n.attrs.list(0), std::array<Size, 2>{1, 0});
   }
 
   // Of matrices whose copy is less than the sum.
@@ -86,7 +86,7 @@ class Sums {
     const Value row = n.inputs[0];
     if (graph_.type(row).shape != Dims{1, n.types[0].shape[0]}) return {};
     const Node& sum = graph_[row];
-    if (sum.op != Op::sum || !std::ranges::equal(sum.attrs.list(0), std::array<int64_t, 1>{0})) return row;
+    if (sum.op != Op::sum || !std::ranges::equal(sum.attrs.list(0), std::array<Size, 1>{0})) return row;
     const Value summed = sum.inputs[0];
     const bool joins = uses_[row.node] == 1 && graph_.type(summed).rank() == 2 && graph_.type(summed).shape[0] <= kMostRows;
     return joins ? summed : row;

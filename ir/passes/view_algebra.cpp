@@ -25,9 +25,9 @@ Value reshape_rule(const Candidate& c) {
 }
 
 // Moves only dimensions of size 1: no element changes place.
-bool keeps_elements(std::span<const int64_t> order, std::span<const int64_t> shape) {
-  int64_t last = -1;
-  for (int64_t d : order) {
+bool keeps_elements(SizeSpan order, SizeSpan shape) {
+  Size last = -1;
+  for (Size d : order) {
     if (shape[d] == 1) continue;
     if (d < last) return false;
     last = d;
@@ -41,11 +41,11 @@ Value permute_rule(const Candidate& c) {
   const Node& p = c.producer(0);
   if (p.op != Op::permute) return number_everywhere(c);
   Dims both;
-  for (int64_t d : order) both.push_back(p.attrs.list(0)[d]);
+  for (Size d : order) both.push_back(p.attrs.list(0)[d]);
   return c.b().permute(p.inputs[0], both);
 }
 
-std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
+SizeSpan without_leading_ones(SizeSpan shape) {
   while (!shape.empty() && shape[0] == 1) shape = shape.subspan(1);
   return shape;
 }
@@ -79,7 +79,7 @@ Value slice_rule(const Candidate& c) {
 Value flip_rule(const Candidate& c) {
   const Node& p = c.producer(0);
   bool undone = p.op == Op::flip && p.attrs == c.node.attrs;
-  bool nothing = std::ranges::all_of(c.node.attrs.list(0), [&](int64_t d) { return c.result().shape[d] <= 1; });
+  bool nothing = std::ranges::all_of(c.node.attrs.list(0), [&](Size d) { return c.result().shape[d] <= 1; });
   return undone ? p.inputs[0] : nothing ? c.in[0] : number_everywhere(c);
 }
 
@@ -97,7 +97,7 @@ Value bitcast_rule(const Candidate& c) {
 
 Value pad_rule(const Candidate& c) {
   bool nothing = true;
-  for (size_t i : {0, 1}) nothing &= std::ranges::all_of(c.node.attrs.list(i), [](int64_t n) { return n == 0; });
+  for (size_t i : {0, 1}) nothing &= std::ranges::all_of(c.node.attrs.list(i), [](Size n) { return n == 0; });
   return nothing ? c.in[0] : Value{};
 }
 
@@ -109,7 +109,7 @@ Value both_slices(const Candidate& c, Value first, Value second, size_t dim) {
   if (a.inputs != b.inputs) return {};
   Dims starts(a.attrs.list(0)), sizes(a.attrs.list(1)), steps(a.attrs.list(2)), next = starts;
   next[dim] += sizes[dim] * steps[dim];
-  const int64_t more = b.attrs.list(1)[dim];
+  const Size more = b.attrs.list(1)[dim];
   const bool follows = std::ranges::equal(next, b.attrs.list(0)) && std::ranges::equal(steps, b.attrs.list(2));
   if (!follows) return {};
   sizes[dim] += more;
@@ -119,7 +119,7 @@ Value both_slices(const Candidate& c, Value first, Value second, size_t dim) {
 
 Value cat_rule(const Candidate& c) {
   std::vector<Value> parts;
-  int64_t dim = c.node.attrs.number(0);
+  Size dim = c.node.attrs.number(0);
   for (size_t i = 0; i < c.in.size(); ++i) {
     if (c.type(i).shape[dim] == 0) continue;
     Value both = parts.empty() ? Value{} : both_slices(c, parts.back(), c.in[i], static_cast<size_t>(dim));

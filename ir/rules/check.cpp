@@ -3,7 +3,7 @@
 namespace lazuli::ir {
 namespace {
 
-std::string join(std::span<const int64_t> v, const char* separator) {
+std::string join(SizeSpan v, const char* separator) {
   std::string s;
   for (size_t i = 0; i < v.size(); ++i) {
     if (i) s += separator;
@@ -14,12 +14,12 @@ std::string join(std::span<const int64_t> v, const char* separator) {
 
 }  // namespace
 
-std::string list_text(std::span<const int64_t> v) { return "[" + join(v, ", ") + "]"; }
-std::string size_text(std::span<const int64_t> v) { return join(v, "x"); }
+std::string list_text(SizeSpan v) { return "[" + join(v, ", ") + "]"; }
+std::string size_text(SizeSpan v) { return join(v, "x"); }
 
-void check_dim(int64_t dim, int64_t rank) {
+void check_dim(Size dim, Size rank) {
   if (dim >= 0 && dim < rank) return;
-  int64_t bound = std::max<int64_t>(rank, 1);
+  Size bound = max(rank, 1);
   type_error("Dimension out of range (expected to be in range of [", -bound, ", ", bound - 1, "], but got ", dim, ")");
 }
 

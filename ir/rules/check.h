@@ -11,8 +11,8 @@ template <class... Parts>
 [[noreturn, gnu::cold]] void type_error(const Parts&... parts) {
   std::string text;
   auto append = [&](const auto& part) {
-    if constexpr (std::is_integral_v<std::decay_t<decltype(part)>>)
-      text += std::to_string(part);
+    if constexpr (std::is_convertible_v<decltype(part), int64_t>)
+      text += std::to_string(static_cast<int64_t>(part));
     else
       text += part;
   };
@@ -20,9 +20,9 @@ template <class... Parts>
   throw TypeError(text);
 }
 
-std::string list_text(std::span<const int64_t> v);  // "[2, 3]"
-std::string size_text(std::span<const int64_t> v);  // "2x3"
+std::string list_text(SizeSpan v);  // "[2, 3]"
+std::string size_text(SizeSpan v);  // "2x3"
 // Dimensions as attributes name them: in range.
-void check_dim(int64_t dim, int64_t rank);
+void check_dim(Size dim, Size rank);
 
 }  // namespace lazuli::ir

@@ -26,12 +26,12 @@ void decompose_mean(Builder& b, const Application& a, std::span<Value> results) 
 void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   auto dims = a.attrs.list(0);
-  double count = 1;
-  for (int64_t d : dims) count *= static_cast<double>(b.shape(x)[d]);
+  Size count = 1;
+  for (Size d : dims) count *= b.shape(x)[d];
   Value centered = b.sub(x, b.mean(x, dims, true));
   Value squares = b.sum(b.mul(centered, centered), dims, a.attrs.number(1));
   Value zero = b.constant(0, b.dtype(x));
-  Value freedom = b.sub(b.constant(count, b.dtype(x)), b.convert(a.inputs[1], b.dtype(x)));
+  Value freedom = b.sub(b.count(count, b.dtype(x)), b.convert(a.inputs[1], b.dtype(x)));
   results[0] = b.convert(b.div(squares, b.emit(Op::maximum, {freedom, zero})), b.dtype(a.inputs[0]));
 }
 
@@ -39,7 +39,7 @@ void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
 void decompose_nll_loss(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]), target = a.inputs[1];
   const Dims shape = b.shape(x), kept = b.shape(target);
-  int64_t dim = shape.size() == 1 ? 0 : 1, classes = shape[dim];
+  Size dim = shape.size() == 1 ? 0 : 1, classes = shape[dim];
   Dims class_shape(shape.size(), 1), target_shape = shape;
   class_shape[dim] = classes;
   target_shape[dim] = 1;
@@ -49,7 +49,7 @@ void decompose_nll_loss(Builder& b, const Application& a, std::span<Value> resul
   Value ignored = b.constant(static_cast<double>(a.attrs.number(1)), DType::I64);
   Value counts = b.emit(Op::ne, {target64, ignored});
   Value named = b.emit(Op::where, {counts, target64, b.constant(0, DType::I64)});
-  named = b.emit(Op::check_index, {named, b.constant(static_cast<double>(classes), DType::I64)});
+  named = b.emit(Op::check_index, {named, b.count(classes, DType::I64)});
   Value chosen = b.emit(Op::eq, {iota, b.reshape(named, target_shape)});
   Value picked = b.sum(b.emit(Op::where, {chosen, x, zero}), Dims{dim}, false);
   Value weight = b.full(kept, 1, b.dtype(x));

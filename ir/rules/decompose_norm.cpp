@@ -15,10 +15,9 @@ struct Normalized {
 
 // (x - mean) / sqrt(variance + eps) over `dims`. Statistics are computed in the very shape in which the row gives them,
 // so that the derived backward finds the saved ones wherever it needs them.
-Normalized normalize(Builder& b, Value x, std::span<const int64_t> dims, std::span<const int64_t> statistics,
-                     Value eps) {
+Normalized normalize(Builder& b, Value x, SizeSpan dims, SizeSpan statistics, Value eps) {
   Dims along = b.shape(x);
-  for (int64_t d : dims) along[d] = 1;
+  for (Size d : dims) along[d] = 1;
   Value mean = b.reshape(b.mean(x, dims, true), statistics);
   Value centered = b.sub(x, b.reshape(b.emit(Op::detach, {mean}), along));
   Value variance = b.reshape(b.mean(b.mul(centered, centered), dims, true), statistics);
@@ -63,9 +62,9 @@ void decompose_layer_norm(Builder& b, const Application& a, std::span<Value> res
   Value x = widen(b, a.inputs[0]);
   const Dims shape = b.shape(x);
   Dims dims;
-  for (int64_t d = b.type(x).rank() - a.attrs.number(0); d < b.type(x).rank(); ++d) dims.push_back(d);
-  Dims affine_shape(std::span<const int64_t>(shape).last(dims.size())), statistics = shape;
-  for (int64_t d : dims) statistics[d] = 1;
+  for (Size d = b.type(x).rank() - a.attrs.number(0); d < b.type(x).rank(); ++d) dims.push_back(d);
+  Dims affine_shape(SizeSpan(shape).last(dims.size())), statistics = shape;
+  for (Size d : dims) statistics[d] = 1;
   Normalized n = normalize(b, x, dims, statistics, a.inputs[3]);
   results[0] = b.convert(affine(b, n.y, a.inputs[1], a.inputs[2], affine_shape), b.dtype(a.inputs[0]));
   results[1] = n.mean;
@@ -82,12 +81,12 @@ void decompose_batch_norm(Builder& b, const Application& a, std::span<Value> res
     Value w = parameter(b, a.inputs[1], along), bias = parameter(b, a.inputs[2], along);
     y = b.emit(Op::stands_for, {folded(b, x, b.reshape(n.mean, along), b.reshape(n.scale, along), w, bias), y});
   }
-  int64_t count = product(shape) / std::max<int64_t>(shape[1], 1);
-  double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  Size count = product(shape) / max(shape[1], 1);
+  const Value unbiased = b.div(b.count(count, DType::F64), b.count(count - 1, DType::F64));
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
   results[1] = n.mean;
   results[2] = n.scale;
-  results[3] = b.mul(n.variance, unbiased);
+  results[3] = b.mul(n.variance, b.convert(unbiased, b.dtype(n.variance)));
 }
 
 void decompose_batch_norm_inference(Builder& b, const Application& a, std::span<Value> results) {
@@ -108,13 +107,13 @@ void decompose_batch_norm_inference(Builder& b, const Application& a, std::span<
 void decompose_group_norm(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   const Dims shape = b.shape(x);
-  int64_t groups = a.attrs.number(0);
-  Dims grouped{shape[0], groups, groups ? product(shape) / std::max<int64_t>(shape[0] * groups, 1) : 0};
+  Size groups = a.attrs.number(0);
+  Dims grouped{shape[0], groups, groups ? product(shape) / max(shape[0] * groups, 1) : Size(0)};
   Normalized n = normalize(b, b.reshape(x, grouped), Dims{2}, Dims{shape[0], groups}, a.inputs[3]);
   Value y = affine(b, b.reshape(n.y, shape), a.inputs[1], a.inputs[2], channel_shape(shape));
   if (a.attrs.number(1) && (a.inputs[1] || a.inputs[2])) {
-    const int64_t within = shape[1] / std::max<int64_t>(groups, 1);
-    const Dims parts{shape[0], groups, within, product(shape) / std::max<int64_t>(shape[0] * shape[1], 1)};
+    const Size within = shape[1] / max(groups, 1);
+    const Dims parts{shape[0], groups, within, product(shape) / max(shape[0] * shape[1], 1)};
     const Dims statistics{shape[0], groups, 1, 1}, channels{1, groups, within, 1};
     Value w = parameter(b, a.inputs[1], channels), bias = parameter(b, a.inputs[2], channels);
     Value value = folded(b, b.reshape(x, parts), b.reshape(n.mean, statistics), b.reshape(n.scale, statistics), w, bias);

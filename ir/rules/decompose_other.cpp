@@ -35,7 +35,7 @@ void decompose_dropout_backward(Builder& b, const Application& a, std::span<Valu
 
 void decompose_embedding_backward(Builder& b, const Application& a, std::span<Value> results) {
   Value gy = a.inputs[0], index = a.inputs[1];
-  int64_t rows = a.attrs.number(0), padding = a.attrs.number(1);
+  Size rows = a.attrs.size(0), padding = a.attrs.number(1);
   Value base = b.full(Dims{rows, b.shape(gy).back()}, 0, b.dtype(gy));
   if (padding >= 0) {
     Dims shape = b.shape(index);

@@ -6,7 +6,7 @@ namespace lazuli::ir {
 namespace {
 
 // The shape left after folding `dims` away.
-Dims reduced_shape(const Type& x, std::span<const int64_t> dims, bool keepdim) {
+Dims reduced_shape(const Type& x, SizeSpan dims, bool keepdim) {
   Dims shape;
   size_t next = 0;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -14,7 +14,7 @@ Dims reduced_shape(const Type& x, std::span<const int64_t> dims, bool keepdim) {
     if (i && dims[i] == dims[i - 1]) type_error("dim ", dims[i], " appears multiple times in the list of dims");
     if (i && dims[i] < dims[i - 1]) type_error("a reduction's dims are not sorted");
   }
-  for (int64_t d = 0; d < x.rank(); ++d) {
+  for (Size d = 0; d < x.rank(); ++d) {
     bool folded = next < dims.size() && dims[next] == d;
     next += folded;
     if (!folded)
@@ -25,8 +25,8 @@ Dims reduced_shape(const Type& x, std::span<const int64_t> dims, bool keepdim) {
   return shape;
 }
 
-bool folds_nothing(const Type& x, std::span<const int64_t> dims) {
-  for (int64_t d : dims)
+bool folds_nothing(const Type& x, SizeSpan dims) {
+  for (Size d : dims)
     if (x.shape[d] == 0) return true;
   return false;
 }

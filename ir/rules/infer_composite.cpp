@@ -5,28 +5,28 @@
 namespace lazuli::ir {
 namespace {
 
-int64_t channels(const Type& x) {
+Size channels(const Type& x) {
   if (x.rank() < 2) type_error("Expected more than 1 dimension, got ", x.rank());
   return x.shape[1];
 }
 
-void check_affine(const Type* p, std::span<const int64_t> shape, const char* what) {
+void check_affine(const Type* p, SizeSpan shape, const char* what) {
   if (p && !std::ranges::equal(p->shape, shape))
     type_error("Expected ", what, " to be of shape ", list_text(shape), ", but got ", list_text(p->shape));
 }
 
 // Cotangents of x, weight and bias; the affine ones have `shape` and the weight's type.
-void affine_gradients(const Type& x, const Type* weight, std::span<const int64_t> shape, std::span<Type> out) {
+void affine_gradients(const Type& x, const Type* weight, SizeSpan shape, std::span<Type> out) {
   out[0] = x;
   out[1] = {weight ? weight->dtype : x.dtype, Dims(shape)};
   out[2] = out[1];
 }
 
-std::span<const int64_t> normalized_shape(const Type& x, const Attrs& attrs) {
-  int64_t count = attrs.number(0);
+SizeSpan normalized_shape(const Type& x, const Attrs& attrs) {
+  Size count = attrs.number(0);
   if (count < 1 || count > x.rank())
     type_error("layer_norm: cannot normalize ", count, " dimensions of ", to_string(x));
-  return std::span<const int64_t>(x.shape).last(count);
+  return SizeSpan(x.shape).last(count);
 }
 
 Dims statistics_shape(const Type& x, size_t normalized) {
@@ -63,7 +63,7 @@ void infer_layer_norm_backward(std::span<const Type* const> in, const Attrs& att
 
 void infer_batch_norm(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
   const Type& x = *in[0];
-  int64_t c = channels(x);
+  Size c = channels(x);
   check_affine(in[1], {&c, 1}, "weight");
   check_affine(in[2], {&c, 1}, "bias");
   out[0] = x;
@@ -73,7 +73,7 @@ void infer_batch_norm(std::span<const Type* const> in, const Attrs&, std::span<T
 
 void infer_batch_norm_inference(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
   const Type& x = *in[0];
-  int64_t c = channels(x);
+  Size c = channels(x);
   check_affine(in[1], {&c, 1}, "weight");
   check_affine(in[2], {&c, 1}, "bias");
   check_affine(in[3], {&c, 1}, "running_mean");
@@ -82,13 +82,13 @@ void infer_batch_norm_inference(std::span<const Type* const> in, const Attrs&, s
 }
 
 void infer_batch_norm_backward(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
-  int64_t c = channels(*in[1]);
+  Size c = channels(*in[1]);
   affine_gradients(*in[1], in[2], {&c, 1}, out);
 }
 
 void infer_group_norm(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   const Type& x = *in[0];
-  int64_t c = channels(x), groups = attrs.number(0);
+  Size c = channels(x), groups = attrs.number(0);
   if (groups < 1 || c % groups)
     type_error("Expected number of channels in input to be divisible by num_groups, but got input of shape ",
                list_text(x.shape), " and num_groups=", groups);
@@ -100,7 +100,7 @@ void infer_group_norm(std::span<const Type* const> in, const Attrs& attrs, std::
 }
 
 void infer_group_norm_backward(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
-  int64_t c = channels(*in[1]);
+  Size c = channels(*in[1]);
   affine_gradients(*in[1], in[4], {&c, 1}, out);
 }
 
@@ -114,7 +114,7 @@ void infer_nll_loss(std::span<const Type* const> in, const Attrs& attrs, std::sp
       type_error("Expected input batch_size (", x.shape[0], ") to match target batch_size (", target.shape[0], ").");
     type_error("size mismatch (got input: ", list_text(x.shape), ", target: ", list_text(target.shape), ")");
   }
-  int64_t classes = x.shape[x.rank() == 1 ? 0 : 1];
+  Size classes = x.shape[x.rank() == 1 ? 0 : 1];
   if (in[2] && (in[2]->rank() != 1 || in[2]->shape[0] != classes))
     type_error("weight tensor should be defined either for all ", classes,
                " classes or no classes but got weight tensor "
@@ -157,7 +157,7 @@ void infer_embedding_backward(std::span<const Type* const> in, const Attrs& attr
   const Type &gy = *in[0], &index = *in[1];
   if (gy.rank() != index.rank() + 1 || !std::equal(index.shape.begin(), index.shape.end(), gy.shape.begin()))
     type_error("embedding_backward: the cotangent ", to_string(gy), " does not fit the index ", to_string(index));
-  out[0] = {gy.dtype, {attrs.number(0), gy.shape.back()}};
+  out[0] = {gy.dtype, {attrs.size(0), gy.shape.back()}};
 }
 
 }  // namespace lazuli::ir

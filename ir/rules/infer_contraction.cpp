@@ -13,9 +13,9 @@ void check_same_type(const Type& a, const Type& b) {
 }
 
 struct Convolution {
-  std::span<const int64_t> stride, padding, dilation, output_padding;
+  SizeSpan stride, padding, dilation, output_padding;
   bool transposed;
-  int64_t groups;
+  Size groups;
   explicit Convolution(const Attrs& a)
       : stride(a.list(0)),
         padding(a.list(1)),
@@ -30,7 +30,7 @@ void check_kernel(const Convolution& c, const Type& x, const Type& w) {
   bool fits = true;
   size_t spatial = x.shape.size() - 2;
   for (size_t i = 0; i < spatial; ++i) {
-    int64_t have = x.shape[i + 2] + 2 * c.padding[i], need = c.dilation[i] * (w.shape[i + 2] - 1) + 1;
+    Size have = x.shape[i + 2] + 2 * c.padding[i], need = c.dilation[i] * (w.shape[i + 2] - 1) + 1;
     if (have < need) fits = false;
   }
   if (fits) return;
@@ -43,7 +43,7 @@ void check_kernel(const Convolution& c, const Type& x, const Type& w) {
 }
 
 void check_channels(const Convolution& c, const Type& x, const Type& w) {
-  int64_t channels = c.transposed ? w.shape[0] : w.shape[1] * c.groups;
+  Size channels = c.transposed ? w.shape[0] : w.shape[1] * c.groups;
   if (!c.transposed && w.shape[0] % c.groups)
     type_error("Given groups=", c.groups, ", expected weight to be divisible by ", c.groups,
                " at dimension 0, but got weight of size [", list_text(w.shape), "] instead");
@@ -68,7 +68,7 @@ Dims convolved_shape(const Type& x, const Type& w, const Attrs& attrs) {
   if (!c.transposed) check_kernel(c, x, w);
   Dims shape{x.shape[0], c.transposed ? w.shape[1] * c.groups : w.shape[0]};
   for (size_t i = 0; i < spatial; ++i) {
-    int64_t reach = c.dilation[i] * (w.shape[i + 2] - 1) + 1, n = x.shape[i + 2];
+    Size reach = c.dilation[i] * (w.shape[i + 2] - 1) + 1, n = x.shape[i + 2];
     shape.push_back(c.transposed ? (n - 1) * c.stride[i] - 2 * c.padding[i] + reach + c.output_padding[i]
                                  : (n + 2 * c.padding[i] - reach) / c.stride[i] + 1);
   }

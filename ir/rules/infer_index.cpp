@@ -11,18 +11,18 @@ void check_index(const Type& index, const char* op) {
 }
 
 // Gather and scatter: equal ranks, and the index no larger than the tensor apart from `dim`.
-void check_pointwise_index(const Type& x, const Type& index, int64_t dim, const char* what) {
+void check_pointwise_index(const Type& x, const Type& index, Size dim, const char* what) {
   if (index.rank() != x.rank()) type_error("Index tensor must have the same number of dimensions as ", what, " tensor");
   check_dim(dim, x.rank());
-  for (int64_t d = 0; d < x.rank(); ++d)
+  for (Size d = 0; d < x.rank(); ++d)
     if (d != dim && index.shape[d] > x.shape[d])
       type_error("Size does not match at dimension ", d, " expected index ", list_text(index.shape),
                  " to be no larger than self ", list_text(x.shape), " apart from dimension ", dim);
 }
 
-Dims selected_shape(const Type& x, const Type& index, int64_t dim) {
+Dims selected_shape(const Type& x, const Type& index, Size dim) {
   Dims shape;
-  for (int64_t d = 0; d < x.rank(); ++d) {
+  for (Size d = 0; d < x.rank(); ++d) {
     if (d == dim)
       shape.append(index.shape);
     else
@@ -35,14 +35,14 @@ Dims selected_shape(const Type& x, const Type& index, int64_t dim) {
 
 void infer_cat(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   if (in.empty()) type_error("torch.cat(): expected a non-empty list of Tensors");
-  int64_t dim = attrs.number(0), rank = in[0]->rank();
+  Size dim = attrs.number(0), rank = in[0]->rank();
   check_dim(dim, rank);
   out[0] = *in[0];
   for (size_t i = 1; i < in.size(); ++i) {
     const Type& t = *in[i];
     if (t.dtype != out[0].dtype) type_error("cat: operands have different types");
     if (t.rank() != rank) type_error("Tensors must have same number of dimensions: got ", rank, " and ", t.rank());
-    for (int64_t d = 0; d < rank; ++d)
+    for (Size d = 0; d < rank; ++d)
       if (d != dim && t.shape[d] != out[0].shape[d])
         type_error("Sizes of tensors must match except in dimension ", dim, ". Expected size ", out[0].shape[d],
                    " but got size ", t.shape[d], " for tensor number ", i, " in the list.");
@@ -88,7 +88,7 @@ void infer_index_select(std::span<const Type* const> in, const Attrs& attrs, std
 
 void infer_index_add(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   check_index(*in[1], "index_add_");
-  int64_t dim = attrs.number(0);
+  Size dim = attrs.number(0);
   check_dim(dim, in[0]->rank());
   if (in[2]->dtype != in[0]->dtype) type_error("index_add_(): self and source must have the same scalar type");
   if (in[1]->rank() == 1 && in[2]->rank() == in[0]->rank() && in[2]->shape[dim] != in[1]->shape[0])

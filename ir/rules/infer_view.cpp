@@ -6,7 +6,7 @@ namespace lazuli::ir {
 
 void infer_reshape(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   auto shape = attrs.list(0);
-  bool negative = std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 0; });
+  bool negative = std::any_of(shape.begin(), shape.end(), [](Size n) { return n < 0; });
   if (negative || product(shape) != in[0]->numel())
     type_error("shape '", list_text(shape), "' is invalid for input of size ", in[0]->numel());
   out[0].dtype = in[0]->dtype;
@@ -66,7 +66,7 @@ void infer_slice(std::span<const Type* const> in, const Attrs& attrs, std::span<
 
 void infer_flip(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   uint64_t seen = 0;
-  for (int64_t d : attrs.list(0)) {
+  for (Size d : attrs.list(0)) {
     check_dim(d, in[0]->rank());
     if (seen >> d & 1) type_error("dim ", d, " appears multiple times in the list of dims");
     seen |= uint64_t{1} << d;
@@ -76,16 +76,16 @@ void infer_flip(std::span<const Type* const> in, const Attrs& attrs, std::span<T
 
 namespace {
 
-void check_window(const Type& x, std::span<const int64_t> shape, std::span<const int64_t> strides, int64_t offset) {
+void check_window(const Type& x, SizeSpan shape, SizeSpan strides, Size offset) {
   if (shape.size() != strides.size()) type_error("mismatch in length of strides and shape");
-  int64_t last = offset;
+  Size last = offset;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return;
     if (strides[i] < 0)
       type_error("as_strided: Negative strides are not supported at the moment, got strides: ", list_text(strides));
     last += (shape[i] - 1) * strides[i];
   }
-  int64_t size = item_size(x.dtype);
+  Size size = item_size(x.dtype);
   if (offset < 0 || last >= x.numel())
     type_error("setStorage: sizes ", list_text(shape), ", strides ", list_text(strides), ", storage offset ", offset,
                ", and itemsize ", size, " requiring a storage size of ", (last + 1) * size,
@@ -96,14 +96,14 @@ void check_window(const Type& x, std::span<const int64_t> shape, std::span<const
 
 void infer_as_strided(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   auto shape = attrs.list(0);
-  check_window(*in[0], shape, attrs.list(1), attrs.number(2));
+  check_window(*in[0], shape, attrs.list(1), attrs.size(2));
   out[0].dtype = in[0]->dtype;
   out[0].shape.assign(shape.data(), shape.size());
 }
 
 void infer_as_strided_scatter(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   if (in[0]->dtype != in[1]->dtype) type_error("as_strided_scatter: base and source differ in type");
-  check_window(*in[0], in[1]->shape, attrs.list(0), attrs.number(1));
+  check_window(*in[0], in[1]->shape, attrs.list(0), attrs.size(1));
   out[0] = *in[0];
 }
 

@@ -19,7 +19,7 @@ Dims pooled_shape(const Type& x, const Window& rows, const Window& columns, bool
   shape[r - 2] = rows.positions(x.shape[r - 2], ceil_mode);
   shape[r - 1] = columns.positions(x.shape[r - 1], ceil_mode);
   if (shape[r - 2] < 1 || shape[r - 1] < 1) {
-    int64_t channels = x.shape[r - 3];
+    Size channels = x.shape[r - 3];
     type_error("Given input size: (", channels, "x", x.shape[r - 2], "x", x.shape[r - 1],
                "). Calculated output size: (", channels, "x", shape[r - 2], "x", shape[r - 1],
                "). Output size is too small");

@@ -10,11 +10,11 @@ Attrs convolution_attrs(const Attrs& a) {
   return out;
 }
 
-Value input_grad(Builder& b, const Attrs& attrs, Value gy, Value w, std::span<const int64_t> shape) {
+Value input_grad(Builder& b, const Attrs& attrs, Value gy, Value w, SizeSpan shape) {
   return b.emit(Op::convolution_input_grad, {gy, w}, convolution_attrs(attrs).add(shape));
 }
 
-Value weight_grad(Builder& b, const Attrs& attrs, Value gy, Value x, std::span<const int64_t> shape) {
+Value weight_grad(Builder& b, const Attrs& attrs, Value gy, Value x, SizeSpan shape) {
   return b.emit(Op::convolution_weight_grad, {gy, x}, convolution_attrs(attrs).add(shape));
 }
 

@@ -10,7 +10,7 @@ Value zeros_like(Builder& b, Value x) { return b.full(b.shape(x), 0, b.dtype(x))
 
 void vjp_cat(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
              std::span<Value> out) {
-  int64_t dim = a.attrs.number(0);
+  Size dim = a.attrs.number(0);
   Dims starts(b.shape(cotangents[0]).size(), 0), steps(starts.size(), 1);
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     const Dims sizes = b.shape(a.inputs[i]);
@@ -24,12 +24,12 @@ void vjp_pad(Builder& b, const Application& a, std::span<const Value> cotangents
   Value gy = cotangents[0];
   Dims low(a.attrs.list(0)), high(a.attrs.list(1));
   for (auto* amounts : {&low, &high})
-    for (int64_t& n : *amounts) n = -n;
+    for (Size& n : *amounts) n = -n;
   Value gx = b.emit(Op::pad, {gy, b.constant(0, b.dtype(gy))}, Attrs().add(low).add(high));
   if (needs & 1) out[0] = gx;
   if (needs & 2) {  // what went to the border: everything that did not go to x
     for (auto* amounts : {&low, &high})
-      for (int64_t& n : *amounts) n = std::min<int64_t>(n, 0);
+      for (Size& n : *amounts) n = min(n, 0);
     Value inner = b.emit(Op::pad, {gy, b.constant(0, b.dtype(gy))}, Attrs().add(low).add(high));
     out[1] = b.sub(b.sum_to(gy, {}), b.sum_to(inner, {}));
   }

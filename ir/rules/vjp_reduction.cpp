@@ -7,7 +7,7 @@ namespace {
 // Folded dimensions back with size 1, so that y broadcasts against x.
 Value keep_dims(Builder& b, const Application& a, Value y) {
   Dims shape = b.shape(a.inputs[0]);
-  for (int64_t d : a.attrs.list(0)) shape[d] = 1;
+  for (Size d : a.attrs.list(0)) shape[d] = 1;
   return b.reshape(y, shape);
 }
 

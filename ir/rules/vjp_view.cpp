@@ -9,12 +9,12 @@ Value zeros(Builder& b, const Type& type) { return b.full(type.shape, 0, type.dt
 
 // Whether two positions of a window share an element. Exact for windows whose strides nest, which is what views make;
 // otherwise says that they may.
-bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+bool may_overlap(SizeSpan shape, SizeSpan strides) {
+  std::vector<std::pair<Size, Size>> dims;  // stride, size
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] > 1) dims.push_back({strides[i], shape[i]});
   std::sort(dims.begin(), dims.end());
-  int64_t reach = 0;
+  Size reach = 0;
   for (auto [stride, size] : dims) {
     if (stride <= reach) return true;
     reach += stride * (size - 1);
@@ -23,13 +23,13 @@ bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> stride
 }
 
 // i64 flat positions of a strided window's elements.
-Value window_positions(Builder& b, std::span<const int64_t> shape, std::span<const int64_t> strides, int64_t offset) {
-  Value at = b.full(shape, static_cast<double>(offset), DType::I64);
+Value window_positions(Builder& b, SizeSpan shape, SizeSpan strides, Size offset) {
+  Value at = b.broadcast(b.count(offset, DType::I64), shape);
   for (size_t i = 0; i < shape.size(); ++i) {
     Dims along(shape.size(), 1);
     along[i] = shape[i];
     Value index = b.reshape(b.emit(Op::iota, std::span<const Value>(), Attrs{{shape[i]}}), along);
-    at = b.add(at, b.mul(index, static_cast<double>(strides[i])));
+    at = b.add(at, b.mul(index, b.count(strides[i], DType::I64)));
   }
   return at;
 }
@@ -52,11 +52,11 @@ void vjp_broadcast(Builder& b, const Application& a, std::span<const Value> cota
   out[0] = b.sum_to(cotangents[0], b.shape(a.inputs[0]));
 }
 
-Value spread_slice(Builder& b, Value cotangent, const Type& x, std::span<const int64_t> starts, std::span<const int64_t> steps) {
+Value spread_slice(Builder& b, Value cotangent, const Type& x, SizeSpan starts, SizeSpan steps) {
   const Dims sizes = b.shape(cotangent);
   bool dense = true;
   Dims high, strides = contiguous_strides(x.shape);
-  int64_t offset = 0;
+  Size offset = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
     dense &= steps[i] == 1 || sizes[i] <= 1;
     high.push_back(x.shape[i] - starts[i] - sizes[i]);
@@ -78,13 +78,13 @@ void vjp_flip(Builder& b, const Application& a, std::span<const Value> cotangent
 void vjp_as_strided(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t,
                     std::span<Value> out) {
   auto shape = a.attrs.list(0), strides = a.attrs.list(1);
-  int64_t offset = a.attrs.number(2);
+  Size offset = a.attrs.size(2);
   Type x = b.type(a.inputs[0]);
   if (!may_overlap(shape, strides)) {
     out[0] = b.emit(Op::as_strided_scatter, {zeros(b, x), cotangents[0]}, Attrs().add(strides).add(offset));
     return;
   }
-  int64_t count = product(shape), flat = x.numel();
+  Size count = product(shape), flat = x.numel();
   Value index = b.reshape(window_positions(b, shape, strides, offset), std::span(&count, 1));
   Value base = zeros(b, {x.dtype, {flat}});
   Value sum = b.emit(Op::index_add, {base, index, b.reshape(cotangents[0], std::span(&count, 1))}, Attrs{{0}});
@@ -94,7 +94,7 @@ void vjp_as_strided(Builder& b, const Application& a, std::span<const Value> cot
 void vjp_as_strided_scatter(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                             std::span<Value> out) {
   auto strides = a.attrs.list(0);
-  int64_t offset = a.attrs.number(1);
+  Size offset = a.attrs.size(1);
   Type src = b.type(a.inputs[1]);
   if (needs & 1) out[0] = b.emit(Op::as_strided_scatter, {cotangents[0], zeros(b, src)}, a.attrs);
   if (needs & 2) out[1] = b.emit(Op::as_strided, {cotangents[0]}, Attrs().add(src.shape).add(strides).add(offset));

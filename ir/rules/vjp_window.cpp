@@ -25,7 +25,7 @@ void vjp_max_pool2d(Builder& b, const Application& a, std::span<const Value> cot
 void vjp_max_pool2d_grad(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t,
                          std::span<Value> out) {
   const Dims shape = b.shape(a.inputs[0]), plane = b.shape(cotangents[0]);
-  int64_t planes = product(std::span<const int64_t>(shape).first(shape.size() - 2));
+  Size planes = product(SizeSpan(shape).first(shape.size() - 2));
   auto flat = [&](Value v, const Dims& s) { return b.reshape(v, Dims{planes, s[s.size() - 2] * s[s.size() - 1]}); };
   Value picked = b.emit(Op::gather, {flat(cotangents[0], plane), flat(a.inputs[1], shape)}, Attrs{{1}});
   out[0] = b.reshape(picked, shape);

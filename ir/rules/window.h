@@ -7,11 +7,11 @@ namespace lazuli::ir {
 
 // One spatial dimension of a pooling window.
 struct Window {
-  int64_t kernel, stride, padding, dilation;
+  Size kernel, stride, padding, dilation;
 
-  int64_t positions(int64_t size, bool ceil_mode) const {
-    int64_t span = size + 2 * padding - dilation * (kernel - 1) - 1;
-    int64_t n = (span + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  Size positions(Size size, bool ceil_mode) const {
+    Size span = size + 2 * padding - dilation * (kernel - 1) - 1;
+    Size n = (span + (ceil_mode ? stride - 1 : Size(0))) / stride + 1;
     if (span < 0 && !ceil_mode) return span / stride + 1 - (span % stride != 0);
     // The last window has to start inside the input or the padding before it.
     if (ceil_mode && (n - 1) * stride >= size + padding) --n;

@@ -10,7 +10,7 @@ StridedWindow window_reshape(const Type&, const Attrs&, const Type& result) {
 StridedWindow window_permute(const Type& operand, const Attrs& attrs, const Type&) {
   const Dims strides = contiguous_strides(operand.shape);
   StridedWindow w;
-  for (int64_t d : attrs.list(0)) w.strides.push_back(strides[d]);
+  for (Size d : attrs.list(0)) w.strides.push_back(strides[d]);
   return w;
 }
 
@@ -34,7 +34,7 @@ StridedWindow window_slice(const Type& operand, const Attrs& attrs, const Type&)
 
 StridedWindow window_flip(const Type& operand, const Attrs& attrs, const Type&) {
   StridedWindow w{contiguous_strides(operand.shape), 0};
-  for (int64_t d : attrs.list(0)) {
+  for (Size d : attrs.list(0)) {
     w.offset += (operand.shape[d] - 1) * w.strides[d];
     w.strides[d] = -w.strides[d];
   }
@@ -42,7 +42,7 @@ StridedWindow window_flip(const Type& operand, const Attrs& attrs, const Type&) 
 }
 
 StridedWindow window_as_strided(const Type&, const Attrs& attrs, const Type&) {
-  return {Dims(attrs.list(1)), attrs.number(2)};
+  return {Dims(attrs.list(1)), attrs.size(2)};
 }
 
 // In elements of the result's type: the bytes are the same.

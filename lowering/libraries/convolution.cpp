@@ -25,7 +25,7 @@ void check_operands(const Convolution& c, const ConvolutionParams& params) {
   for (size_t d = 2; fits && d < rank; ++d) {
     const int64_t room = c.x.shape[d] + 2 * c.padding[d - 2] - c.dilation[d - 2] * (c.w.shape[d] - 1) - 1;
     // A transposed convolution's result, our x, may be larger than what the exact formula gives back.
-    const int64_t out = room >= 0 ? room / c.stride[d - 2] + 1 : 0;
+    const int64_t out = room >= 0 ? room / c.stride[d - 2] + 1 : ir::Size(0);
     fits = c.y.shape[d] == out || (params.transposed && c.y.shape[d] <= out);
   }
   if (!fits) throw TypeError("convolution: the operands' shapes do not fit");

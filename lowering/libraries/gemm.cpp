@@ -159,7 +159,7 @@ class Gemm final : public LibraryCall {
     for (const PostOp& op : ops_) {
       const ir::Dims& s = op.operand.strides;
       const void* operand = has_operand(op) ? operands[at++] : nullptr;
-      const int64_t base = operand ? batch_offset(s, batch) + i * s[row] + j * s[column] : 0;
+      const int64_t base = operand ? batch_offset(s, batch) + i * s[row] + j * s[column] : ir::Size(0);
       const ir::DType dtype = operand ? op.operand.dtype : out_.dtype;
       with_element_type(dtype, [&](auto e) {
         const auto* y = static_cast<const decltype(e)*>(operand);

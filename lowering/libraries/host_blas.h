@@ -1,4 +1,4 @@
-// Float64 matrix products by the BLAS that the process has: torch brings one, tuned for the CPU, and the programs without
+// Matrix products of float32 and float64 by the BLAS that the process has: torch brings one, tuned for the CPU, and the programs without
 // torch have none. It is found by name when the library is loaded, so nothing of it is needed to build or to link.
 #pragma once
 #include <memory>

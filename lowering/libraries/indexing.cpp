@@ -226,7 +226,7 @@ std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& inde
     const bool indexed = static_cast<int64_t>(d) == dim;
     if (index.shape[d] > src.shape[d] || (!indexed && index.shape[d] > out.shape[d]))
       throw TypeError("scatter: the index is larger than what it addresses");
-    const Axis axis{index.shape[d], index.strides[d], src.strides[d], indexed ? 0 : out.strides[d]};
+    const Axis axis{index.shape[d], index.strides[d], src.strides[d], indexed ? ir::Size(0) : out.strides[d]};
     (indexed ? p.entries : p.shared).push_back(axis);
     if (indexed) p.size = out.shape[d], p.stride = out.strides[d];
   }

@@ -46,7 +46,7 @@ class LibraryCall {
 // the order that the implementation reads, and `call` takes those bytes in the operand's place. `order` says which
 // order: operands of the same bytes and equal orders pack to the same bytes.
 struct PackedCall {
-  std::unique_ptr<LibraryCall> pack, call;
+  std::shared_ptr<LibraryCall> pack, call;
   size_t bytes = 0;
   std::string order;
 };

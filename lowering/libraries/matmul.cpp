@@ -193,10 +193,12 @@ class SwappedCall final : public LibraryCall {
   std::vector<const void*> operands_;
 };
 
-std::unique_ptr<LibraryCall> any_product(const Product& p) {
+std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
   if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
+  if (effort == Effort::Little)
+    if (auto call = host_blas_product(p)) return call;
   if (auto call = onednn_product(p)) return call;
   if (auto call = host_blas_product(p)) return call;
   return make_gemm(p.a, p.b, p.out, p.ops);
@@ -205,7 +207,7 @@ std::unique_ptr<LibraryCall> any_product(const Product& p) {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
-                                         std::span<const PostOp> post_ops) {
+                                         std::span<const PostOp> post_ops, Effort effort) {
   check_matmul_operands(a, b, out);
   Product p = canonical(a, b, out, post_ops);
   const size_t rank = p.out.shape.size();
@@ -213,12 +215,12 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
   // matrix times a vector, which is then a row product.
   const bool column_major = p.out.strides[rank - 1] != 1 && p.out.strides[rank - 2] == 1;
   const bool times_vector = p.out.shape[rank - 1] == 1 && p.out.shape[rank - 2] > 1 && p.a.strides[rank - 1] == 1;
-  if (!column_major && !times_vector) return any_product(p);
+  if (!column_major && !times_vector) return any_product(p, effort);
   size_t operands = 2;
   for (PostOp& op : p.ops)
     if (has_operand(op)) op.operand = transposed(op.operand), ++operands;
-  return std::make_unique<SwappedCall>(any_product(canonical(transposed(p.b), transposed(p.a), transposed(p.out), p.ops)),
-                                       operands);
+  return std::make_unique<SwappedCall>(
+      any_product(canonical(transposed(p.b), transposed(p.a), transposed(p.out), p.ops), effort), operands);
 }
 
 PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {

@@ -38,7 +38,7 @@ Descriptor descriptor(Layout layout) {
   for (size_t d = layout.shape.size(); d-- > 0;)
     if (layout.strides[d] == 0) {
       layout.shape[d] = 1;
-      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : 1;
+      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : ir::Size(1);
     }
   return Descriptor(memory::dims(layout.shape.begin(), layout.shape.end()), data_type(layout.dtype),
                     memory::dims(layout.strides.begin(), layout.strides.end()));

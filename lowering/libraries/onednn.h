@@ -12,11 +12,14 @@
 
 namespace lazuli::lowering {
 
+// Much: the call runs as fast as it can. Little: it is made fast, and runs about as fast as eager's.
+enum class Effort : uint8_t { Much, Little };
+
 // out[..., m, n] = post(a[..., m, k] x b[..., k, n]), all of equal rank >= 2. Any strides: transposed, sliced,
 // broadcast (0) operands cost a copy only where oneDNN cannot take them. Reduced floating types accumulate in
 // float32 and round once, after the post-ops. Operands: a, b, post-op operands.
 std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const Layout& out,
-                                         std::span<const PostOp> post_ops = {});
+                                         std::span<const PostOp> post_ops = {}, Effort effort = Effort::Much);
 
 // make_matmul's call with b packed. `pack` is null where nothing reads a packed b, or reads b as it is as well; then use
 // make_matmul.

@@ -23,7 +23,7 @@ Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
   for (size_t d = missing; d < shape.size(); ++d) {
     const int64_t size = operand.shape[d - missing];
     if (size != 1 && size != shape[d]) throw TypeError("a post-op's operand does not broadcast to the result");
-    out.strides[d] = size == 1 ? 0 : operand.strides[d - missing];
+    out.strides[d] = size == 1 ? ir::Size(0) : operand.strides[d - missing];
   }
   return out;
 }
@@ -64,8 +64,8 @@ bool run_relu(std::span<const PostOp> ops, const Layout& result, void* data) {
 
 void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
   if (ops.empty() || run_relu(ops, result, data)) return;
-  const int64_t columns = result.shape.empty() ? 1 : result.shape.back();
-  const int64_t rows = columns ? ir::product(result.shape) / columns : 0;
+  const int64_t columns = result.shape.empty() ? ir::Size(1) : result.shape.back();
+  const int64_t rows = columns ? ir::product(result.shape) / columns : ir::Size(0);
   const size_t rank = result.shape.size();
   const auto offset_of = [&](const ir::Dims& strides, int64_t row) {
     int64_t at = 0;
@@ -78,7 +78,7 @@ void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data,
 #pragma omp parallel for schedule(static) if (rows * columns > 64 * 1024)
     for (int64_t row = 0; row < rows; ++row) {
       T* out = static_cast<T*>(data) + offset_of(result.strides, row);
-      const int64_t step = rank ? result.strides[rank - 1] : 0;
+      const int64_t step = rank ? result.strides[rank - 1] : ir::Size(0);
       for (int64_t begin = 0; begin < columns; begin += kChunk) {
         const int64_t n = std::min(kChunk, columns - begin);
         C x[kChunk], y[kChunk] = {};
@@ -87,7 +87,8 @@ void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data,
         for (const PostOp& op : ops) {
           if (has_operand(op)) {
             const ir::Dims& strides = op.operand.strides;
-            const int64_t along = rank ? strides[rank - 1] : 0, first = offset_of(strides, row) + begin * along;
+            const int64_t along = rank ? strides[rank - 1] : ir::Size(0),
+                          first = offset_of(strides, row) + begin * along;
             for (int64_t j = 0; j < n; ++j) y[j] = load<C>(op.operand.dtype, operands[at], first + j * along);
             ++at;
           }

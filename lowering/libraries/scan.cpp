@@ -31,7 +31,7 @@ class CumulativeSum final : public LibraryCall {
 
   template <class T>
   void run_typed(const T* x, T* out) const {
-    const int64_t lanes = lane_ == dim_ ? 1 : x_.shape[lane_], blocks = (lanes + kBlock - 1) / kBlock;
+    const int64_t lanes = lane_ == dim_ ? ir::Size(1) : x_.shape[lane_], blocks = (lanes + kBlock - 1) / kBlock;
 #pragma omp parallel for schedule(static) if (outer_ * lanes * x_.shape[dim_] > 8192)
     for (int64_t u = 0; u < outer_ * blocks; ++u) {
       const int64_t first = u % blocks * kBlock, n = std::min(kBlock, lanes - first);
@@ -41,7 +41,8 @@ class CumulativeSum final : public LibraryCall {
         from += rest % x_.shape[d] * x_.strides[d], to += rest % x_.shape[d] * out_.strides[d];
         rest /= x_.shape[d];
       }
-      const int64_t from_step = lane_ == dim_ ? 0 : x_.strides[lane_], to_step = lane_ == dim_ ? 0 : out_.strides[lane_];
+      const int64_t from_step = lane_ == dim_ ? ir::Size(0) : x_.strides[lane_],
+                    to_step = lane_ == dim_ ? ir::Size(0) : out_.strides[lane_];
       sum_block(x + from + first * from_step, out + to + first * to_step, from_step, to_step, n);
     }
   }

@@ -141,7 +141,7 @@ Layout channels_last_layout(ir::DType dtype, const ir::Dims& shape) {
 Layout with_canonical_strides(Layout layout) {
   for (size_t d = layout.shape.size(); d-- > 0;)
     if (layout.shape[d] == 1)
-      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : 1;
+      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : ir::Size(1);
   return layout;
 }
 

@@ -44,7 +44,7 @@ bool is_same(const BoundAccess& a, const Access& of_a, const BoundAccess& b, con
   if (a.partial || b.partial || a.value != b.value || a.offset != b.offset || of_a.dtype != of_b.dtype) return false;
   for (size_t d = 0; d < sizes.size(); ++d) {
     const bool still_a = of_a.row && d == 1, still_b = of_b.row && d == 1;
-    if (sizes[d] > 1 && (still_a ? 0 : a.strides[d]) != (still_b ? 0 : b.strides[d])) return false;
+    if (sizes[d] > 1 && (still_a ? ir::Size(0) : a.strides[d]) != (still_b ? ir::Size(0) : b.strides[d])) return false;
   }
   return true;
 }
@@ -117,7 +117,7 @@ class Merger {
         out_.accesses[other].first_stage = 0;
         return other;
       }
-    const int64_t s = b.strides[1];
+    const ir::Size s = b.strides[1];
     a.stride = s == 0 ? VectorStride::Zero : s == 1 ? VectorStride::One : VectorStride::Any;
     out_.accesses.push_back(b);
     out_.nest.accesses.push_back(a);
@@ -146,8 +146,8 @@ class Merger {
 };
 
 // Bytes of elements that both load from the same places.
-int64_t shared_bytes(const Loops& rows, const Loops& columns) {
-  int64_t bytes = 0;
+ir::Size shared_bytes(const Loops& rows, const Loops& columns) {
+  ir::Size bytes = 0;
   for (size_t c = 0; c < columns.accesses.size(); ++c) {
     const Access& of = columns.nest.accesses[c];
     const BoundAccess b = turned(columns, c);
@@ -168,7 +168,7 @@ int64_t shared_bytes(const Loops& rows, const Loops& columns) {
 // sums once.
 bool fits_registers(const LoopNest& nest) {
   constexpr int64_t kMost = 12;  // numbers for each element of a row that the thread has
-  int64_t numbers = 0;
+  ir::Size numbers = 0;
   for (const Access& a : nest.accesses)
     if (!a.row && (!a.store || a.still)) numbers += a.still ? 1 : 2;
   return numbers <= kMost;
@@ -176,25 +176,25 @@ bool fits_registers(const LoopNest& nest) {
 
 // Elements that a thread loads at once: 16 bytes of the narrowest.
 int lanes(const Loops& rows) {
-  int64_t bytes = sizeof(float);
+  ir::Size bytes = sizeof(float);
   for (const Access& a : rows.nest.accesses)
-    if (!a.row && a.stride == VectorStride::One) bytes = std::min(bytes, ir::item_size(a.dtype));
+    if (!a.row && a.stride == VectorStride::One) bytes = min(bytes, ir::item_size(a.dtype));
   return static_cast<int>(16 / bytes);
 }
 
 }  // namespace
 
 std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops& columns, int threads,
-                                                 int64_t least_shared) {
+                                                 ir::Size least_shared) {
   if (rows.nest.schedule != Schedule::Row || columns.nest.schedule != Schedule::Column) return {};
   if (!is_plain(rows.nest) || !is_plain(columns.nest) || rows.sizes != turned(columns.sizes)) return {};
   if (rows.sizes[1] < kFewestColumns || rows.sizes[1] > kMostColumns) return {};
   if (stores_elements_first(rows.nest) || !walks_once(columns.nest) || !sums_only(columns.nest)) return {};
   if (shared_bytes(rows, columns) < least_shared) return {};
   const auto block = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows.sizes[1] / kAccumulatingElements)));
-  const int64_t blocks = std::max<int64_t>(accumulating_threads(lanes(rows)) / block, 1) * threads;
-  const int64_t chunks = std::min(blocks, rows.sizes[0] / kFewestRows);
-  const int64_t chunk = (rows.sizes[0] + chunks - 1) / std::max<int64_t>(chunks, 1);
+  const ir::Size blocks = std::max<int64_t>(accumulating_threads(lanes(rows)) / block, 1) * threads;
+  const ir::Size chunks = min(blocks, rows.sizes[0] / kFewestRows);
+  const ir::Size chunk = (rows.sizes[0] + chunks - 1) / max(chunks, 1);
   if (chunks < threads || chunk >= rows.sizes[0]) return {};
   SplitReduction split = cut(columns, 1, chunk, threads);
   split.partial = Merger(rows, split.partial).run();

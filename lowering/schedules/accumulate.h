@@ -10,6 +10,6 @@ namespace lazuli::lowering {
 // Loops of which neither reads what the other makes. Nothing where they do not walk the same points, or both read less
 // than `least_shared` bytes; else the partial loops do all that `rows` does.
 std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops& columns, int threads,
-                                                 int64_t least_shared);
+                                                 ir::Size least_shared);
 
 }  // namespace lazuli::lowering

@@ -9,14 +9,14 @@ namespace {
 void order(std::vector<uint32_t>& dims, const std::vector<const Form*>& walks) {
   std::stable_sort(dims.begin(), dims.end(), [&](uint32_t a, uint32_t b) {
     for (const Form* f : walks) {
-      const int64_t x = std::abs(f->coefs[a]), y = std::abs(f->coefs[b]);
+      const ir::Size x = abs(f->coefs[a]), y = abs(f->coefs[b]);
       if (x != 0 && y != 0) return x > y;
     }
     return false;
   });
 }
 
-bool collapses(uint32_t outer, uint32_t inner, int64_t inner_size, const std::vector<const Form*>& walks) {
+bool collapses(uint32_t outer, uint32_t inner, ir::Size inner_size, const std::vector<const Form*>& walks) {
   return std::all_of(walks.begin(), walks.end(),
                      [&](const Form* f) { return f->coefs[outer] == f->coefs[inner] * inner_size; });
 }
@@ -44,7 +44,7 @@ void append(Dimensions& out, const Space& space, const std::vector<uint32_t>& di
 // Lanes want memory that is contiguous along them, or the same for all.
 int contiguous_walks(const Dimensions& dims, uint32_t d, const std::vector<const Form*>& walks) {
   int n = 0;
-  for (const Form* f : walks) n += std::abs(dims.coef(*f, d)) <= 1;
+  for (const Form* f : walks) n += abs(dims.coef(*f, d)) <= 1;
   return n;
 }
 

@@ -15,7 +15,7 @@ struct Dimensions {
   std::vector<uint32_t> from;  // the dimension of the group's space whose coefficient each one takes
 
   uint32_t rank() const { return sizes.size(); }
-  int64_t coef(const Form& f, uint32_t d) const { return f.coefs[from[d]]; }
+  ir::Size coef(const Form& f, uint32_t d) const { return f.coefs[from[d]]; }
 };
 
 // `walks`: the forms of all accesses and positions that move along elements, the most important first.

@@ -7,18 +7,18 @@ namespace lazuli::lowering {
 // in the second-level cache; smaller ones are for the sake of threads.
 void choose_launch(Loops& loops, int threads) {
   constexpr int64_t kLong = 4096, kShort = 64, kSquare = 128;
-  const int64_t size = loops.sizes[loops.nest.vector_dim()];
+  const ir::Size size = loops.sizes[loops.nest.vector_dim()];
   if (loops.nest.schedule == Schedule::Row) {
     loops.block = 1;
   } else if (loops.nest.tiled()) {
-    const int64_t squares = ir::product(loops.sizes) / (kSquare * kSquare);
+    const ir::Size squares = ir::product(loops.sizes) / (kSquare * kSquare);
     loops.block = squares < 4 * threads ? kSquare / 2 : kSquare;
   } else if (loops.nest.reduced == 0) {
-    loops.block = std::clamp((size + threads - 1) / threads, int64_t{kShort}, kLong);
+    loops.block = clamp((size + threads - 1) / threads, ir::Size{kShort}, kLong);
     loops.block = (loops.block + kShort - 1) / kShort * kShort;
   } else {
-    const int64_t shared = size / (2 * threads) / kColumns * kColumns;
-    loops.block = std::clamp(shared, kColumns, kMostColumns);
+    const ir::Size shared = size / (2 * threads) / kColumns * kColumns;
+    loops.block = clamp(shared, kColumns, kMostColumns);
   }
 }
 

@@ -10,14 +10,14 @@ constexpr int64_t kWorthwhile = 1 << 16;  // points; below, one thread is done b
 constexpr int64_t kChunksPerThread = 2;
 constexpr int64_t kVectors = 64;  // elements: a chunk of the vector dimension is a whole number of vectors
 
-int64_t points(const Loops& l) { return ir::product(l.sizes); }
+ir::Size points(const Loops& l) { return ir::product(l.sizes); }
 
-int64_t kept_numel(const Loops& l) { return ir::product({l.sizes.data(), l.sizes.size() - l.nest.reduced}); }
+ir::Size kept_numel(const Loops& l) { return ir::product({l.sizes.data(), l.sizes.size() - l.nest.reduced}); }
 
-int64_t parallel_units(const Loops& l) {
+ir::Size parallel_units(const Loops& l) {
   if (l.nest.schedule == Schedule::Row) return kept_numel(l);
-  const int64_t lanes = l.sizes[l.nest.vector_dim()];
-  return kept_numel(l) / std::max<int64_t>(lanes, 1) * ((lanes + l.block - 1) / l.block);
+  const ir::Size lanes = l.sizes[l.nest.vector_dim()];
+  return kept_numel(l) / max(lanes, 1) * ((lanes + l.block - 1) / l.block);
 }
 
 bool is_argument(Reduce r) { return r == Reduce::ArgMax || r == Reduce::ArgMin; }
@@ -34,7 +34,7 @@ class Splitter {
       if (loops.nest.insts[i].code == Code::Reduce) reduces_.push_back(i);
   }
 
-  void run(uint32_t dim, int64_t chunk_size, int threads) {
+  void run(uint32_t dim, ir::Size chunk_size, int threads) {
     out_.chunk_dim = dim;
     out_.chunk_size = chunk_size;
     out_.chunks = (from_.sizes[dim] + chunk_size - 1) / chunk_size;
@@ -52,7 +52,7 @@ class Splitter {
     drop_unused_accesses(p);
     for (uint16_t r : reduces_) {
       BoundAccess to = partial_access(r);
-      int64_t stride = 1;
+      ir::Size stride = 1;
       for (size_t d = from_.sizes.size() - from_.nest.reduced; d-- > 0; stride *= from_.sizes[d])
         to.strides[d] = stride;
       const DType type = from_.nest.insts[r].dtype;
@@ -81,11 +81,11 @@ class Splitter {
     c.nest.params = from_.nest.params;
     c.checks = from_.checks;
     c.nest.checks = from_.nest.checks;
-    const int64_t points = kept_numel(from_);
+    const ir::Size points = kept_numel(from_);
     for (uint16_t r : reduces_) {
       BoundAccess at = partial_access(r);
       at.strides.resize(kept + 1);
-      int64_t stride = 1;
+      ir::Size stride = 1;
       for (uint32_t d = kept; d-- > 0; stride *= from_.sizes[d]) at.strides[d] = stride;
       at.strides[kept] = points;
       const Inst& old = from_.nest.insts[r];
@@ -131,8 +131,8 @@ class Splitter {
   }
 
   BoundAccess partial_access(uint16_t reduce) {
-    const int64_t item = ir::item_size(from_.nest.insts[reduce].dtype);
-    const int64_t bytes = (kept_numel(from_) * out_.chunks * item + 63) / 64 * 64;
+    const ir::Size item = ir::item_size(from_.nest.insts[reduce].dtype);
+    const ir::Size bytes = (kept_numel(from_) * out_.chunks * item + 63) / 64 * 64;
     auto [it, fresh] = partial_at_.try_emplace(reduce, out_.partial_bytes);
     if (fresh) out_.partial_bytes += bytes;
     BoundAccess a;
@@ -160,7 +160,7 @@ class Splitter {
   }
 
   static VectorStride stride_class(const BoundAccess& a, const LoopNest& nest) {
-    const int64_t s = a.strides[nest.vector_dim()];
+    const ir::Size s = a.strides[nest.vector_dim()];
     return s == 0 ? VectorStride::Zero : s == 1 ? VectorStride::One : VectorStride::Any;
   }
 
@@ -169,7 +169,7 @@ class Splitter {
   SplitReduction& out_;
   std::vector<uint16_t> reduces_;
   std::map<uint16_t, uint16_t> to_, access_to_;
-  std::map<uint16_t, int64_t> partial_at_;
+  std::map<uint16_t, ir::Size> partial_at_;
 };
 
 }  // namespace
@@ -182,7 +182,7 @@ bool walks_once(const LoopNest& nest) {
          });
 }
 
-SplitReduction cut(const Loops& loops, uint32_t dim, int64_t chunk_size, int threads) {
+SplitReduction cut(const Loops& loops, uint32_t dim, ir::Size chunk_size, int threads) {
   SplitReduction out;
   Splitter(loops, out).run(dim, chunk_size, threads);
   return out;
@@ -197,8 +197,8 @@ std::optional<SplitReduction> split_reduction(const Loops& loops, int threads) {
   uint32_t dim = nest.rank - nest.reduced;
   for (uint32_t d = dim; d < nest.rank; ++d)
     if (loops.sizes[d] > loops.sizes[dim]) dim = d;
-  const int64_t chunks = kChunksPerThread * threads;
-  int64_t chunk = (loops.sizes[dim] + chunks - 1) / chunks;
+  const ir::Size chunks = kChunksPerThread * threads;
+  ir::Size chunk = (loops.sizes[dim] + chunks - 1) / chunks;
   if (dim == nest.vector_dim()) chunk = (chunk + kVectors - 1) / kVectors * kVectors;
   if (uses_position(nest, dim) || chunk >= loops.sizes[dim]) return {};
   return cut(loops, dim, chunk, threads);

@@ -11,10 +11,10 @@ void choose_tile(Loops& loops) {
     const Access& access = nest.accesses[a];
     return access.stride == VectorStride::Any && !access.indexed && loops.accesses[a].strides[d] == 1;
   };
-  int64_t most = 0;
+  ir::Size most = 0;
   for (uint32_t d = 0; d < nest.vector_dim(); ++d) {
     if (loops.sizes[d] < kShortest) continue;
-    int64_t across = 0;
+    ir::Size across = 0;
     for (size_t a = 0; a < nest.accesses.size(); ++a) across += is_across(a, d);
     if (across <= most) continue;
     most = across;

@@ -22,6 +22,7 @@ SETTINGS = {
     "all passes off": {"LAZULI_DISABLE_PASSES": ",".join(passes())},
     "parts": {"LAZULI_TIERS": "parts"},
     "plans": {"LAZULI_TIERS": "plans"},
+    "parts for any sizes": {"LAZULI_TIERS": "parts", "LAZULI_OTHER_SIZES": "always"},
     "few traces": {"LAZULI_MAX_TRACES": "4"},
     "short traces": {"LAZULI_MAX_PENDING_OPS": "50"},
     "avx2": {"LAZULI_CPU": "avx2"},

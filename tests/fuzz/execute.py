@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from fuzz import observe
-from fuzz.program import VARIABLE, Program, assigned, compiled
+from fuzz.program import VARIABLE, Program, assigned, compiled, grown
 from fuzz.scope import Side, scope
 
 
@@ -82,7 +82,8 @@ class Running:
         where = (self.turn, i)
         before = {name: self.namespace.get(name) for name in assigned(statement)}
         try:
-            exec(compiled(statement, i), self.namespace)
+            text = grown(statement, self.turn) if self.program.grows else statement
+            exec(compiled(text, i), self.namespace)
         except Exception as error:  # any class: it is compared
             record.errors[where] = raised(error)
         if self.has_cycles:

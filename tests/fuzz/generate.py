@@ -77,6 +77,8 @@ def generate(seed: int, k: int, length: int = LENGTH, alone: bool = True) -> tup
         held=shape.random() < 0.3,
         histories=shape.random() < 0.3,
     )
+    if shape.random() < 0.25:
+        program = program.replaced(grows=True, turns=4)
     return program, sorted(pair for pair, i in b.pairs.items() if i < len(statements))
 
 

@@ -15,6 +15,7 @@ class Program:
     watched: bool = True  # geometry is looked at after each statement; else at the end of a turn
     held: bool = False  # values of all turns are read behind the last one
     histories: bool = False  # grad_fn is looked at: to ask for it makes nodes
+    grows: bool = False  # sizes are larger in each turn; what then is an error is one on both sides
 
     def replaced(self, **changes) -> "Program":
         return dataclasses.replace(self, **changes)
@@ -35,6 +36,15 @@ def load(text: str) -> Program:
 @functools.lru_cache(maxsize=4096)
 def compiled(statement: str, number: int):
     return compile(statement, f"<statement {number}>", "exec")
+
+
+SIZE = re.compile(r"(?<![\w.'])([3-9]|[1-9]\d)(?![\w.'])")
+
+
+@functools.lru_cache(maxsize=4096)
+def grown(statement: str, turn: int) -> str:
+    """The statement with larger numbers; not those that are mostly dimensions."""
+    return SIZE.sub(lambda found: str(int(found[0]) + turn), statement)
 
 
 VARIABLE = re.compile(r"\b[a-z]\d+\b")

@@ -16,7 +16,7 @@ class NoLibraries final : public Libraries {
 
 }  // namespace
 
-const Libraries& cpu_libraries() {
+const Libraries& cpu_libraries(Effort) {
   static const NoLibraries libraries;
   return libraries;
 }

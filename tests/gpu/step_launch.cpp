@@ -29,7 +29,7 @@ std::vector<int64_t> arguments(const PlanStep& step, std::span<const uint64_t> b
     args[at.index_strides + a] = access.index_stride;
   }
   for (size_t p = 0; p < loops.params.size(); ++p)
-    args[at.params + p] = loops.params[p].scalar >= 0 ? scalars[loops.params[p].scalar] : loops.params[p].bits;
+    args[at.params + p] = loops.params[p].scalar >= 0 ? scalars[loops.params[p].scalar] : int64_t{loops.params[p].bits};
   if (loops.nest.checks) args[at.status] = static_cast<int64_t>(blocks.back());
   return args;
 }
@@ -89,7 +89,7 @@ void interpret_step(const PlanStep& step, std::span<const uint64_t> blocks, std:
     std::vector<int64_t> args = arguments(step, blocks, scalars);
     if (step.chunks > 1) {
       const int64_t chunk = step.loops.sizes[step.chunk_dim];
-      args[at.sizes + step.chunk_dim] = std::min(chunk, step.chunk_total - c * chunk);
+      args[at.sizes + step.chunk_dim] = std::min<int64_t>(chunk, step.chunk_total - c * chunk);
       for (size_t a = 0; a < step.loops.accesses.size(); ++a) args[at.pointers + a] += c * move_of(step, a);
     }
     interpret(nest, args.data(), 0, units(nest, args.data()));

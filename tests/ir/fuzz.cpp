@@ -253,7 +253,7 @@ class Fuzzer {
     for (int64_t n : t.shape) {
       starts.push_back(chance(2) ? below(n) : 0);
       steps.push_back(chance(3) ? 2 : 1);
-      int64_t most = n ? (n - starts.back() - 1) / steps.back() + 1 : 0;
+      int64_t most = n ? (n - starts.back() - 1) / steps.back() + 1 : Size(0);
       sizes.push_back(chance(3) ? std::min(1 + below(most), most) : most);
     }
     Dims strides = contiguous_strides(t.shape);
@@ -274,7 +274,7 @@ class Fuzzer {
     }
     if (op != Op::broadcast) return {};
     Dims target = t.shape;
-    for (int64_t& n : target) n = n == 1 ? 3 : n;
+    for (Size& n : target) n = n == 1 ? Size(3) : n;
     if (chance(2)) target.insert(0, 2);
     return product(target) <= 512 ? b_.broadcast(x, target) : Value{};
   }

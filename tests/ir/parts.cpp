@@ -25,7 +25,7 @@ std::vector<Tensor> interpret_parts(const Recorded& recorded, const Parts& parts
   for (const Entry& e : listing.entries)
     if (e.op == Op::input) values[e.first_result] = inputs[static_cast<size_t>(listing.attrs(e)[1])];
   for (size_t p = 0; p < parts.size(); ++p) {
-    const Graph graph = graph_of(listing, parts, p, no_lines);
+    const Graph graph = graph_of(listing, parts, p, no_lines, parts.numbers_of(p));
     verify(graph);
     const Parts::Ends begin = parts.begin(p), end = parts.ends[p];
     std::vector<Tensor> in;
@@ -130,7 +130,7 @@ TEST(Parts, WhatIsNotWantedIsInNone) {
   const Recorded recorded(graph);
   const Parts parts = cut(recorded.listing(), recorded.live(), {});
   ASSERT_EQ(parts.size(), 1u);
-  EXPECT_EQ(graph_of(recorded.listing(), parts, 0, no_lines).nodes.size(), 2u);
+  EXPECT_EQ(graph_of(recorded.listing(), parts, 0, no_lines, parts.numbers_of(0)).nodes.size(), 2u);
 }
 
 TEST(Parts, OnlyTheLastReaderMayOverwrite) {

@@ -100,7 +100,7 @@ void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops =
         Dims index(o.layout.shape.size(), 0);
         for (size_t d = 0; d < index.size(); ++d) {
           const size_t e = d + at.size() - index.size();
-          index[d] = wide.strides[e] ? at[e] : 0;
+          index[d] = wide.strides[e] ? at[e] : ir::Size(0);
         }
         operand = o.get(index);
       }

@@ -29,7 +29,7 @@ double reference(const Tensor& a, const Tensor& b, const std::vector<PostOp>& op
       const Layout wide = broadcast_to(t.layout, shape);
       ir::Dims index(t.layout.shape.size(), 0);
       for (size_t d = 0; d < index.size(); ++d)
-        index[d] = wide.strides[d + rank - index.size()] ? at[d + rank - index.size()] : 0;
+        index[d] = wide.strides[d + rank - index.size()] ? at[d + rank - index.size()] : ir::Size(0);
       y = t.get(index);
     }
     sum = apply_post_op(op, sum, y);
@@ -125,7 +125,7 @@ TEST(LibrariesMatmul, SlicedAndStepped) {
     check(layout(t, {19, 33}, {}, 7), layout(t, {33, 21}, {1, 0}, 3), layout(t, {19, 21}, {}, 5));
     Layout a = layout(t, {19, 33}), b = layout(t, {33, 21}), out = layout(t, {19, 21});
     for (Layout* l : {&a, &b, &out})
-      for (int64_t& s : l->strides) s *= 3;  // every third element: contiguous along nothing
+      for (ir::Size& s : l->strides) s *= 3;  // every third element: contiguous along nothing
     check(a, b, out, {{PostOp::Add, layout(t, {19, 1})}});
   }
 }

@@ -19,7 +19,7 @@ struct Case {
   Dims y() const {
     Dims out = x;
     for (size_t d = 0; d < 2; ++d) {
-      int64_t& size = out[x.size() - 2 + d];
+      ir::Size& size = out[x.size() - 2 + d];
       const int64_t room = size + 2 * p.padding[d] - p.dilation[d] * (p.kernel[d] - 1) - 1, s = p.stride[d];
       int64_t o = (room + (ceil_mode ? s - 1 : 0)) / s + 1;
       if (ceil_mode && (o - 1) * s >= size + p.padding[d]) --o;

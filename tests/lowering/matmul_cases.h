@@ -166,7 +166,8 @@ class MatmulReference {
       if (has_operand(op)) {
         const Tensor& t = others_[next++];
         ir::Dims index(t.layout.shape.size(), 0);
-        for (size_t d = 0; d < index.size(); ++d) index[d] = t.layout.shape[d] == 1 ? 0 : at[d + rank - index.size()];
+        for (size_t d = 0; d < index.size(); ++d)
+          index[d] = t.layout.shape[d] == 1 ? ir::Size(0) : at[d + rank - index.size()];
         y = t.get(index);
       }
       sum = apply_post_op(op, sum, y);

@@ -42,7 +42,7 @@ void expect_apart_in_hosts(const std::vector<Block>& blocks, int64_t arena) {
   for (const Block& b : blocks)
     if (b.kind == Block::Arena) guests[b.host].push_back(b);
   for (const auto& [host, members] : guests) {
-    expect_apart(members, host == kNoBlock ? arena : blocks[host].bytes);
+    expect_apart(members, host == kNoBlock ? arena : int64_t{blocks[host].bytes});
     if (host == kNoBlock || blocks[host].kind != Block::Segment) continue;
     for (const Block& b : members) EXPECT_TRUE(blocks[host].first <= b.first && b.last <= blocks[host].last) << "outlives its segment";
   }

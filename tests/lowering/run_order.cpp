@@ -46,7 +46,7 @@ TEST(RunOrder, RandomTasksRunOnceEachAfterTheirSources) {
   for (int round = 0; round < 200; ++round) {
     const uint32_t count = 1 + below(40);
     std::vector<Task> tasks(count);
-    std::vector<int64_t> bytes(count);
+    std::vector<ir::Size> bytes(count);
     std::vector<bool> kept(count);
     for (uint32_t t = 0; t < count; ++t) {
       tasks[t].place = below(count);

@@ -19,9 +19,10 @@ def metrics() -> dict[str, Any]:
     Among them: `kernels` (no counter: the setting, `eager` in reference mode), `ops_recorded`,
     `autograd_nodes` (that had to be made), `derivatives_repeated` (of ops whose backward was
     recorded again as before), `traces_compiled` (planned whole), `traces_in_parts` (runs of
-    traces that were not), `traces_reused`, `parts_compiled` and `parts_reused` (of the former),
-    `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by
-    reason), `peeks` (reads of values that were computed apart from the trace, which did not end),
+    traces that were not), `traces_reused`, `parts_compiled`, `parts_reused` and `parts_resized`
+    (of the former: planned anew, run as they were, and run by a plan that was made for other
+    sizes), `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict
+    by reason), `peeks` (reads of values that were computed apart from the trace, which did not end),
     `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (those
     that differed), `bytes_live`, `bytes_peak`, and, while `config.time_host` is on,
     `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces, compiling

@@ -20,7 +20,9 @@ class CpuDevice final : public Device {
     return {.fusion = options.fusion,
             .groups = options.fusion,
             .threads = options.threads > 0 ? options.threads : omp_get_max_threads(),
-            .pack = options.pack};
+            .pack = options.pack,
+            .libraries =
+                &lowering::cpu_libraries(options.little_effort ? lowering::Effort::Little : lowering::Effort::Much)};
   }
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,

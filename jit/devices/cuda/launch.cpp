@@ -15,7 +15,8 @@ constexpr int64_t kCached = 24 << 20;  // bytes that a second-level cache still 
 
 // Bytes that divide the address of access `a` in every chunk. Every block begins at a multiple of kAlignment.
 int64_t alignment(const PlanStep& step, size_t a) {
-  int64_t bytes = std::gcd(lowering::kAlignment, step.loops.accesses[a].offset * ir::item_size(step.loops.nest.accesses[a].dtype));
+  const int64_t offset = step.loops.accesses[a].offset * ir::item_size(step.loops.nest.accesses[a].dtype);
+  const int64_t bytes = std::gcd(lowering::kAlignment, offset);
   return step.chunks > 1 ? std::gcd(bytes, chunk_move(step, a)) : bytes;
 }
 

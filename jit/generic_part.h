@@ -1,0 +1,55 @@
+// A part (ir/parts.h) compiled for numbers that may be others: what it makes runnable for each is planned once.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+#include "ir/parts.h"
+#include "ir/size_table.h"
+#include "jit/executable.h"
+#include "lowering/plan.h"
+
+namespace lazuli::jit {
+
+// What has been seen of the numbers of parts with one code: which differ from time to time, and which are always equal.
+class SeenNumbers {
+ public:
+  static constexpr uint32_t kConstant = UINT32_MAX;
+  void see(std::span<const int64_t> numbers);
+  bool empty() const { return times_ == 0; }
+  // Any of them may differ.
+  void expect_others() { varies_.assign(varies_.size(), true); }
+  // By number: its symbol, which those share that were always equal. kConstant: it has always been the same.
+  std::vector<uint32_t> symbols() const;
+
+ private:
+  int64_t times_ = 0;
+  std::vector<int64_t> first_;
+  std::vector<uint32_t> group_;  // by number: those of one group were always equal
+  std::vector<bool> varies_;
+};
+
+class GenericPart {
+ public:
+  // Throws ir::NotGeneric where the part needs all its numbers.
+  GenericPart(const ir::Listing& listing, const ir::Parts& parts, size_t part, std::string (*line_text)(uint32_t),
+              const SeenNumbers& seen, const CompileOptions& options);
+  // For a part of the same code, under the same options; null where a condition does not hold for its numbers.
+  std::unique_ptr<Executable> executable(std::span<const int64_t> numbers, const CompileOptions& options) const;
+  // Why it does not serve a part with these numbers: the condition; empty where it does.
+  std::string why_not(std::span<const int64_t> numbers) const;
+  // Of making it.
+  const CompileStats& stats() const { return stats_; }
+
+ private:
+  // The symbols' values; nothing where a number is another that must not be.
+  std::optional<std::vector<int64_t>> symbols_of(std::span<const int64_t> numbers) const;
+
+  std::vector<int64_t> numbers_;   // that it was made with
+  std::vector<uint32_t> symbols_;  // as SeenNumbers::symbols()
+  ir::SizeTable table_;
+  ir::Graph graph_;
+  lowering::Plan draft_;
+  CompileStats stats_;
+};
+
+}  // namespace lazuli::jit
