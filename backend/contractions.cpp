@@ -136,6 +136,8 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
   const bool any = !c10::isComplexType(type) && !beta.isBoolean() && !alpha.isBoolean();
   if (!any || (!c10::isFloatingType(type) && !(beta.isIntegral(false) && alpha.isIntegral(false))))
     return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
+  if (a.dim() != 1 || b.dim() != 1 || !at::is_expandable_to(self.sizes(), {a.size(0), b.size(0)}))
+    return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);  // eager's error
   return at::native::math_addr(self, a, b, beta, alpha);
 }
 

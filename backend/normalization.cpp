@@ -37,7 +37,8 @@ struct Softmax {
     return r.tensor(along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type());
   }
   static Tensor backward(const Tensor& gy, const Tensor& y, int64_t dim, at::ScalarType type) {
-    if (!is_floating(gy) || !is_floating(y) || type != gy.scalar_type() || gy.scalar_type() != y.scalar_type())
+    if (!is_floating(gy) || !is_floating(y) || type != gy.scalar_type() || gy.scalar_type() != y.scalar_type() ||
+        gy.sizes() != y.sizes())
       return fall_back<Tensor>(backward_name, "", gy, y, dim, type);
     dim = at::maybe_wrap_dim(dim, y.dim());
     lazy::Recording r;

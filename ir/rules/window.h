@@ -11,8 +11,8 @@ struct Window {
 
   Size positions(Size size, bool ceil_mode) const {
     Size span = size + 2 * padding - dilation * (kernel - 1) - 1;
-    Size n = (span + (ceil_mode ? stride - 1 : Size(0))) / stride + 1;
-    if (span < 0 && !ceil_mode) return span / stride + 1 - (span % stride != 0);
+    const Size rounded = span + (ceil_mode ? stride - 1 : Size(0));
+    Size n = rounded / stride + (rounded % stride < 0 ? 0 : 1);  // rounds down, below zero too
     // The last window has to start inside the input or the padding before it.
     if (ceil_mode && (n - 1) * stride >= size + padding) --n;
     return n;
