@@ -33,6 +33,8 @@ class Size {
   explicit operator bool() const { return *this != 0; }
   // The number as it is now, of which nothing may depend but speed.
   int64_t hint() const { return is_symbolic() ? value_of(*this) : bits_; }
+  // Where one dimension more does no harm, a size that may be one counts as another: one plan then serves both.
+  bool is_surely_one() const { return bits_ == 1; }
   // The bits of a double of this value.
   Size as_double() const;
 

@@ -45,8 +45,9 @@ struct Host {
   // strides asked for.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
                                     std::span<const lowering::Layout> results) = 0;
-  // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does.
-  virtual std::shared_ptr<void> profile(const std::string& /*step*/) { return nullptr; }
+  // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does, or asks for
+  // its name.
+  virtual std::shared_ptr<void> profile(const std::function<std::string()>& /*step*/) { return nullptr; }
   // The stream in which asynchronous work goes; null where work is done when a call returns.
   virtual void* stream() { return nullptr; }
 };

@@ -44,12 +44,12 @@ std::string where(const ir::Graph& graph, uint32_t node) {
   return with_line(std::string(ir::name(graph.nodes[node].op)), line_of(graph, node));
 }
 
+std::string Executor::where_of(uint32_t step) const { return where(graph_, plan_.steps[step].node); }
+
 Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
     : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), guests_(plan_.blocks.size()), memory_(plan_.blocks.size()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
-    steps_[s].where = where(graph, plan_.steps[s].node);
-    steps_[s].name = name_of(graph, plan_.steps[s]);
     steps_[s].operands.resize(plan_.steps[s].operands.size());
     steps_[s].results.resize(plan_.steps[s].results.size());
   }
@@ -86,14 +86,14 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
     try {
       try {
-        const auto profiled = host.profile(steps_[s].name);
+        const auto profiled = host.profile([&] { return name_of(graph_, plan_.steps[s]); });
         run_step(host, s, scalars);
       } catch (const OutOfMemory& e) {
-        throw OutOfMemory(steps_[s].where + ": " + e.what());
+        throw OutOfMemory(where_of(s) + ": " + e.what());
       } catch (const ExecutionError&) {
         throw;
       } catch (const std::exception& e) {
-        std::throw_with_nested(ExecutionError(steps_[s].where + ": " + e.what()));
+        std::throw_with_nested(ExecutionError(where_of(s) + ": " + e.what()));
       }
     } catch (const OutOfMemory&) {
       throw;
@@ -173,7 +173,7 @@ Buffer Executor::make_arena(Host& host) {
   } catch (const OutOfMemory& e) {
     // No single op is to blame.
     throw OutOfMemory("temporaries of " + std::to_string(steps_.size()) + " steps up to " +
-                      (steps_.empty() ? "" : steps_.back().where) + ": " + e.what());
+                      (steps_.empty() ? "" : where_of(static_cast<uint32_t>(steps_.size() - 1))) + ": " + e.what());
   }
 }
 
@@ -197,7 +197,7 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
       memory_[b] = allocate(host, b);
     } catch (const OutOfMemory& e) {
       const bool used = block.first <= block.last;
-      throw OutOfMemory("an input's copy" + (used ? " for " + steps_[block.last].where : "") + ": " + e.what());
+      throw OutOfMemory("an input's copy" + (used ? " for " + where_of(block.last) : "") + ": " + e.what());
     }
     if (block.bytes) device_.copy(memory_[b].data, inputs[block.index].data, static_cast<size_t>(block.bytes), stream_);
   }

@@ -25,8 +25,6 @@ class Executor {
     std::vector<const void*> operands;  // library calls
     std::vector<void*> results;
     std::vector<uint32_t> born, dead;  // output blocks to allocate before, host's ones to let go after
-    std::string where;                 // op and Python line
-    std::string name;                  // of the kernel or library call, and the Python line
   };
 
   // Calls `take`, once more after freeing memory if there is none.
@@ -43,6 +41,7 @@ class Executor {
   void* scratch(const lowering::PlanStep& step) const {
     return step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch);
   }
+  std::string where_of(uint32_t step) const;  // op and Python line
   void release();
   // Notes what has just been thrown by a step, for its nodes or those that the error names.
   void note_failure(Failures& by_node, uint32_t step, const ExecutionError& error);

@@ -45,7 +45,7 @@ ObjectCode object_code(const lowering::LoopNest& nest, const std::string& symbol
 
 }  // namespace
 
-const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label) {
+const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label) {
   Cache& c = cache();
   const uint64_t hash = ir::for_lookup(nest.hash());
   {
@@ -57,7 +57,8 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& labe
   }
   const auto start = std::chrono::steady_clock::now();
   auto entry = std::make_unique<Entry>(Entry{nest, {}});
-  entry->kernel.name = "k" + std::to_string(c.compiled++) + (label.empty() ? "" : "_" + label);
+  const std::string text = label();
+  entry->kernel.name = "k" + std::to_string(c.compiled++) + (text.empty() ? "" : "_" + text);
   entry->kernel.function = Compiler::host().load(object_code(nest, entry->kernel.name));
   entry->kernel.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -1,5 +1,6 @@
 // Compiled kernels and the cache that finds them by their LoopNest.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include "lowering/loop_nest.h"
@@ -16,9 +17,9 @@ struct KernelStats {
   int64_t compiled = 0, reused = 0;
 };
 
-// Returns the kernel for `nest`, compiling it on first use; `label` becomes part of its name. Thread-safe; kernels
+// Returns the kernel for `nest`, compiling it on first use; what `label` gives becomes part of its name. Thread-safe; kernels
 // live for the whole process. Throws InternalError if LLVM refuses.
-const Kernel& kernel_for(const lowering::LoopNest& nest, const std::string& label);
+const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
 // Of all devices.
 KernelStats kernel_stats();
 void count_kernel(bool reused);

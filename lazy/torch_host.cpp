@@ -38,11 +38,11 @@ std::vector<jit::Buffer> TorchHost::eager(const ir::Node& node, std::span<const 
   return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
 }
 
-std::shared_ptr<void> TorchHost::profile(const std::string& step) {
+std::shared_ptr<void> TorchHost::profile(const std::function<std::string()>& step) {
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
   if (!callbacks) return nullptr;
   auto range = std::make_shared<at::RecordFunction>(std::move(*callbacks));
-  range->before("lazuli: " + step);
+  range->before("lazuli: " + step());
   return range;
 }
 

@@ -13,7 +13,7 @@ class Digits {
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
   int owner(ir::Size weight) const {
     for (size_t d = 0; d < shape_.size(); ++d)
-      if (shape_[d] != 1 && weights_[d] <= weight) return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
+      if (!shape_[d].is_surely_one() && weights_[d] <= weight) return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
     return -1;
   }
   ir::Size weight(int d) const { return weights_[d]; }
@@ -31,7 +31,7 @@ struct Collapsed {
   ir::Dims shape, strides;
   Collapsed(ir::SizeSpan from, ir::SizeSpan steps) {
     for (size_t d = 0; d < from.size(); ++d) {
-      if (from[d] == 1) continue;
+      if (from[d].is_surely_one()) continue;
       if (!shape.empty() && strides.back() == steps[d] * from[d]) {
         shape.back() *= from[d];
         strides.back() = steps[d];
@@ -46,7 +46,7 @@ struct Collapsed {
 bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides) {
   ir::Size expected = 1;
   for (size_t d = shape.size(); d-- > 0;) {
-    if (shape[d] != 1 && strides[d] != expected) return false;
+    if (!shape[d].is_surely_one() && strides[d] != expected) return false;
     expected *= shape[d];
   }
   return true;
@@ -77,7 +77,7 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const
 
   out.offset = window.offset;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) continue;
+    if (shape[d].is_surely_one()) continue;
     const ir::Size digit = lowest / digits.weight(d) % shape[d];
     out.offset += digit * collapsed.strides[d];
     digits.fill(d, digit);
@@ -85,7 +85,7 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const
   for (uint32_t j = 0; j < space.rank(); ++j) {
     const ir::Size coef = abs(at.coefs[j]), size = space.sizes[j];
     out.coefs[j] = 0;
-    if (coef == 0 || size <= 1) continue;
+    if (coef == 0 || size.is_surely_one()) continue;
     const int d = digits.owner(coef);
     if (d < 0) return Fit::No;
     const ir::Size step = coef / digits.weight(d);
@@ -127,7 +127,7 @@ Form dense(const Space& space, uint32_t begin, uint32_t end) {
   f.coefs.resize(space.rank());
   ir::Size weight = 1;
   for (uint32_t d = end; d-- > begin;) {
-    f.coefs[d] = space.sizes[d] == 1 ? ir::Size(0) : weight;
+    f.coefs[d] = space.sizes[d].is_surely_one() ? ir::Size(0) : weight;
     weight *= space.sizes[d];
   }
   return f;

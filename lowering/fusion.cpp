@@ -267,7 +267,7 @@ class Fuser {
       if (t[i].kind != Term::Load || t[i].row) continue;
       const Form& form = t.form(t[i].form);
       for (uint32_t d = 0; d < space.rank(); ++d) {
-        if (space.sizes[d] == 1 || abs(form.coefs[d]) != 1) continue;
+        if (space.sizes[d].is_surely_one() || abs(form.coefs[d]) != 1) continue;
         ++(d < space.kept ? columns : rows);
         if (d < space.kept) width = max(width, space.sizes[d]);
       }

@@ -327,7 +327,7 @@ class LoopWriter {
     const Form& f = terms_.form(form);
     BoundAccess b{v, f.offset, {}, f.index_coef, stage_, stage_};
     for (uint32_t d = 0; d < dims_.rank(); ++d)
-      b.strides.push_back(dims_.sizes[d] == 1 && !row ? ir::Size(1) : dims_.coef(f, d));
+      b.strides.push_back(dims_.sizes[d].is_surely_one() && !row ? ir::Size(1) : dims_.coef(f, d));
     const ir::Size along = b.strides[out_.nest.vector_dim()];
     const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
     out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});

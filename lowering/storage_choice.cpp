@@ -33,7 +33,7 @@ bool shares_bytes(const ir::Graph& g, Value v) {
   const ir::StridedWindow w = ir::info(node.op).window(from, node.attrs, to);
   ir::Size expected = 1;
   for (size_t d = to.shape.size(); d-- > 0; expected *= to.shape[d])
-    if (to.shape[d] != 1 && w.strides[d] != expected) return false;
+    if (!to.shape[d].is_surely_one() && w.strides[d] != expected) return false;
   return w.offset == 0;
 }
 

@@ -43,7 +43,7 @@ ReductionShape shape_of_reduction(const ir::Graph& graph, Value v) {
 Dims without_ones(const Dims& shape) {
   Dims out;
   for (ir::Size n : shape)
-    if (n != 1) out.push_back(n);
+    if (!n.is_surely_one()) out.push_back(n);
   if (out.empty()) out.push_back(1);
   return out;
 }

@@ -25,7 +25,7 @@ Value fold_fewer_dims(Rewriter& r, const Node& n, Value x) {
   const Type& type = r.to().type(x);
   Dims dims;
   for (Size d : n.attrs.list(0))
-    if (type.shape[d] != 1 || gives_position(n)) dims.push_back(d);
+    if (!type.shape[d].is_surely_one() || gives_position(n)) dims.push_back(d);
   if (dims.size() == n.attrs.list(0).size()) return {};
   if (!dims.empty()) return reduce(r, n, x, dims);
   if (changes_type(n, type)) return {};

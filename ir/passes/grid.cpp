@@ -8,7 +8,7 @@ namespace {
 Dims moving_dims(SizeSpan shape, SizeSpan strides) {
   Dims dims;
   for (size_t i = 0; i < shape.size(); ++i)
-    if (shape[i] > 1 && strides[i] > 0) dims.push_back(static_cast<int64_t>(i));
+    if (!shape[i].is_surely_one() && strides[i] > 0) dims.push_back(static_cast<int64_t>(i));
   std::stable_sort(dims.begin(), dims.end(), [&](Size a, Size b) { return strides[a] > strides[b]; });
   return dims;
 }

@@ -28,7 +28,7 @@ Value reshape_rule(const Candidate& c) {
 bool keeps_elements(SizeSpan order, SizeSpan shape) {
   Size last = -1;
   for (Size d : order) {
-    if (shape[d] == 1) continue;
+    if (shape[d].is_surely_one()) continue;
     if (d < last) return false;
     last = d;
   }
@@ -46,7 +46,7 @@ Value permute_rule(const Candidate& c) {
 }
 
 SizeSpan without_leading_ones(SizeSpan shape) {
-  while (!shape.empty() && shape[0] == 1) shape = shape.subspan(1);
+  while (!shape.empty() && shape[0].is_surely_one()) shape = shape.subspan(1);
   return shape;
 }
 

@@ -26,7 +26,7 @@ void append(Dimensions& out, const Space& space, const std::vector<uint32_t>& di
             const std::vector<const Form*>& walks) {
   const uint32_t begin = out.rank();
   for (uint32_t d : dims) {
-    if (space.sizes[d] == 1) continue;
+    if (space.sizes[d].is_surely_one()) continue;
     if (out.rank() > begin && collapses(out.from.back(), d, space.sizes[d], walks)) {
       out.sizes.back() *= space.sizes[d];
       out.from.back() = d;

@@ -18,6 +18,10 @@ lowering::LoopNest scale(double factor) {
   return b.nest();
 }
 
+auto named(const char* text) {
+  return [text] { return std::string(text); };
+}
+
 float run(const jit::Kernel& kernel, float x) {
   float y = 0;
   const int64_t args[] = {64, 1, reinterpret_cast<int64_t>(&x), reinterpret_cast<int64_t>(&y), 1, 1, 0, 0};
@@ -27,8 +31,8 @@ float run(const jit::Kernel& kernel, float x) {
 
 TEST(KernelCache, CompilesEachNestOnce) {
   const jit::KernelStats before = jit::kernel_stats();
-  const jit::Kernel& first = jit::kernel_for(scale(3.5), "scale");
-  const jit::Kernel& again = jit::kernel_for(scale(3.5), "another label");
+  const jit::Kernel& first = jit::kernel_for(scale(3.5), named("scale"));
+  const jit::Kernel& again = jit::kernel_for(scale(3.5), named("another label"));
   const jit::KernelStats after = jit::kernel_stats();
   EXPECT_EQ(&first, &again);
   EXPECT_EQ(after.compiled - before.compiled, 1);
@@ -39,8 +43,8 @@ TEST(KernelCache, CompilesEachNestOnce) {
 }
 
 TEST(KernelCache, DistinguishesLiterals) {
-  EXPECT_EQ(run(jit::kernel_for(scale(0.0), "zero"), 1), 0);
-  EXPECT_TRUE(std::signbit(run(jit::kernel_for(scale(-0.0), "zero"), 1)));
+  EXPECT_EQ(run(jit::kernel_for(scale(0.0), named("zero")), 1), 0);
+  EXPECT_TRUE(std::signbit(run(jit::kernel_for(scale(-0.0), named("zero")), 1)));
 }
 
 TEST(KernelCache, ServesThreadsAtOnce) {
@@ -49,7 +53,7 @@ TEST(KernelCache, ServesThreadsAtOnce) {
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&wrong] {
       for (int i = 0; i < 20; ++i)
-        if (run(jit::kernel_for(scale(100 + i), "threads"), 2) != 2.0f * static_cast<float>(100 + i)) ++wrong;
+        if (run(jit::kernel_for(scale(100 + i), named("threads")), 2) != 2.0f * static_cast<float>(100 + i)) ++wrong;
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);

@@ -36,7 +36,7 @@ class CpuDevice final : public Device {
       const std::span members(plan.steps.data() + first, last - first);
       lowering::KernelFn function = nullptr;
       if (!options.interpret_kernels) {
-        const Kernel& kernel = kernel_for(step.loops.nest, label(graph, step));
+        const Kernel& kernel = kernel_for(step.loops.nest, [&] { return label(graph, step); });
         function = kernel.function;
         dump.kernel(kernel.name, step.loops.nest);
       }
