@@ -13,7 +13,8 @@ class Digits {
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
   int owner(ir::Size weight) const {
     for (size_t d = 0; d < shape_.size(); ++d)
-      if (!shape_[d].is_surely_one() && weights_[d] <= weight) return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
+      if (!shape_[d].is_surely_one() && weights_[d] <= weight)
+        return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
     return -1;
   }
   ir::Size weight(int d) const { return weights_[d]; }

@@ -44,7 +44,8 @@ bool is_same(const BoundAccess& a, const Access& of_a, const BoundAccess& b, con
   if (a.partial || b.partial || a.value != b.value || a.offset != b.offset || of_a.dtype != of_b.dtype) return false;
   for (size_t d = 0; d < sizes.size(); ++d) {
     const bool still_a = of_a.row && d == 1, still_b = of_b.row && d == 1;
-    if (!sizes[d].is_surely_one() && (still_a ? ir::Size(0) : a.strides[d]) != (still_b ? ir::Size(0) : b.strides[d])) return false;
+    if (!sizes[d].is_surely_one() && (still_a ? ir::Size(0) : a.strides[d]) != (still_b ? ir::Size(0) : b.strides[d]))
+      return false;
   }
   return true;
 }
