@@ -151,7 +151,11 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
     family.made = kMostGeneric;
     return nullptr;
   }
-  if (family.generic.size() > kKeptGeneric) family.generic.pop_back();
+  ++generic_;
+  if (family.generic.size() > kKeptGeneric) {
+    family.generic.pop_back();
+    --generic_;
+  }
   stats += family.generic.front().stats();
   ++stats.new_parts;
   std::shared_ptr<Executable> executable = family.generic.front().executable(sought.numbers(), options);
@@ -167,6 +171,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
     found_.clear();
     known_.clear();
     families_.clear();
+    generic_ = 0;
     options_ = options;
   }
   const ir::Parts parts = ir::cut(listing, live, donated);
@@ -192,6 +197,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   plan.value_count = numbers.count();
   stats.turns = count_turns(listing, parts, hashes);
   forget();
+  forget_generic();
   return make_sequence(std::move(plan), stats);
 }
 
@@ -202,9 +208,18 @@ void PartCache::forget() {
     found_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == last; }));
     const auto [first_family, end_family] = families_.equal_range(last->family->hash);
     const std::weak_ptr<Family> family = last->family;
+    const size_t generic = last->family->generic.size();
     known_.erase(last);
     if (!family.expired()) continue;
+    generic_ -= generic;
     families_.erase(std::find_if(first_family, end_family, [](const auto& entry) { return entry.second.expired(); }));
+  }
+}
+
+void PartCache::forget_generic() {
+  for (auto known = known_.rbegin(); generic_ > most_ && known != known_.rend(); ++known) {
+    generic_ -= known->family->generic.size();
+    known->family->generic.clear();
   }
 }
 

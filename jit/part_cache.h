@@ -21,7 +21,8 @@ class PartCache {
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }
-  // How many parts to keep; those that were not used for longest are forgotten.
+  size_t generic_plans() const { return generic_; }
+  // How many parts to keep, and as many plans for other sizes; those that were not used for longest are forgotten.
   void set_limit(size_t parts) { most_ = parts; }
 
  private:
@@ -60,12 +61,13 @@ class PartCache {
   std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
                                       CompileStats& stats);
   void forget();
+  void forget_generic();
 
   Order known_;
   std::unordered_multimap<uint64_t, Order::iterator> found_;
   std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // those that known parts are of
   CompileOptions options_;  // under others there are none
-  size_t most_ = 1'000;
+  size_t most_ = 1'000, generic_ = 0;
 };
 
 }  // namespace lazuli::jit

@@ -168,6 +168,22 @@ TEST(GenericPart, ASequenceOfSizesNeedsFewPlans) {
   EXPECT_EQ(made + resized, 40);
 }
 
+TEST(GenericPart, AreForgottenInTime) {
+  jit::PartCache cache;
+  cache.set_limit(6);
+  for (int64_t columns = 10; columns < 40; ++columns)
+    for (int64_t n : {20, 21, 22, 23}) {
+      Model m;
+      Value x = m.input({n, 24});
+      for (int64_t i = 0; i < columns % 7; ++i) x = m.neg(m.apply(Op::exp, {x}));  // another code
+      out(m, m.apply(Op::tanh, {m.apply(Op::matmul, {x, m.input({24, columns})})}));
+      expect_same(cache, m.graph);
+      EXPECT_LE(cache.size(), 6u);
+      EXPECT_LE(cache.generic_plans(), 6u);
+    }
+  EXPECT_GT(cache.generic_plans(), 0u);
+}
+
 TEST(GenericPart, KnowsWhatMayChangeFromWhatDid) {
   jit::SeenNumbers seen;
   EXPECT_TRUE(seen.empty());
