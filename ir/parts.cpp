@@ -34,6 +34,18 @@ uint8_t number_lists(Op op) {
   return lists[static_cast<size_t>(op)];
 }
 
+// Calls f(list, whether it holds numbers) for each of an op's attributes, as they are recorded; a leaf's type behind them is none.
+template <class F>
+void for_lists(Op op, std::span<const int64_t> flat, F f) {
+  const uint8_t numbers = number_lists(op);
+  size_t at = 0;
+  for (size_t list = 0; at < flat.size() && list < info(op).attrs.size() && !info(op).attrs[list].empty(); ++list) {
+    const auto values = flat.subspan(at + 1, static_cast<size_t>(flat[at]));
+    f(values, numbers >> list & 1);
+    at += values.size() + 1;
+  }
+}
+
 class Cutter {
  public:
   Cutter(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated)
@@ -239,15 +251,11 @@ class Cutter {
   }
 
   void write_attrs(Op op, std::span<const int64_t> flat) {
-    const uint8_t numbers = number_lists(op);
-    for (size_t list = 0, i = 0; i < flat.size() && list < info(op).attrs.size() && !info(op).attrs[list].empty();
-         ++list) {
-      const auto values = flat.subspan(i + 1, static_cast<size_t>(flat[i]));
-      parts_.code.push_back(flat[i]);
-      std::vector<int64_t>& to = numbers >> list & 1 ? parts_.numbers : parts_.code;
+    for_lists(op, flat, [&](std::span<const int64_t> values, bool are_numbers) {
+      parts_.code.push_back(static_cast<int64_t>(values.size()));
+      std::vector<int64_t>& to = are_numbers ? parts_.numbers : parts_.code;
       to.insert(to.end(), values.begin(), values.end());
-      i += values.size() + 1;
-    }
+    });
   }
 
   void write_type(const Type& type) {
@@ -314,15 +322,10 @@ class Assembler {
   Type next_type(const Type& like) { return {like.dtype, Dims(next(static_cast<size_t>(like.rank())))}; }
   Attrs attrs(const Entry& e) {
     if (e.op == Op::scalar) return Attrs{{scalars_++}};
-    const std::span flat = listing_.attrs(e);
-    const uint8_t numbers = number_lists(e.op);
     Attrs attrs;
-    for (size_t list = 0, i = 0; i < flat.size() && list < info(e.op).attrs.size() && !info(e.op).attrs[list].empty();
-         ++list) {
-      const auto n = static_cast<size_t>(flat[i]);
-      attrs.add(numbers >> list & 1 ? next(n) : SizeSpan(flat.subspan(i + 1, n)));
-      i += n + 1;
-    }
+    for_lists(e.op, listing_.attrs(e), [&](std::span<const int64_t> values, bool are_numbers) {
+      attrs.add(are_numbers ? next(values.size()) : SizeSpan(values));
+    });
     return attrs;
   }
 
@@ -336,13 +339,7 @@ class Assembler {
 
 Attrs unpack(std::span<const int64_t> flat, Op op) {
   Attrs attrs;
-  size_t i = 0;
-  for (std::string_view name : info(op).attrs) {
-    if (name.empty() || i >= flat.size()) break;
-    const auto n = static_cast<size_t>(flat[i]);
-    attrs.add(flat.subspan(i + 1, n));
-    i += n + 1;
-  }
+  for_lists(op, flat, [&](std::span<const int64_t> values, bool) { attrs.add(values); });
   return attrs;
 }
 

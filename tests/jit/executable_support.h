@@ -57,6 +57,16 @@ jit::Buffer buffer_of(TestHost& host, const std::vector<T>& values) {
   return b;
 }
 
+// Of floats, other ones for each input.
+inline std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
+  std::vector<jit::Buffer> in(graph.input_count);
+  for (const ir::Node& n : graph.nodes)
+    if (n.op == ir::Op::input)
+      in[static_cast<size_t>(n.attrs.number(0))] =
+          buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
+  return in;
+}
+
 template <class T = float>
 std::vector<T> values_of(const jit::Buffer& b) {
   std::vector<T> v(b.bytes / sizeof(T));

@@ -93,15 +93,6 @@ const Case kCases[] = {
 };
 // clang-format on
 
-std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
-  std::vector<jit::Buffer> in(graph.input_count);
-  for (const ir::Node& n : graph.nodes)
-    if (n.op == Op::input)
-      in[static_cast<size_t>(n.attrs.number(0))] =
-          buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
-  return in;
-}
-
 jit::CompileStats expect_same(jit::PartCache& cache, const ir::Graph& graph) {
   TestHost host;
   const Recorded recorded(graph);

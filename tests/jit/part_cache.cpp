@@ -31,15 +31,6 @@ ir::Graph recurrent_step(int64_t steps, bool keep_states = false) {
   return m.graph;
 }
 
-std::vector<jit::Buffer> inputs_of(TestHost& host, const ir::Graph& graph) {
-  std::vector<jit::Buffer> in(graph.input_count);
-  for (const ir::Node& n : graph.nodes)
-    if (n.op == Op::input)
-      in[static_cast<size_t>(n.attrs.number(0))] =
-          buffer_of(host, random_floats(n.types[0].numel(), static_cast<uint32_t>(n.attrs.number(0)) + 1));
-  return in;
-}
-
 // Runs it in parts and alone; gives how many parts were new.
 int64_t expect_same(jit::PartCache& cache, const ir::Graph& graph, bool donate = false) {
   TestHost host;
