@@ -16,18 +16,19 @@ Dims repeated_dims(SizeSpan from, SizeSpan to) {
   return dims;
 }
 
+Value constant_of(Builder& b, Size bits, DType dtype) {
+  const Type type{dtype, {}};
+  return b.emit(Op::constant, std::span<const Value>(), Attrs{{bits}}, std::span<const Type>(&type, 1));
+}
+
 }  // namespace
 
 Value Builder::constant(double value, DType dtype) {
-  int64_t bits = is_floating(dtype) ? std::bit_cast<int64_t>(value) : static_cast<int64_t>(value);
-  Type type{dtype, {}};
-  return emit(Op::constant, std::span<const Value>(), Attrs{{bits}}, std::span<const Type>(&type, 1));
+  return constant_of(*this, is_floating(dtype) ? std::bit_cast<int64_t>(value) : static_cast<int64_t>(value), dtype);
 }
 
 Value Builder::count(Size number, DType dtype) {
-  const Type type{dtype, {}};
-  const Size bits = is_floating(dtype) ? number.as_double() : number;
-  return emit(Op::constant, std::span<const Value>(), Attrs{{bits}}, std::span<const Type>(&type, 1));
+  return constant_of(*this, is_floating(dtype) ? number.as_double() : number, dtype);
 }
 
 Value Builder::full(SizeSpan shape, double value, DType dtype) { return broadcast(constant(value, dtype), shape); }

@@ -58,11 +58,6 @@ std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int6
   return symbols;
 }
 
-std::string GenericPart::why_not(std::span<const int64_t> numbers) const {
-  const auto symbols = symbols_of(numbers);
-  return symbols ? table_.why_not(*symbols) : "a number that was always the same, or the same as another, is not";
-}
-
 std::unique_ptr<Executable> GenericPart::executable(std::span<const int64_t> numbers,
                                                     const CompileOptions& options) const {
   const auto symbols = symbols_of(numbers);
