@@ -1,20 +1,20 @@
 #include "lazy/derivatives.h"
 
-#include <ATen/ATen.h>
-#include <ATen/ExpandUtils.h>
-#include <c10/core/InferenceMode.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/variable.h>
-#include <c10/core/StreamGuard.h>
 #include <queue>
 #include <thread>
 #include <unordered_set>
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/reference.h"
 #include "lazy/source.h"
-#include "lazy/workers.h"
+#include "lowering/crew.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -161,7 +161,7 @@ void apart(F call) {
   WithoutPython released;  // nodes may be Python's
   std::thread([&] {
     try {
-      OneThread one;
+      const lowering::OneThread one;
       c10::OptionalStreamGuard guard(stream);
       PlainDispatch plain;
       call();

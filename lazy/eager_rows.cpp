@@ -17,6 +17,7 @@
 #include "lazy/convert.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/torch_buffers.h"
+#include "lowering/crew.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -144,6 +145,7 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   Tensors in;
   for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
   std::vector<jit::Buffer> out;
+  lowering::openmp_has_worked();
   Tensors made = row->run({node.attrs, in, results});
   for (size_t r = 0; r < made.size(); ++r) {
     LAZULI_CHECK(made[r].sizes() == to_ref(results[r].shape) && made[r].scalar_type() == to_torch(results[r].dtype),

@@ -1,13 +1,13 @@
 #include "lazy/external.h"
 
+#include <chrono>
+#include <unordered_set>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/zeros.h>
-#include <chrono>
-#include <unordered_set>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
@@ -20,6 +20,9 @@
 #include "lazy/sync.h"
 #include "lazy/torch_buffers.h"
 #include "lazy/workers.h"
+#include "lowering/crew.h"
+#include "lowering/libraries/blas_threads.h"
+#include "lowering/libraries/little_work.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -95,6 +98,17 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
   return names.contains(op.schema().name());
 }
 
+// Whether each of its results is computed by one thread in one order, and of operands alone.
+bool computes_alike_on_threads(const c10::OperatorHandle& op) {
+  return !backing().is_gpu() && lowering::BlasThreads::can_be_set() &&
+         op.schema().name() == "aten::_scaled_dot_product_flash_attention_for_cpu";
+}
+
+bool is_little_attention(const Signature& s) {
+  const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
+  return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+}
+
 // Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
 bool asserts_on_gpu(const c10::OperatorHandle& op) {
   return backing().is_gpu() && op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
@@ -109,7 +123,7 @@ class Analysis {
   explicit Analysis(Call& call) : call_(call), signature_(call.signature) {}
 
   bool run() {
-    OneThread one;
+    const lowering::OneThread one;
     if (!call_.describable || is_random(signature_)) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     int64_t bytes = 0;
@@ -598,6 +612,11 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   const CallRef learned = call_at(id);
   const Call& call = *learned;
   double start = now_us();
+  const bool alike = computes_alike_on_threads(call.signature.op);
+  std::optional<lowering::BlasThreads> one;  // for products inside: torch shares out what is around them
+  std::optional<lowering::OneThread> alone;
+  if (alike) one.emplace(1);
+  if (alike && is_little_attention(call.signature)) alone.emplace();
   std::vector<jit::Buffer> storages, out;
   for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
   std::vector<c10::Storage> written(storages.size());
@@ -612,7 +631,8 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   Stack stack;
   try {
     PlainDispatch guard;
-    const DefaultType type(call.signature.default_type);
+    std::optional<DefaultType> type;  // the process's, which only who runs a trace may change
+    if (!alike) type.emplace(call.signature.default_type);
     const c10::AutoGradMode grad(call.signature.grad_mode);
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
@@ -655,10 +675,13 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     }
     out.push_back(buffer_of(t));
   }
+  if (!alone) lowering::openmp_has_worked();
   (void)results;
   if (counted) metrics().external(call.signature.name(), line, now_us() - start);
   return out;
 }
+
+bool runs_alike_anywhere(int64_t id) { return computes_alike_on_threads(call_at(id)->signature.op); }
 
 std::string external_name(int64_t id) { return call_at(id)->signature.name(); }
 

@@ -16,6 +16,8 @@ void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results, bool counted = true);
 std::string external_name(int64_t call);
+// Whether the kernel of a recorded call gives the same bits on any thread, and whatever number of threads it uses.
+bool runs_alike_anywhere(int64_t call);
 // How many calls there is something learned of.
 size_t external_call_count();
 // Forgets what was learned of all other calls.

@@ -7,9 +7,6 @@
 
 namespace lazuli::lazy {
 
-OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-OneThread::~OneThread() { omp_set_num_threads(before_); }
-
 Workers::Workers() {
   keep_ = is_forked() || std::this_thread::get_id() == recorder().first_thread || omp_in_parallel();
 }

@@ -7,16 +7,6 @@ namespace lazuli::lazy {
 // So only one thread keeps a pool: the first one that recorded, usually the user's main thread. Backward records on
 // autograd's threads, which must not leave a pool behind.
 
-// While it lives, parallel work on this thread runs on this thread alone.
-class OneThread {
- public:
-  OneThread();
-  ~OneThread();
-
- private:
-  int before_;
-};
-
 // Around parallel work: gives the pool back at the end if this thread is not the one that keeps its own.
 // In the child of a fork there are no workers (settle_after_fork), and none to give back.
 class Workers {

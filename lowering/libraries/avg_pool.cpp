@@ -1,4 +1,5 @@
 #include <vector>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/pool_window.h"
@@ -116,11 +117,9 @@ class AvgPool final : public AvgPoolBase {
   template <class T>
   void run_channels(const T* x, T* y) const {
     const int64_t positions = y_.n * y_.h * y_.w;
-#pragma omp parallel if (positions * x_.c > 2048)
-    {
+    share_out(positions, positions * x_.c > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<Term<T>> terms(high_.kernel * wide_.kernel);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < positions; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t ow = r % y_.w, oh = r / y_.w % y_.h, n = r / y_.w / y_.h;
         int64_t count = 0;
         for (int64_t kh = 0; kh < high_.kernel; ++kh)
@@ -131,18 +130,16 @@ class AvgPool final : public AvgPoolBase {
         run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(terms.data(), count, x_.c, *divisors(oh, ow),
                                                                                y + y_.at(n, 0, oh, ow));
       }
-    }
+    });
   }
   // The outputs of one row side by side.
   template <class T>
   void run_rows(const T* x, T* y) const {
     using C = Compute<T>;
     const int64_t rows = y_.n * x_.c * y_.h;
-#pragma omp parallel if (rows * y_.w > 2048)
-    {
+    share_out(rows, rows * y_.w > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<C> sum(y_.w);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t oh = r % y_.h, c = r / y_.h % x_.c, n = r / y_.h / x_.c;
         std::fill(sum.begin(), sum.end(), C(0));
         for (int64_t kh = 0; kh < high_.kernel; ++kh)
@@ -150,7 +147,7 @@ class AvgPool final : public AvgPoolBase {
         run_for_host<Divide, C*, const double*, int64_t>(sum.data(), divisors(oh, 0), y_.w);
         store_row(sum.data(), y + y_.at(n, c, oh, 0), y_.w, y_.sw);
       }
-    }
+    });
   }
   template <class T>
   void add_row(const T* x, Compute<T>* sum, int64_t n, int64_t c, int64_t ih) const {
@@ -181,11 +178,9 @@ class AvgPoolGrad final : public AvgPoolBase {
   void run_channels(const T* gy, T* gx) const {
     const int64_t positions = x_.n * x_.h * x_.w;
     const double common = uniform_ && !divisors_.empty() ? divisors_[0] : 0;  // then one division serves all terms
-#pragma omp parallel if (positions * x_.c > 2048)
-    {
+    share_out(positions, positions * x_.c > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<Term<T>> terms(high_.kernel * wide_.kernel);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < positions; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t iw = r % x_.w, ih = r / x_.w % x_.h, n = r / x_.w / x_.h;
         int64_t count = 0;
         for (int64_t oh = high_.first_reader(ih); oh <= high_.last_reader(ih); ++oh)
@@ -194,17 +189,15 @@ class AvgPoolGrad final : public AvgPoolBase {
         run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(terms.data(), count, x_.c, common ? common : 1,
                                                                                gx + x_.at(n, 0, ih, iw));
       }
-    }
+    });
   }
   template <class T>
   void run_rows(const T* gy, T* gx) const {
     using C = Compute<T>;
     const int64_t rows = x_.n * x_.c * x_.h;
-#pragma omp parallel if (rows * x_.w > 2048)
-    {
+    share_out(rows, rows * x_.w > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<C> sum(x_.w), share(y_.w);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t ih = r % x_.h, c = r / x_.h % x_.c, n = r / x_.h / x_.c;
         std::fill(sum.begin(), sum.end(), C(0));
         for (int64_t oh = high_.first_reader(ih); oh <= high_.last_reader(ih); ++oh) {
@@ -219,7 +212,7 @@ class AvgPoolGrad final : public AvgPoolBase {
         }
         store_row(sum.data(), gx + x_.at(n, c, ih, 0), x_.w, x_.sw);
       }
-    }
+    });
   }
 
   bool uniform_;

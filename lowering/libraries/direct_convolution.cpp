@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include "lowering/crew.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
@@ -76,11 +77,9 @@ class DirectConvolution final : public LibraryCall {
   void forward(const T* x, const T* w, T* y) const {
     using C = Compute<T>;
     const int64_t rows = y_.outer * y_.inner * y_.size[0] * y_.size[1];
-#pragma omp parallel if (!has_little_to_do())
-    {
+    share_out(rows, !has_little_to_do(), [&](int64_t begin, int64_t end, int) {
       std::vector<C> sum(y_.size[2]);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t oh = r % y_.size[1], od = r / y_.size[1] % y_.size[0], nc = r / y_.size[1] / y_.size[0];
         const int64_t oc = nc % y_.inner, n = nc / y_.inner, first = oc / channels_per_group_out() * w_.inner;
         std::fill(sum.begin(), sum.end(), C(0));
@@ -96,7 +95,7 @@ class DirectConvolution final : public LibraryCall {
         T* out = y + y_.at(n, oc) + od * y_.stride[0] + oh * y_.stride[1];
         for (int64_t ow = 0; ow < y_.size[2]; ++ow) out[ow * y_.stride[2]] = static_cast<T>(sum[ow]);
       }
-    }
+    });
   }
   template <class T, class C>
   void add_row(std::vector<C>& sum, C weight, const T* xr, int64_t kw) const {
@@ -111,11 +110,9 @@ class DirectConvolution final : public LibraryCall {
   void input_grad(const T* gy, const T* w, T* gx) const {
     using C = Compute<T>;
     const int64_t rows = x_.outer * x_.inner * x_.size[0] * x_.size[1];
-#pragma omp parallel if (!has_little_to_do())
-    {
+    share_out(rows, !has_little_to_do(), [&](int64_t begin, int64_t end, int) {
       std::vector<C> sum(x_.size[2]);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t ih = r % x_.size[1], id = r / x_.size[1] % x_.size[0], nc = r / x_.size[1] / x_.size[0];
         const int64_t c = nc % x_.inner, n = nc / x_.inner, group = c / w_.inner;
         std::fill(sum.begin(), sum.end(), C(0));
@@ -127,12 +124,13 @@ class DirectConvolution final : public LibraryCall {
               const int64_t oc = group * channels_per_group_out() + o;
               const T* gr = gy + y_.at(n, oc) + od * y_.stride[0] + oh * y_.stride[1];
               const T* wr = w + w_.at(oc, c % w_.inner) + kd * w_.stride[0] + kh * w_.stride[1];
-              for (int64_t kw = 0; kw < w_.size[2]; ++kw) spread_row(sum, static_cast<C>(wr[kw * w_.stride[2]]), gr, kw);
+              for (int64_t kw = 0; kw < w_.size[2]; ++kw)
+                spread_row(sum, static_cast<C>(wr[kw * w_.stride[2]]), gr, kw);
             }
         T* out = gx + x_.at(n, c) + id * x_.stride[0] + ih * x_.stride[1];
         for (int64_t iw = 0; iw < x_.size[2]; ++iw) out[iw * x_.stride[2]] = static_cast<T>(sum[iw]);
       }
-    }
+    });
   }
   // The output position that reads input position `i` with kernel position `k`, if there is one.
   bool reader(int d, int64_t i, int64_t k, int64_t& o) const {
@@ -152,15 +150,16 @@ class DirectConvolution final : public LibraryCall {
   void weight_grad(const T* gy, const T* x, T* gw) const {
     using C = Compute<T>;
     const int64_t kernels = w_.outer * w_.inner, taps = w_.size[0] * w_.size[1] * w_.size[2];
-#pragma omp parallel for schedule(static) if (!has_little_to_do())
-    for (int64_t r = 0; r < kernels * taps; ++r) {
-      const int64_t tap = r % taps, oc = r / taps / w_.inner, ic = r / taps % w_.inner;
-      const Three k{tap / (w_.size[1] * w_.size[2]), tap / w_.size[2] % w_.size[1], tap % w_.size[2]};
-      const int64_t c = oc / channels_per_group_out() * w_.inner + ic;
-      C sum(0);
-      for (int64_t n = 0; n < y_.outer; ++n) sum += tap_sum<T, C>(gy + y_.at(n, oc), x + x_.at(n, c), k);
-      gw[w_.at(oc, ic) + k[0] * w_.stride[0] + k[1] * w_.stride[1] + k[2] * w_.stride[2]] = static_cast<T>(sum);
-    }
+    share_out(kernels * taps, !has_little_to_do(), [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t tap = r % taps, oc = r / taps / w_.inner, ic = r / taps % w_.inner;
+        const Three k{tap / (w_.size[1] * w_.size[2]), tap / w_.size[2] % w_.size[1], tap % w_.size[2]};
+        const int64_t c = oc / channels_per_group_out() * w_.inner + ic;
+        C sum(0);
+        for (int64_t n = 0; n < y_.outer; ++n) sum += tap_sum<T, C>(gy + y_.at(n, oc), x + x_.at(n, c), k);
+        gw[w_.at(oc, ic) + k[0] * w_.stride[0] + k[1] * w_.stride[1] + k[2] * w_.stride[2]] = static_cast<T>(sum);
+      }
+    });
   }
   template <class T, class C>
   C tap_sum(const T* gy, const T* x, const Three& k) const {

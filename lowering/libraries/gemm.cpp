@@ -1,7 +1,7 @@
 #include "lowering/libraries/gemm.h"
-#include <type_traits>
-#include <omp.h>
 #include <algorithm>
+#include <type_traits>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/post_ops.h"
@@ -87,7 +87,7 @@ void pack(const T* source, int64_t stride, int64_t depth_stride, int64_t size, i
 class Gemm final : public LibraryCall {
  public:
   Gemm(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops)
-      : a_(a), b_(b), out_(out), ops_(broadcast_post_ops(post_ops, out.shape)), threads_(omp_get_max_threads()) {
+      : a_(a), b_(b), out_(out), ops_(broadcast_post_ops(post_ops, out.shape)), threads_(crew_size()) {
     const size_t rank = out.shape.size();
     m_ = out.shape[rank - 2], n_ = out.shape[rank - 1], k_ = a.shape[rank - 1];
     batches_ = ir::product(std::span(out.shape.data(), rank - 2));
@@ -120,12 +120,13 @@ class Gemm final : public LibraryCall {
   void run_typed(const void* const* operands, T* out, Panels<Compute<T>>* scratch) const {
     const int64_t down = (m_ + kTileRows - 1) / kTileRows, across = (n_ + kTileColumns - 1) / kTileColumns;
     const int64_t tiles = batches_ * down * across;
-    const int threads = static_cast<int>(std::min<int64_t>(threads_, tiles));
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (tiles > 1 && batches_* m_* n_*(k_ + 1) > 32768)
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t j = tile % across * kTileColumns, i = tile / across % down * kTileRows;
-      run_tile<T>(operands, out, scratch + omp_get_thread_num(), tile / across / down, i, j);
-    }
+    const int threads = batches_ * m_ * n_ * (k_ + 1) > 32768 ? threads_ : 1;
+    share_out(tiles, threads, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t j = tile % across * kTileColumns, i = tile / across % down * kTileRows;
+        run_tile<T>(operands, out, scratch + worker, tile / across / down, i, j);
+      }
+    });
   }
 
   template <class T>

@@ -1,8 +1,9 @@
 #include "lowering/libraries/host_blas.h"
 #include <algorithm>
 #include <limits>
-#include <omp.h>
+#include "lowering/crew.h"
 #include "lowering/libraries/blas_product.h"
+#include "lowering/libraries/blas_threads.h"
 #include "lowering/libraries/little_work.h"
 
 // Weak, so that they are null where no loaded library has them. liblazuli.so needs libtorch_cpu.so, in which the loader
@@ -14,28 +15,10 @@ extern "C" {
 [[gnu::weak]] void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
                           const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
                           const float* beta, float* c, const int* ldc);
-// MKL's alone. The number of threads of the calling thread's products; returns what it was, and 0 is for unset.
-[[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace lazuli::lowering {
 namespace {
-
-// MKL keeps a number of threads of its own for each thread; while this lives it is the one given.
-class BlasThreads {
- public:
-  explicit BlasThreads(int threads) {
-    if (MKL_Set_Num_Threads_Local) before_ = MKL_Set_Num_Threads_Local(threads);
-  }
-  ~BlasThreads() {
-    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(before_);
-  }
-  BlasThreads(const BlasThreads&) = delete;
-  BlasThreads& operator=(const BlasThreads&) = delete;
-
- private:
-  int before_ = 0;
-};
 
 void gemm(const char* transa, const char* transb, int m, int n, int k, const double* a, int lda, const double* b,
           int ldb, double* c, int ldc) {
@@ -48,37 +31,48 @@ void gemm(const char* transa, const char* transb, int m, int n, int k, const flo
   sgemm_(transa, transb, &m, &n, &k, &one, a, &lda, b, &ldb, &zero, c, &ldc);
 }
 
+// A product in pieces of columns or of rows, which depend on its sizes alone: BLAS computes each on one thread, for another
+// number of threads gives other bits.
+struct Pieces {
+  Pieces(int64_t m, int64_t n, int64_t k) : of_m(m >= n) {
+    constexpr int64_t kWork = 512 * 1024, kMost = 64, kLeast = 64, kMultiple = 16;
+    const int64_t whole = of_m ? m : n;
+    const int64_t wanted = is_little(m * n * k) ? 1 : std::clamp<int64_t>(m * n * k / kWork, 1, kMost);
+    size = std::max(kLeast, ((whole + wanted - 1) / wanted + kMultiple - 1) / kMultiple * kMultiple);
+    count = (whole + size - 1) / size;
+  }
+  bool of_m;
+  int64_t size, count;
+};
+
 template <class T>
 class HostBlasProduct final : public LibraryCall {
  public:
-  explicit HostBlasProduct(BlasProduct product) : p_(std::move(product)), calls_(p_.batches) {
+  explicit HostBlasProduct(BlasProduct product)
+      : p_(std::move(product)), pieces_(p_.m, p_.n, p_.k), calls_(p_.batches * pieces_.count) {
     for (const auto& o : p_.outer) calls_ *= o.size;
   }
 
-  // Few products share the threads one after the other, many share them out.
   void run(const void* const* operands, void* const* results, void*) override {
     const T* first = static_cast<const T*>(operands[p_.swapped ? 1 : 0]);
     const T* second = static_cast<const T*>(operands[p_.swapped ? 0 : 1]);
     T* out = static_cast<T*>(results[0]);
-    const int threads = is_little(calls_ * p_.m * p_.n * p_.k) ? 1 : omp_get_max_threads();
-    if (threads == 1 || calls_ < threads) {
-      const BlasThreads all(threads);
-      for (int64_t i = 0; i < calls_; ++i) multiply(i, first, second, out);
-      return;
-    }
-#pragma omp parallel num_threads(threads)
-    {
+    const bool worth = !is_little(calls_ / pieces_.count * p_.m * p_.n * p_.k);
+    share_out(calls_, worth, [&](int64_t begin, int64_t end, int) {
       const BlasThreads one(1);
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < calls_; ++i) multiply(i, first, second, out);
-    }
+      for (int64_t i = begin; i < end; ++i) multiply(i, first, second, out);
+    });
   }
   std::string describe() const override {
     return (sizeof(T) == 8 ? "dgemm:blas " : "sgemm:blas ") + lowering::describe(p_);
   }
+  // Others than MKL cannot be told how many to use.
+  bool depends_on_threads() const override { return !BlasThreads::can_be_set(); }
 
  private:
   void multiply(int64_t call, const T* first, const T* second, T* out) const {
+    const int64_t begin = call % pieces_.count * pieces_.size;
+    call /= pieces_.count;
     const int64_t batch = call % p_.batches;
     first += batch * p_.a.batch_step, second += batch * p_.b.batch_step, out += batch * p_.d.batch_step;
     call /= p_.batches;
@@ -87,12 +81,21 @@ class HostBlasProduct final : public LibraryCall {
       first += at * o.a, second += at * o.b, out += at * o.d;
       call /= o.size;
     }
-    const auto i = [](int64_t n) { return static_cast<int>(n); };
-    gemm(p_.a.transposed ? "T" : "N", p_.b.transposed ? "T" : "N", i(p_.m), i(p_.n), i(p_.k), first, i(p_.a.leading),
-         second, i(p_.b.leading), out, i(p_.d.leading));
+    int64_t m = p_.m, n = p_.n;
+    if (pieces_.of_m) {
+      m = std::min(pieces_.size, m - begin);
+      first += begin * (p_.a.transposed ? p_.a.leading : 1), out += begin;
+    } else {
+      n = std::min(pieces_.size, n - begin);
+      second += begin * (p_.b.transposed ? 1 : p_.b.leading), out += begin * p_.d.leading;
+    }
+    const auto i = [](int64_t size) { return static_cast<int>(size); };
+    gemm(p_.a.transposed ? "T" : "N", p_.b.transposed ? "T" : "N", i(m), i(n), i(p_.k), first, i(p_.a.leading), second,
+         i(p_.b.leading), out, i(p_.d.leading));
   }
 
   BlasProduct p_;
+  Pieces pieces_;
   int64_t calls_;
 };
 

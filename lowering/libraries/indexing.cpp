@@ -1,7 +1,7 @@
 #include "lowering/libraries/indexing.h"
-#include <omp.h>
 #include <algorithm>
 #include <stdexcept>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/strided_copy.h"
@@ -125,18 +125,20 @@ class Scatter final : public LibraryCall {
   template <class I, class T>
   void write(const I* index, const T* src, T* out) const {
     const bool small = outer_ * p_.lane.size * entries_ < 8192;
-    const int64_t threads = small ? 1 : omp_get_max_threads();
+    const int64_t threads = small ? 1 : crew_size();
     const int64_t line = std::max<int64_t>(64 / static_cast<int64_t>(sizeof(T)), 1);
     const int64_t block = std::max((p_.lane.size + threads - 1) / threads, line);
     const int64_t blocks = (p_.lane.size + block - 1) / block, units = outer_ * blocks;
     const bool by_lanes = units >= threads;
     const int64_t jobs = by_lanes ? units : threads;
-#pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads)) if (threads > 1)
-    for (int64_t j = 0; j < jobs; ++j) {
-      const int64_t part = (p_.size + threads - 1) / threads, first = by_lanes ? 0 : j * part;
-      const int64_t last = by_lanes ? p_.size : std::min(p_.size, first + part);
-      for (int64_t u = by_lanes ? j : 0; u < (by_lanes ? j + 1 : units); ++u) write_unit(index, src, out, u, block, blocks, first, last);
-    }
+    share_out(jobs, static_cast<int>(threads), [&](int64_t begin, int64_t end, int) {
+      for (int64_t j = begin; j < end; ++j) {
+        const int64_t part = (p_.size + threads - 1) / threads, first = by_lanes ? 0 : j * part;
+        const int64_t last = by_lanes ? p_.size : std::min(p_.size, first + part);
+        for (int64_t u = by_lanes ? j : 0; u < (by_lanes ? j + 1 : units); ++u)
+          write_unit(index, src, out, u, block, blocks, first, last);
+      }
+    });
   }
 
   // Writes one block of lanes at one position of the other shared dimensions, destinations [first, last) only.

@@ -38,6 +38,8 @@ class LibraryCall {
   // A GPU's calls: the stream of the runs that follow. Such a run only enqueues, and the device's context is current.
   virtual void on_stream(void* /*stream*/) {}
   virtual size_t scratch_bytes() const { return 0; }
+  // Whether another number of threads may give other bits.
+  virtual bool depends_on_threads() const { return false; }
   virtual std::string describe() const = 0;
 };
 

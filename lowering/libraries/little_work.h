@@ -2,26 +2,17 @@
 // core, whoever waits for it waits until the system gives it one.
 #pragma once
 #include <cstdint>
-#include <omp.h>
+#include "lowering/crew.h"
 
 namespace lazuli::lowering {
 
 // `products`: multiplications, about.
 constexpr bool is_little(int64_t products) { return products < 256 * 1024; }
 
-// While it lives, what is made on this thread is made for one thread, if there is little to do.
-class OneThreadForLittle {
+// While it lives, this thread has one thread for what is run and made, if there is little to do.
+class OneThreadForLittle : Threads {
  public:
-  explicit OneThreadForLittle(int64_t products) : before_(is_little(products) ? omp_get_max_threads() : 0) {
-    if (before_) omp_set_num_threads(1);
-  }
-  ~OneThreadForLittle() {
-    if (before_) omp_set_num_threads(before_);
-  }
-  OneThreadForLittle(const OneThreadForLittle&) = delete;
-
- private:
-  const int before_;
+  explicit OneThreadForLittle(int64_t products) : Threads(is_little(products) ? 1 : omp_get_max_threads()) {}
 };
 
 }  // namespace lazuli::lowering

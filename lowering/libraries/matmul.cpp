@@ -187,6 +187,7 @@ class SwappedCall final : public LibraryCall {
   }
   size_t scratch_bytes() const override { return call_->scratch_bytes(); }
   std::string describe() const override { return call_->describe() + " (transposed)"; }
+  bool depends_on_threads() const override { return call_->depends_on_threads(); }
 
  private:
   std::unique_ptr<LibraryCall> call_;
@@ -196,6 +197,10 @@ class SwappedCall final : public LibraryCall {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  // A BLAS reads columns once for two rows or more, too.
+  const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;
+  if (effort == Effort::Little && rows)
+    if (auto call = host_blas_product(p)) return call;
   if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
   if (effort == Effort::Little)
     if (auto call = host_blas_product(p)) return call;

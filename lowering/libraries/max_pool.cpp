@@ -1,6 +1,6 @@
-#include <omp.h>
 #include <limits>
 #include <vector>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/pool_window.h"
@@ -98,11 +98,9 @@ class MaxPool final : public LibraryCall {
   template <class T>
   void pool_channels(const T* x, T* values, int64_t* indices) const {
     const int64_t positions = values_.n * values_.h * values_.w;
-#pragma omp parallel if (positions * x_.c > 2048)
-    {
+    share_out(positions, positions * x_.c > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<Tap<T>> taps(high_.kernel * wide_.kernel);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < positions; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t ow = r % values_.w, oh = r / values_.w % values_.h, n = r / values_.w / values_.h;
         int64_t count = 0;
         for (int64_t kh = 0; kh < high_.kernel; ++kh)
@@ -115,26 +113,24 @@ class MaxPool final : public LibraryCall {
             taps.data(), count, x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)),
             values + values_.at(n, 0, oh, ow), indices + indices_.at(n, 0, oh, ow));
       }
-    }
+    });
   }
 
   // The outputs of one row side by side.
   template <class T>
   void pool_rows(const T* x, T* values, int64_t* indices) const {
     const int64_t rows = values_.n * x_.c * values_.h;
-#pragma omp parallel if (rows * values_.w > 2048)
-    {
+    share_out(rows, rows * values_.w > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<Compute<T>> best(values_.w);
       std::vector<int32_t> where(values_.w);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t oh = r % values_.h, c = r / values_.h % x_.c, n = r / values_.h / x_.c;
         std::fill(best.begin(), best.end(), lowest<Compute<T>>());
         pool_row(x, best.data(), where.data(), n, c, oh);
         store_row(best.data(), values + values_.at(n, c, oh, 0), values_.w, values_.sw);
         store_row(where.data(), indices + indices_.at(n, c, oh, 0), values_.w, indices_.sw);
       }
-    }
+    });
   }
   template <class T>
   void pool_row(const T* x, Compute<T>* best, int32_t* where, int64_t n, int64_t c, int64_t oh) const {
@@ -165,7 +161,7 @@ class MaxPoolGrad final : public LibraryCall {
  public:
   MaxPoolGrad(const Layout& gy, const Layout& indices, const Layout& gx)
       : dtype_(gx.dtype), gy_(gy), indices_(indices), gx_(gx) {
-    width_ = gx_.channels_last() ? std::min<int64_t>(gx_.c, gx_.n < 2 * omp_get_max_threads() ? 16 : 64) : 1;
+    width_ = gx_.channels_last() ? std::min<int64_t>(gx_.c, gx_.n < 2 * crew_size() ? 16 : 64) : 1;
   }
 
   void run(const void* const* operands, void* const* results, void*) override {
@@ -184,27 +180,30 @@ class MaxPoolGrad final : public LibraryCall {
     using C = Compute<T>;
     const int64_t blocks = (gx_.c + width_ - 1) / width_, size = gx_.h * gx_.w;
     const bool in_place = std::is_same_v<T, C> && gx_.sh == gx_.w * gx_.sw;
-#pragma omp parallel if (gx_.n * gx_.c * size > 2048)
-    {
+    share_out(gx_.n * blocks, gx_.n * gx_.c * size > 2048, [&](int64_t begin, int64_t end, int) {
       std::vector<C> own(in_place ? 0 : size * width_);
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < gx_.n * blocks; ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         const int64_t n = r / blocks, c = r % blocks * width_, lanes = std::min(width_, gx_.c - c);
         T* to = gx + gx_.at(n, c, 0, 0);
         if constexpr (std::is_same_v<T, C>)
           if (in_place) {
-            if (gx_.sw == lanes) std::fill_n(to, size * lanes, C(0));
-            else for (int64_t i = 0; i < size; ++i) std::fill_n(to + i * gx_.sw, lanes, C(0));
+            if (gx_.sw == lanes)
+              std::fill_n(to, size * lanes, C(0));
+            else
+              for (int64_t i = 0; i < size; ++i) std::fill_n(to + i * gx_.sw, lanes, C(0));
             add_chosen(gy, indices, to, gx_.sw, n, c, lanes);
             continue;
           }
         std::fill(own.begin(), own.end(), C(0));
         add_chosen(gy, indices, own.data(), width_, n, c, lanes);
         for (int64_t ih = 0; ih < gx_.h; ++ih)
-          if (const C* row = own.data() + ih * gx_.w * width_; width_ == 1) store_row(row, to + ih * gx_.sh, gx_.w, gx_.sw);
-          else for (int64_t iw = 0; iw < gx_.w; ++iw) store_row(row + iw * width_, to + ih * gx_.sh + iw * gx_.sw, lanes, 1);
+          if (const C* row = own.data() + ih * gx_.w * width_; width_ == 1)
+            store_row(row, to + ih * gx_.sh, gx_.w, gx_.sw);
+          else
+            for (int64_t iw = 0; iw < gx_.w; ++iw)
+              store_row(row + iw * width_, to + ih * gx_.sh + iw * gx_.sw, lanes, 1);
       }
-    }
+    });
   }
   // sums[position * step + lane] += gy, for `lanes` channels from c. Indices may be a user's: those outside are ignored.
   template <class T, class C>

@@ -1,12 +1,13 @@
 // The one file that knows oneDNN. A Program is a few primitives over operands, result and scratch; all descriptors
 // and memory objects are made once, and a run only sets addresses.
-#include <oneapi/dnnl/dnnl.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <oneapi/dnnl/dnnl.hpp>
+#include "lowering/crew.h"
 #include "lowering/libraries/invalid_flag.h"
 #include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
@@ -90,7 +91,21 @@ class Program final : public LibraryCall {
   };
   void finish_with(Tail tail) { tail_.emplace(std::move(tail)); }
 
+  // What was made for one thread runs on one, so that its bits are the same whoever runs it.
   void run(const void* const* operands, void* const* results, void* scratch) override {
+    if (threads_ > 1) {
+      openmp_has_worked();
+      return run_here(operands, results, scratch);
+    }
+    const OneThread one;
+    run_here(operands, results, scratch);
+  }
+  size_t scratch_bytes() const override { return bytes_; }
+  std::string describe() const override { return "onednn:" + text_; }
+  bool depends_on_threads() const override { return threads_ > 1; }
+
+ private:
+  void run_here(const void* const* operands, void* const* results, void* scratch) {
     if (!tail_) return execute(operands, results, scratch);
     if (!tail_->rest) {
       execute(operands, results, scratch);
@@ -111,10 +126,6 @@ class Program final : public LibraryCall {
     rest_->execute(operands, results, own.get());
     finish(operands, results);
   }
-  size_t scratch_bytes() const override { return bytes_; }
-  std::string describe() const override { return "onednn:" + text_; }
-
- private:
   void finish(const void* const* operands, void* const* results) const {
     run_post_ops(tail_->ops, tail_->result, results[0], operands + tail_->operands_at);
   }
@@ -128,6 +139,7 @@ class Program final : public LibraryCall {
     for (Step& s : steps_)
       check(dnnl_primitive_execute(s.primitive.get(), stream_.get(), static_cast<int>(s.args.size()), s.args.data()));
   }
+  const int threads_ = omp_get_max_threads();  // that it is made for
   struct Binding {
     dnnl::memory memory;
     Value::Place place;

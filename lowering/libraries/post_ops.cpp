@@ -1,6 +1,7 @@
 #include "lowering/libraries/post_ops.h"
 #include <algorithm>
 #include <numeric>
+#include "lowering/crew.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -55,8 +56,10 @@ bool run_relu(std::span<const PostOp> ops, const Layout& result, void* data) {
   if (ops.size() != 1 || ops[0].kind != PostOp::Relu || result.dtype != ir::DType::F32 || !packed_like(result, result)) return false;
   float* x = static_cast<float*>(data);
   const int64_t n = ir::product(result.shape);
-#pragma omp parallel for simd schedule(static) if (n > 64 * 1024)
-  for (int64_t i = 0; i < n; ++i) x[i] = x[i] < 0 ? 0 : x[i];
+  share_out(n, n > 64 * 1024, [&](int64_t begin, int64_t end, int) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) x[i] = x[i] < 0 ? 0 : x[i];
+  });
   return true;
 }
 
@@ -75,28 +78,29 @@ void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data,
   with_element_type(result.dtype, [&](auto e) {
     using T = decltype(e);
     using C = Compute<T>;
-#pragma omp parallel for schedule(static) if (rows * columns > 64 * 1024)
-    for (int64_t row = 0; row < rows; ++row) {
-      T* out = static_cast<T*>(data) + offset_of(result.strides, row);
-      const int64_t step = rank ? result.strides[rank - 1] : ir::Size(0);
-      for (int64_t begin = 0; begin < columns; begin += kChunk) {
-        const int64_t n = std::min(kChunk, columns - begin);
-        C x[kChunk], y[kChunk] = {};
-        for (int64_t j = 0; j < n; ++j) x[j] = static_cast<C>(out[(begin + j) * step]);
-        size_t at = 0;
-        for (const PostOp& op : ops) {
-          if (has_operand(op)) {
-            const ir::Dims& strides = op.operand.strides;
-            const int64_t along = rank ? strides[rank - 1] : ir::Size(0),
-                          first = offset_of(strides, row) + begin * along;
-            for (int64_t j = 0; j < n; ++j) y[j] = load<C>(op.operand.dtype, operands[at], first + j * along);
-            ++at;
+    share_out(rows, rows * columns > 64 * 1024, [&](int64_t first_row, int64_t last_row, int) {
+      for (int64_t row = first_row; row < last_row; ++row) {
+        T* out = static_cast<T*>(data) + offset_of(result.strides, row);
+        const int64_t step = rank ? result.strides[rank - 1] : ir::Size(0);
+        for (int64_t begin = 0; begin < columns; begin += kChunk) {
+          const int64_t n = std::min(kChunk, columns - begin);
+          C x[kChunk], y[kChunk] = {};
+          for (int64_t j = 0; j < n; ++j) x[j] = static_cast<C>(out[(begin + j) * step]);
+          size_t at = 0;
+          for (const PostOp& op : ops) {
+            if (has_operand(op)) {
+              const ir::Dims& strides = op.operand.strides;
+              const int64_t along = rank ? strides[rank - 1] : ir::Size(0),
+                            first = offset_of(strides, row) + begin * along;
+              for (int64_t j = 0; j < n; ++j) y[j] = load<C>(op.operand.dtype, operands[at], first + j * along);
+              ++at;
+            }
+            for (int64_t j = 0; j < n; ++j) x[j] = apply_post_op(op, x[j], y[j]);
           }
-          for (int64_t j = 0; j < n; ++j) x[j] = apply_post_op(op, x[j], y[j]);
+          for (int64_t j = 0; j < n; ++j) out[(begin + j) * step] = static_cast<T>(x[j]);
         }
-        for (int64_t j = 0; j < n; ++j) out[(begin + j) * step] = static_cast<T>(x[j]);
       }
-    }
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 #include "lowering/libraries/scan.h"
 #include <algorithm>
 #include <vector>
+#include "lowering/crew.h"
 #include "lowering/libraries/elements.h"
 
 namespace lazuli::lowering {
@@ -32,19 +33,20 @@ class CumulativeSum final : public LibraryCall {
   template <class T>
   void run_typed(const T* x, T* out) const {
     const int64_t lanes = lane_ == dim_ ? ir::Size(1) : x_.shape[lane_], blocks = (lanes + kBlock - 1) / kBlock;
-#pragma omp parallel for schedule(static) if (outer_ * lanes * x_.shape[dim_] > 8192)
-    for (int64_t u = 0; u < outer_ * blocks; ++u) {
-      const int64_t first = u % blocks * kBlock, n = std::min(kBlock, lanes - first);
-      int64_t rest = u / blocks, from = 0, to = 0;
-      for (size_t d = x_.shape.size(); d-- > 0;) {
-        if (d == dim_ || d == lane_) continue;
-        from += rest % x_.shape[d] * x_.strides[d], to += rest % x_.shape[d] * out_.strides[d];
-        rest /= x_.shape[d];
+    share_out(outer_ * blocks, outer_ * lanes * x_.shape[dim_] > 8192, [&](int64_t begin, int64_t end, int) {
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t first = u % blocks * kBlock, n = std::min(kBlock, lanes - first);
+        int64_t rest = u / blocks, from = 0, to = 0;
+        for (size_t d = x_.shape.size(); d-- > 0;) {
+          if (d == dim_ || d == lane_) continue;
+          from += rest % x_.shape[d] * x_.strides[d], to += rest % x_.shape[d] * out_.strides[d];
+          rest /= x_.shape[d];
+        }
+        const int64_t from_step = lane_ == dim_ ? ir::Size(0) : x_.strides[lane_],
+                      to_step = lane_ == dim_ ? ir::Size(0) : out_.strides[lane_];
+        sum_block(x + from + first * from_step, out + to + first * to_step, from_step, to_step, n);
       }
-      const int64_t from_step = lane_ == dim_ ? ir::Size(0) : x_.strides[lane_],
-                    to_step = lane_ == dim_ ? ir::Size(0) : out_.strides[lane_];
-      sum_block(x + from + first * from_step, out + to + first * to_step, from_step, to_step, n);
-    }
+    });
   }
   template <class T>
   void sum_block(const T* x, T* out, int64_t from_step, int64_t to_step, int64_t n) const {

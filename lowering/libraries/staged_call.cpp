@@ -51,6 +51,7 @@ class StagedCall final : public LibraryCall {
     if (staging_.result) text += " + copy out";
     return text;
   }
+  bool depends_on_threads() const override { return call_->depends_on_threads(); }
   static constexpr size_t kMostOperands = 32;
 
  private:

@@ -1,6 +1,7 @@
 #include "lowering/libraries/strided_copy.h"
 #include <algorithm>
 #include <numeric>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/transpose.h"
@@ -83,22 +84,24 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
   int64_t tiles = across * along;
   for (const Axis& axis : outer) tiles *= axis.size;
 
-#pragma omp parallel for schedule(static) if (tiles > 1 && row.size * column.size * tiles / (across * along) > 16384)
-  for (int64_t t = 0; t < tiles; ++t) {
-    int64_t rest = t;
-    const int64_t c = rest % along * tile_columns;
-    rest /= along;
-    const int64_t r = rest % across * tile_rows;
-    rest /= across;
-    int64_t from = r * row.from + c * column.from, to = r * row.to + c * column.to;
-    for (size_t d = outer.size(); d-- > 0;) {
-      from += rest % outer[d].size * outer[d].from;
-      to += rest % outer[d].size * outer[d].to;
-      rest /= outer[d].size;
-    }
-    copy_tile(source + from, target + to, Axis{std::min(tile_rows, row.size - r), row.from, row.to},
-              Axis{std::min(tile_columns, column.size - c), column.from, column.to});
-  }
+  share_out(tiles, tiles > 1 && row.size * column.size * tiles / (across * along) > 16384,
+            [&](int64_t begin, int64_t end, int) {
+              for (int64_t t = begin; t < end; ++t) {
+                int64_t rest = t;
+                const int64_t c = rest % along * tile_columns;
+                rest /= along;
+                const int64_t r = rest % across * tile_rows;
+                rest /= across;
+                int64_t from = r * row.from + c * column.from, to = r * row.to + c * column.to;
+                for (size_t d = outer.size(); d-- > 0;) {
+                  from += rest % outer[d].size * outer[d].from;
+                  to += rest % outer[d].size * outer[d].to;
+                  rest /= outer[d].size;
+                }
+                copy_tile(source + from, target + to, Axis{std::min(tile_rows, row.size - r), row.from, row.to},
+                          Axis{std::min(tile_columns, column.size - c), column.from, column.to});
+              }
+            });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "jit/devices/cpu/launch.h"
 #include <algorithm>
-#include <omp.h>
+#include "lowering/crew.h"
 
 namespace lazuli::jit {
 
@@ -46,16 +46,8 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
   arguments_.fill(memory, scalars);
   for (auto& words : status_) std::ranges::fill(words, 0);
   const int64_t wanted = std::min(units_, total_ / kGrain);
-  const int threads = static_cast<int>(std::min<int64_t>(wanted, omp_get_max_threads()));
-  if (threads <= 1) {
-    run_range(0, total_);
-  } else {
-#pragma omp parallel num_threads(threads)
-    {
-      const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-      run_range(total_ / n * i, i + 1 == n ? total_ : total_ / n * (i + 1));
-    }
-  }
+  const int threads = static_cast<int>(std::min<int64_t>(wanted, lowering::crew_size()));
+  lowering::share_out(total_, threads, [&](int64_t begin, int64_t end, int) { run_range(begin, end); });
   if (std::ranges::any_of(status_, [](const auto& words) { return std::ranges::find(words, 1) != words.end(); })) raise_failures();
 }
 

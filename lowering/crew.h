@@ -1,0 +1,69 @@
+// The threads that compute one thing together.
+//
+// Ranges are claimed, not assigned: each thread begins with a range of its own and then takes what is left of others', so
+// that nobody waits for a thread that the system has not let run yet. On a machine with other work, or on a virtual one whose
+// cores come and go, a thread that sleeps may take milliseconds to wake: then the others have done its share.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <omp.h>
+
+namespace lazuli::lowering {
+
+// How many threads share work that this thread shares out: as many as OpenMP would use here.
+int crew_size();
+
+// While it lives, what this thread runs, and what it makes to be run, gets so many threads.
+class Threads {
+ public:
+  explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  ~Threads() { omp_set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+
+ private:
+  const int before_;
+};
+
+class OneThread : Threads {
+ public:
+  OneThread() : Threads(1) {}
+};
+
+// What one of the threads does while there is nothing to share. `step` does a little and says whether there is more; it is
+// called on one thread, never two at once. Returns whether there is such a thread: not where crew_size() is 1.
+bool begin_background(bool (*step)());
+// There is more to do in the background.
+void continue_background();
+// Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it microseconds.
+void expect_background(bool soon);
+
+namespace detail {
+void share_out(int64_t n, int threads, void (*f)(void* context, int64_t begin, int64_t end, int worker), void* context);
+}
+
+// Waits until `done` says so, and meanwhile takes part in what the background shares out.
+void help_background(bool (*done)());
+
+// Calls f(begin, end, worker) for ranges that together are [0, n), on this thread and others, and returns when all have
+// returned. `worker` is below crew_size(), and no two calls at once have the same. Not `worth` it: on this thread alone.
+// f must not throw. `threads`: at most so many.
+template <class F>
+void share_out(int64_t n, int threads, F&& f) {
+  if (n <= 0) return;
+  if (threads <= 1 || n == 1) return f(int64_t{0}, n, 0);
+  const auto call = [](void* context, int64_t begin, int64_t end, int worker) {
+    (*static_cast<std::remove_reference_t<F>*>(context))(begin, end, worker);
+  };
+  detail::share_out(n, threads, call, &f);
+}
+template <class F>
+void share_out(int64_t n, bool worth, F&& f) {
+  share_out(n, worth ? crew_size() : 1, std::forward<F>(f));
+}
+
+// That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes meanwhile,
+// since a core has room for one thread that is awake.
+void openmp_has_worked();
+
+}  // namespace lazuli::lowering
