@@ -1,7 +1,7 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
+#include <chrono>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
-#include <chrono>
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
 #include "backend/autograd/region.h"
@@ -14,6 +14,7 @@
 #include "lazy/mutex.h"
 #include "lazy/recording.h"
 #include "lazy/reproduction.h"
+#include "lazy/run_ahead.h"
 #include "lazy/runner.h"
 #include "lazy/shadow.h"
 #include "lazy/sync.h"
@@ -123,7 +124,10 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_take_engine() -> ()", install_engine_hook);
   m.def("_running_node() -> Tensor?", running_node);
   m.def("_has_lost_gpu() -> bool", [] { return lazy::has_lost_gpu(); });
-  m.def("_process_ends() -> ()", [] { lazy::Runner::end(); });
+  m.def("_process_ends() -> ()", [] {
+    lazy::Runner::end();
+    lazy::RunAhead::end();
+  });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });

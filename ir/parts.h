@@ -14,7 +14,7 @@ namespace lazuli::ir {
 // other; a part has its own ends.
 struct Parts {
   struct Ends {
-    uint32_t code, numbers, nodes, inputs, scalars, outputs;
+    uint32_t entries, code, numbers, nodes, inputs, scalars, outputs;
   };
   struct Node {
     uint32_t entry;
@@ -51,6 +51,28 @@ struct Parts {
     return std::span(numbers).subspan(begin(part).numbers, ends[part].numbers - begin(part).numbers);
   }
 };
+
+// What only the rest of a listing decides about a part: which entries somebody needs, what becomes of its inputs, and which of
+// its values go elsewhere.
+struct Prospect {
+  struct Input {
+    bool last, donated, fleeting;  // as of Parts::Input
+    friend bool operator==(const Input&, const Input&) = default;
+  };
+  struct Output {
+    uint32_t entry;  // counted from the part's first
+    uint16_t result;
+    friend bool operator==(const Output&, const Output&) = default;
+  };
+  std::vector<bool> needed;  // by entry
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  friend bool operator==(const Prospect&, const Prospect&) = default;
+};
+Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part);
+
+// Of entries that may well be a part like others with the same key: their ops, Python lines and how they hang together.
+uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end);
 
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
 Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated);

@@ -1,4 +1,5 @@
 #include "jit/executable.h"
+#include <algorithm>
 #include <chrono>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
@@ -30,6 +31,18 @@ class PlanExecutable final : public Executable {
   const CompileStats& stats() const override { return stats_; }
   CompileStats& stats() { return stats_; }
   std::string plan_text() const override { return lowering::print(graph_, executor_.plan()); }
+  int64_t bytes_written_over(size_t i) const override {
+    for (const lowering::Block& b : executor_.plan().blocks)
+      if (b.kind == lowering::Block::Input && b.index == i && b.donated) return int64_t{b.bytes};
+    return 0;
+  }
+  bool runs_anywhere(const Host& host) const override {
+    return std::ranges::all_of(executor_.plan().steps, [&](const lowering::PlanStep& step) {
+      if (step.kind == lowering::PlanStep::Library) return !step.call->depends_on_threads();
+      if (step.kind == lowering::PlanStep::External) return host.runs_anywhere(step.external_call);
+      return step.kind == lowering::PlanStep::Kernel;
+    });
+  }
 
  private:
   ir::Graph graph_;

@@ -41,6 +41,8 @@ struct Host {
   // Runs recorded call `call`, which the user made at `line`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, const std::string& line, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;
+  // Whether any thread may run that call, with any number of threads, and gets the same bits.
+  virtual bool runs_anywhere(int64_t /*call*/) const { return false; }
   // Runs the backing device's own kernel for a node that no library of ours serves there. Results are dense, with the
   // strides asked for.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
@@ -74,11 +76,13 @@ struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
   int64_t resized_parts = 0;         // made of a plan for other sizes (generic_part.h)
+  int64_t parts_ahead = 0;           // that ran while the rest was still being recorded (parts_ahead.h)
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
-    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, turns += o.turns;
+    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, parts_ahead += o.parts_ahead,
+        turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
     return *this;
   }
@@ -107,6 +111,10 @@ class Executable {
   virtual Failures failures_of(const Failures& inputs) const = 0;
   virtual const CompileStats& stats() const = 0;
   virtual std::string plan_text() const = 0;
+  // Whether any thread may run it, with any number of threads, and gets the same bits.
+  virtual bool runs_anywhere(const Host& /*host*/) const { return false; }
+  // Bytes of input i that a run copies first if it is not donated, because results are written over them.
+  virtual int64_t bytes_written_over(size_t /*i*/) const { return 0; }
 };
 
 class Device;

@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "ir/hash.h"
 #include "jit/device.h"
+#include "jit/parts_ahead.h"
 #include "jit/sequence.h"
 
 namespace lazuli::jit {
@@ -11,6 +12,8 @@ namespace {
 // Plans for other sizes of one code: how many are made before it is given up, and how many are kept.
 constexpr int kMostGeneric = 32;
 constexpr size_t kKeptGeneric = 16;
+
+constexpr size_t kMostProspects = 1 << 14;
 
 // Whether code made under `a` serves under `b`.
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
@@ -24,6 +27,8 @@ uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
   for (int64_t word : words) h = ir::mix(h, static_cast<uint64_t>(word));
   return h;
 }
+
+uint64_t key_at(uint64_t key, size_t n) { return ir::for_lookup(ir::mix(key, n)); }
 
 // Numbers for the values that a sequence passes about.
 class Numbers {
@@ -98,8 +103,8 @@ std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
 }
 
 // What is dumped is compiled for that.
-std::shared_ptr<Executable> PartCache::executable_for(const Sought& sought, const CompileOptions& options,
-                                                      CompileStats& stats) {
+std::shared_ptr<Executable> PartCache::find_or_make(const Sought& sought, const CompileOptions& options,
+                                                    CompileStats& stats) {
   ++stats.parts;
   if (options.dump_folder.empty())
     if (auto known = find(sought)) return known;
@@ -164,29 +169,53 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
   return executable;
 }
 
-std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
-                                               const std::vector<bool>& donated, const CompileOptions& options,
-                                               LineText line_text) {
-  if (!same_code(options, options_)) {
-    found_.clear();
-    known_.clear();
-    families_.clear();
-    generic_ = 0;
-    options_ = options;
-  }
-  const ir::Parts parts = ir::cut(listing, live, donated);
+void PartCache::use(const CompileOptions& options) {
+  if (same_code(options, options_)) return;
+  found_.clear();
+  known_.clear();
+  families_.clear();
+  generic_ = 0;
+  options_ = options;
+}
+
+PartCache::Expectation PartCache::expectation(uint64_t key, size_t n) const {
+  if (const auto it = prospects_.find(key_at(key, n)); it != prospects_.end()) return {&it->second.prospect, true};
+  const auto it = prospects_.find(ir::for_lookup(key));
+  return {it == prospects_.end() ? nullptr : &it->second.prospect, false};
+}
+
+std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                                      const CompileOptions& options, LineText line_text, uint64_t& hash,
+                                                      CompileStats& stats) {
+  use(options);
   CompileOptions own = options;
   own.little_effort = true;
+  const uint64_t code = hash_of(0, parts.code_of(part));
+  hash = hash_of(code, parts.numbers_of(part));
+  return find_or_make({listing, parts, part, ir::for_lookup(hash), ir::for_lookup(code), line_text}, own, stats);
+}
+
+std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
+                                               const std::vector<bool>& donated, const CompileOptions& options,
+                                               LineText line_text, PartsAhead* ahead) {
+  const ir::Parts parts = ir::cut(listing, live, donated);
+  std::vector<PartsAhead::Made> made(parts.size());
+  if (ahead) made = ahead->take(parts, live);
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;
-  std::vector<uint64_t> hashes;
+  std::vector<uint64_t> hashes(parts.size());
   for (size_t p = 0; p < parts.size(); ++p) {
-    const uint64_t code = hash_of(0, parts.code_of(p));
-    hashes.push_back(hash_of(code, parts.numbers_of(p)));
-    const Sought sought{listing, parts, p, ir::for_lookup(hashes[p]), ir::for_lookup(code), line_text};
-    plan.parts.push_back(
-        {executable_for(sought, own, stats), parts.ends[p].inputs, parts.ends[p].scalars, parts.ends[p].outputs});
+    auto& [executable, own_stats, hash, ran, outputs] = made[p];
+    if (!executable) {
+      executable = executable_for(listing, parts, p, options, line_text, hash, own_stats);
+      learn(listing, parts, p);
+    }
+    hashes[p] = hash;
+    stats += own_stats;
+    stats.parts_ahead += ran;
+    plan.parts.push_back({std::move(executable), parts.ends[p].inputs, parts.ends[p].scalars, parts.ends[p].outputs,
+                          ran, std::move(outputs)});
   }
   for (const ir::Parts::Input& x : parts.inputs)
     plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});
@@ -199,6 +228,24 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   forget();
   forget_generic();
   return make_sequence(std::move(plan), stats);
+}
+
+void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t part) {
+  if (prospects_.size() >= kMostProspects) prospects_.clear();
+  const uint64_t key = ir::key_of_entries(listing, parts.begin(part).entries, parts.ends[part].entries);
+  ir::Prospect prospect = ir::prospect_of(listing, parts, part);
+  const auto learn_for = [&](uint64_t k, int most_trust) {
+    const auto [it, fresh] = prospects_.try_emplace(k, Experience{prospect, 0});
+    Experience& known = it->second;
+    if (fresh) return;
+    if (known.prospect == prospect)
+      known.trust = std::min(known.trust + 1, most_trust);
+    else if (--known.trust < 0)
+      known = {prospect, 0};
+  };
+  // The last turn of a loop, in which values are needed for the last time, must not stand for all others.
+  learn_for(ir::for_lookup(key), 3);
+  learn_for(key_at(key, part), 0);
 }
 
 void PartCache::forget() {

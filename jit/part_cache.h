@@ -10,14 +10,28 @@
 
 namespace lazuli::jit {
 
+class PartsAhead;
+
 class PartCache {
  public:
   using LineText = std::string (*)(uint32_t);
   // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and `live` for
-  // outputs. It outlives the cache. `line_text`: what an interned line says.
+  // outputs. It outlives the cache. `line_text`: what an interned line says. `ahead`: what has been made of it already, if
+  // anything; what ran already makes it an executable for one run.
   std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                       const std::vector<bool>& donated, const CompileOptions& options,
-                                      LineText line_text);
+                                      LineText line_text, PartsAhead* ahead = nullptr);
+  // What will become of the values of a part with this key (ir::key_of_entries), the listing's n-th, going by those before.
+  struct Expectation {
+    const ir::Prospect* prospect = nullptr;  // null: there was none
+    bool same_place = false;                 // the n-th was the last time, too
+  };
+  Expectation expectation(uint64_t key, size_t n) const;
+  bool knows_prospects() const { return !prospects_.empty(); }
+  // The executable of one part, made if need be; and the hash of its code and numbers.
+  std::shared_ptr<Executable> executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                             const CompileOptions& options, LineText line_text, uint64_t& hash,
+                                             CompileStats& stats);
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }
@@ -54,18 +68,26 @@ class PartCache {
   };
   std::shared_ptr<Executable> find(const Sought& sought);
   std::shared_ptr<Family> family_of(const Sought& sought);
-  std::shared_ptr<Executable> executable_for(const Sought& sought, const CompileOptions& options, CompileStats& stats);
+  std::shared_ptr<Executable> find_or_make(const Sought& sought, const CompileOptions& options, CompileStats& stats);
+  void use(const CompileOptions& options);
   std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
                                    CompileStats& stats);
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.
   std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
                                       CompileStats& stats);
+  // For parts that begin like this one.
+  void learn(const ir::Listing& listing, const ir::Parts& parts, size_t part);
   void forget();
   void forget_generic();
 
   Order known_;
   std::unordered_multimap<uint64_t, Order::iterator> found_;
   std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // those that known parts are of
+  struct Experience {
+    ir::Prospect prospect;
+    int trust;
+  };
+  std::unordered_map<uint64_t, Experience> prospects_;  // by key, and by key and place
   CompileOptions options_;  // under others there are none
   size_t most_ = 1'000, generic_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "jit/sequence.h"
 #include <mutex>
+#include "ir/error.h"
 
 namespace lazuli::jit {
 namespace {
@@ -25,7 +26,10 @@ class Sequence final : public Executable {
     std::vector<std::pair<size_t, PartialFailure>> failed;
     for (size_t p = 0; p < plan_.parts.size(); ++p) {
       try {
-        run_part(host, p, scalars);
+        if (plan_.parts[p].ran)
+          take_over(p);
+        else
+          run_part(host, p, scalars);
       } catch (const PartialFailure& e) {
         failed.emplace_back(p, e);
       }
@@ -101,6 +105,15 @@ class Sequence final : public Executable {
     plan_.parts[p].executable->run(host, part_inputs_, {donate_.get(), n}, part_scalars_, part_outputs_);
   }
 
+  void take_over(size_t p) {
+    const Range in = inputs_of(p);
+    for (uint32_t i = in.begin; i < in.end; ++i)
+      if (plan_.inputs[i].last) values_[plan_.inputs[i].value].buffer = {};
+    part_outputs_ = std::move(plan_.parts[p].made);
+    const Range out = outputs_of(p);
+    LAZULI_CHECK(part_outputs_.size() == out.end - out.begin, "what ran ahead of a sequence is good for one run of it");
+  }
+
   void take_outputs(size_t p) {
     const Range out = outputs_of(p);
     for (uint32_t i = out.begin; i < out.end; ++i) {
@@ -132,7 +145,7 @@ class Sequence final : public Executable {
     return {begin, begin + static_cast<ptrdiff_t>(plan_.output_count)};
   }
 
-  const SequencePlan plan_;
+  SequencePlan plan_;
   const CompileStats stats_;
   std::mutex mutex_;
   // Of a run.

@@ -11,6 +11,8 @@ struct SequencePlan {
   struct Part {
     std::shared_ptr<Executable> executable;
     uint32_t inputs, scalars, outputs;  // where its lists end; they lie behind those of the part before
+    bool ran = false;                   // it has run already, and gave
+    std::vector<Buffer> made;           // these, as far as somebody still needs them
   };
   struct Input {
     uint32_t value;
@@ -24,6 +26,7 @@ struct SequencePlan {
   std::vector<uint32_t> scalars, outputs;
 };
 
+// With parts that ran already it is good for one run.
 std::unique_ptr<Executable> make_sequence(SequencePlan plan, const CompileStats& stats);
 
 }  // namespace lazuli::jit

@@ -39,6 +39,7 @@ const Setting kSettings[] = {
     {"tiers", "LAZULI_TIERS", &Config::tiers, 1, "auto parts plans"},
     {"plan_after", "LAZULI_PLAN_AFTER", &Config::plan_after},
     {"other_sizes", "LAZULI_OTHER_SIZES", &Config::other_sizes, 1, "auto never always"},
+    {"run_ahead", "LAZULI_RUN_AHEAD", &Config::run_ahead, 1, "on off all"},
     {"shadow", "LAZULI_SHADOW", &Config::shadow, 0, "all"},
     {"shadow_action", "LAZULI_SHADOW_ACTION", &Config::shadow_action, 1, "raise warn"},
     {"shadow_folder", "LAZULI_SHADOW_FOLDER", &Config::shadow_folder},

@@ -28,6 +28,9 @@ struct Config {
   std::string other_sizes =
       "auto";  // plans of parts that serve other sizes: auto (made the second time that sizes are others),
                // always (the first time), never (each set of sizes has its own)
+  std::string run_ahead =
+      "on";  // parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on,
+             // off, or all (its end waits until all that can be has been, for tests)
   int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such

@@ -37,7 +37,7 @@ void add(EventTotal& total, double us) {
   total.time_us += us;
 }
 
-// "traces of 32 to 512 ops, in 61 parts, 3 of them new, 8 for other sizes"
+// "traces of 32 to 512 ops, in 61 parts, 3 of them new, 8 for other sizes, 40 run while recording"
 std::string text(const Compilations& c) {
   std::string out = c.total.count == 1 ? "trace of " : "traces of ";
   out += std::to_string(c.fewest_ops);
@@ -45,6 +45,7 @@ std::string text(const Compilations& c) {
   out += " ops";
   if (c.parts) out += ", in " + std::to_string(c.parts) + " parts, " + std::to_string(c.new_parts) + " of them new";
   if (c.resized_parts) out += ", " + std::to_string(c.resized_parts) + " for other sizes";
+  if (c.parts_ahead) out += ", " + std::to_string(c.parts_ahead) + " run while recording";
   return out;
 }
 
@@ -102,6 +103,7 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   compile_ms += us / 1000;
   parts_compiled += stats.new_parts;
   parts_resized += stats.resized_parts;
+  parts_ahead += stats.parts_ahead;
   parts_reused += stats.parts - stats.new_parts - stats.resized_parts;
   Compilations& c = compilations_[where];
   add(c.total, us);
@@ -110,6 +112,7 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   c.parts += stats.parts;
   c.new_parts += stats.new_parts;
   c.resized_parts += stats.resized_parts;
+  c.parts_ahead += stats.parts_ahead;
 }
 
 std::string Metrics::json() {
@@ -122,7 +125,7 @@ std::string Metrics::json() {
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
     << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
-    << ", \"parts_resized\": " << parts_resized
+    << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
     << ", \"kernels_compiled\": " << kernels.compiled - kernels_compiled_base_
     << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
@@ -154,7 +157,7 @@ std::string Metrics::explain() {
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
   peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled =
-      parts_reused = parts_resized = 0;
+      parts_reused = parts_resized = parts_ahead = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

@@ -18,8 +18,8 @@ std::atomic<bool> forked = false, settled = false, lost_gpu = false;
 
 struct Fork {
   static constexpr size_t kMost = 32;
-  std::array<std::array<std::atomic<Mutex*>, kMost>, 3> by_rank{};
-  std::array<std::atomic<size_t>, 3> counts{};
+  std::array<std::array<std::atomic<Mutex*>, kMost>, 4> by_rank{};
+  std::array<std::atomic<size_t>, 4> counts{};
   std::vector<Mutex*> held;  // while a process forks
 
   static Fork& get() {

@@ -10,7 +10,7 @@
 namespace lazuli::lazy {
 
 // Taken by a thread in this order, and by a fork.
-enum class Rank : uint8_t { Recorder, Graph, Leaf };  // under a leaf nothing else is locked
+enum class Rank : uint8_t { Recorder, Graph, Ahead, Leaf };  // under a leaf nothing else is locked
 
 // Recursive.
 class Mutex {

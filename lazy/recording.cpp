@@ -1,13 +1,14 @@
 #include "lazy/recording.h"
 
+#include <numeric>
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/SmallVector.h>
-#include <numeric>
 #include "ir/error.h"
 #include "ir/infer.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/metrics.h"
+#include "lazy/run_ahead.h"
 #include "lazy/source.h"
 #include "lazy/sync.h"
 #include "lazy/tape.h"
@@ -22,6 +23,7 @@ const Order kRowMajor;
 Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_(recorder().mutex) {
   settle_after_fork();
   cut_if_due();
+  RunAhead::get().look(trace_);
   start_ = trace_.size();
 }
 

@@ -33,6 +33,8 @@ std::vector<jit::Buffer> TorchHost::external(int64_t call, const std::string& li
   return tell_of_memory([&] { return run_external(call, line, inputs, results, counts_external_calls); });
 }
 
+bool TorchHost::runs_anywhere(int64_t call) const { return runs_alike_anywhere(call); }
+
 std::vector<jit::Buffer> TorchHost::eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                           std::span<const lowering::Layout> results) {
   return tell_of_memory([&] { return run_eager_row(node, inputs, results); });

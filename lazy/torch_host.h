@@ -9,6 +9,7 @@ struct TorchHost : jit::Host {
   void free_memory() override;
   std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override;
+  bool runs_anywhere(int64_t call) const override;
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                  std::span<const lowering::Layout> results) override;
   std::shared_ptr<void> profile(const std::function<std::string()>& step) override;

@@ -96,6 +96,7 @@ class Trace {
   size_t value_count() const { return cells_.size(); }
   std::span<const int64_t> scalars() const { return scalars_; }
   std::span<const ValueId> inputs() const { return inputs_; }
+  std::span<const uint32_t> seams() const { return seams_; }
   // The code as it is kept, good until something is recorded.
   ir::Listing listing() const;
   // Says that the next entry begins something of its own.

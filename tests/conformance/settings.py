@@ -23,6 +23,7 @@ SETTINGS = {
     "parts": {"LAZULI_TIERS": "parts"},
     "plans": {"LAZULI_TIERS": "plans"},
     "parts for any sizes": {"LAZULI_TIERS": "parts", "LAZULI_OTHER_SIZES": "always"},
+    "parts run ahead": {"LAZULI_TIERS": "parts", "LAZULI_RUN_AHEAD": "all"},
     "few traces": {"LAZULI_MAX_TRACES": "4"},
     "short traces": {"LAZULI_MAX_PENDING_OPS": "50"},
     "avx2": {"LAZULI_CPU": "avx2"},

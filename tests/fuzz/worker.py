@@ -85,7 +85,7 @@ def memory() -> dict:
 
 def main():
     seed, length, threads = map(int, sys.argv[1:4])
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     if not on_gpu():
         torch.lazuli.config.random = "eager"
     torch.lazuli.synchronize()

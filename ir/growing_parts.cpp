@@ -1,0 +1,41 @@
+#include "ir/growing_parts.h"
+#include <algorithm>
+
+namespace lazuli::ir {
+
+void GrowingParts::grow() {
+  find_owners();
+  for (; placed_ < listing_.entries.size(); ++placed_) {
+    // Nobody knows yet who needs it: nearly everything that is recorded is needed.
+    if (!placer_.cuts_before_next(true)) continue;
+    closed_.push_back({open_, placed_});
+    open_ = placed_;
+  }
+}
+
+std::optional<GrowingParts::Range> GrowingParts::next() {
+  if (closed_.empty()) return {};
+  const Range range = closed_.front();
+  closed_.pop_front();
+  return range;
+}
+
+bool GrowingParts::write(Range range, const Prospect& prospect) {
+  if (prospect.needed.size() != range.end - range.begin) return false;
+  prospect_ = &prospect, begin_ = range.begin, inputs_ = 0;
+  const Parts::Ends before = parts_.begin(parts_.size());
+  write_part(range.begin, range.end);
+  // What lies between this part and the one before was not written.
+  return inputs_ == prospect.inputs.size() && parts_.ends.back().outputs - before.outputs == prospect.outputs.size();
+}
+
+bool GrowingParts::is_output(uint32_t entry, uint16_t result) const {
+  return std::ranges::find(prospect_->outputs, Prospect::Output{entry - begin_, result}) != prospect_->outputs.end();
+}
+
+Prospect::Input GrowingParts::next_input(ValueId, bool) {
+  const size_t i = inputs_++;
+  return i < prospect_->inputs.size() ? prospect_->inputs[i] : Prospect::Input{};
+}
+
+}  // namespace lazuli::ir

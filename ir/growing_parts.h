@@ -1,0 +1,40 @@
+// The parts of a listing that is still being recorded, as cut() will find them when it is there as a whole. What only the
+// rest decides is handed in: where that turns out otherwise, so do the parts.
+#pragma once
+#include <deque>
+#include <optional>
+#include "ir/part_writer.h"
+
+namespace lazuli::ir {
+
+class GrowingParts final : private PartWriter {
+ public:
+  struct Range {
+    uint32_t begin, end;  // entries
+  };
+  // Of `listing`, whose lists may grow, and move.
+  explicit GrowingParts(const Listing& listing) : PartWriter(listing), placer_(listing) {}
+  // Takes in what has been recorded since.
+  void grow();
+  // The next part whose end is known.
+  std::optional<Range> next();
+  // Writes that part, the last of parts() then; false if it cannot have that prospect.
+  bool write(Range range, const Prospect& prospect);
+  const Parts& parts() const { return parts_; }
+  // Whether value `v` is one that the listing is given.
+  bool is_outside(ValueId v) const { return listing_.entries[facts(v).owner].op == Op::input; }
+
+ private:
+  bool is_needed(uint32_t entry) const override { return prospect_->needed[entry - begin_]; }
+  bool is_output(uint32_t entry, uint16_t result) const override;
+  Prospect::Input next_input(ValueId v, bool whole) override;
+
+  CutPlacer placer_;
+  uint32_t placed_ = 0, open_ = 0;  // entries; where the part begins whose end is not known
+  std::deque<Range> closed_;
+  const Prospect* prospect_ = nullptr;
+  uint32_t begin_ = 0;
+  size_t inputs_ = 0;  // written
+};
+
+}  // namespace lazuli::ir

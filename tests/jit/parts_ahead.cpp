@@ -1,0 +1,173 @@
+// What is made of a listing while it grows changes no result, whatever comes after.
+#include "jit/parts_ahead.h"
+#include "tests/ir/recorded.h"
+#include "tests/jit/executable_support.h"
+
+namespace lazuli::testing {
+namespace {
+
+using ir::Op;
+using ir::testing::no_lines;
+using ir::testing::Recorded;
+using jit::PartsAhead;
+
+constexpr int64_t kWidth = 6;
+
+struct Case {
+  int64_t layers = 6, rows = 3;
+  bool keep_states = false;  // somebody holds what each layer gives
+  bool read_first = false;   // the last layer reads the first one's result once more
+};
+
+// A chain of layers with weights of their own, whose results are added up.
+ir::Graph chain(const Case& c) {
+  Model m;
+  auto x = m.input({c.rows, kWidth}), first = ir::Value{};
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const auto product = m.apply(Op::matmul, {x, m.input({kWidth, kWidth})});
+    x = m.apply(Op::add, {m.apply(Op::tanh, {product}), x});
+    if (!first) first = x;
+    if (c.keep_states) m.graph.outputs.push_back(x);
+  }
+  if (c.read_first) x = m.apply(Op::mul, {x, first});
+  m.graph.outputs.push_back(m.apply(Op::exp, {x}));
+  return m.graph;
+}
+
+class Run {
+ public:
+  Run(jit::PartCache& cache, const ir::Graph& graph) : cache_(cache), graph_(graph), recorded_(graph) {}
+
+  // As it would be without any of this.
+  Ran alone() {
+    jit::PartCache own;
+    auto executable = own.compile(recorded_.listing(), recorded_.live(), graph_.donated, {}, no_lines);
+    return run(*executable, host_, graph_, inputs_of(host_, graph_));
+  }
+
+  // Hands over the first `entries` entries, a few at a time, and works on them; then runs all of it.
+  Ran ahead(size_t entries, size_t chunk = 3) {
+    const auto inputs = inputs_of(host_, graph_);
+    PartsAhead ahead(cache_, {}, no_lines);
+    const ir::Listing all = recorded_.listing();
+    for (size_t begin = 0, end; begin < std::min(entries, all.entries.size()); begin = end) {
+      end = std::min(begin + chunk, all.entries.size());
+      hand_over(ahead, all, begin, end, inputs);
+      while (ahead.step(host_)) {}
+    }
+    runs = ahead.runs();
+    auto executable = cache_.compile(all, recorded_.live(), graph_.donated, {}, no_lines, &ahead);
+    taken = executable->stats().parts_ahead;
+    return run(*executable, host_, graph_, inputs);
+  }
+
+  int64_t runs = 0, taken = 0;
+  int64_t memory() const { return host_.live; }
+
+ private:
+  static void hand_over(PartsAhead& ahead, const ir::Listing& all, size_t begin, size_t end,
+                        const std::vector<jit::Buffer>& inputs) {
+    PartsAhead::Recorded more{all.entries.subspan(begin, end - begin), {}, {}, {}, {}, {}, {}, {}};
+    const auto from = [&](auto list, uint32_t first, size_t last) { return list.subspan(first, last - first); };
+    const ir::Entry &b = all.entries[begin], &e = all.entries[end - 1];
+    more.operands = from(all.all_operands, b.operand_begin, e.operand_begin + e.operand_count);
+    more.attrs = from(all.all_attrs, b.attr_begin, e.attr_begin + e.attr_count);
+    for (ir::ValueId v = b.first_result; v < e.first_result + e.results; ++v) more.types.push_back(all.types[v]);
+    for (const ir::Entry& entry : more.entries)
+      if (entry.op == Op::input) more.inputs.push_back(inputs[static_cast<size_t>(all.attrs(entry)[1])]);
+    ahead.append(more);
+  }
+
+  jit::PartCache& cache_;
+  const ir::Graph& graph_;
+  Recorded recorded_;
+  TestHost host_;
+};
+
+void expect_same(jit::PartCache& cache, const Case& c, size_t entries, int64_t least, int64_t most) {
+  const ir::Graph graph = chain(c);
+  Run r(cache, graph);
+  {
+    const Ran want = r.alone(), got = r.ahead(entries);
+    EXPECT_EQ(got.floats, want.floats);
+  }
+  EXPECT_GE(r.taken, least);
+  EXPECT_LE(r.taken, most);
+  EXPECT_EQ(r.memory(), 0);
+}
+
+constexpr size_t kAll = SIZE_MAX;
+
+TEST(PartsAhead, NothingIsExpectedAtFirst) {
+  jit::PartCache cache;
+  expect_same(cache, {}, kAll, 0, 0);
+}
+
+TEST(PartsAhead, RunWhatIsThere) {
+  jit::PartCache cache;
+  expect_same(cache, {}, 0, 0, 0);
+  expect_same(cache, {}, kAll, 5, 5);  // whose ends are known
+  for (size_t entries = 0; entries < 24; ++entries) expect_same(cache, {}, entries, 0, 5);
+}
+
+TEST(PartsAhead, OtherSizes) {
+  jit::PartCache cache;
+  for (int64_t rows : {3, 4, 7, 1, 12, 3}) expect_same(cache, {.rows = rows}, kAll, rows == 3 ? 0 : 5, 5);
+}
+
+TEST(PartsAhead, OtherLengths) {
+  jit::PartCache cache;
+  expect_same(cache, {}, kAll, 0, 0);
+  expect_same(cache, {.layers = 9}, kAll, 4, 8);
+  expect_same(cache, {.layers = 3}, kAll, 1, 2);
+  expect_same(cache, {.layers = 12}, kAll, 4, 11);
+}
+
+// Values that were let go of, or written over, are wanted this time.
+TEST(PartsAhead, WhatIsKeptThisTime) {
+  jit::PartCache cache;
+  expect_same(cache, {}, kAll, 0, 0);
+  expect_same(cache, {}, kAll, 5, 5);
+  expect_same(cache, {.keep_states = true}, kAll, 0, 5);
+  expect_same(cache, {.keep_states = true}, kAll, 0, 5);
+  expect_same(cache, {.keep_states = true}, kAll, 5, 5);
+  expect_same(cache, {}, kAll, 0, 5);
+}
+
+TEST(PartsAhead, WhatIsReadOnceMore) {
+  jit::PartCache cache;
+  expect_same(cache, {}, kAll, 0, 0);
+  expect_same(cache, {}, kAll, 5, 5);
+  expect_same(cache, {.read_first = true}, kAll, 0, 5);
+  expect_same(cache, {}, kAll, 0, 5);
+}
+
+// An index out of range fails as it does without.
+TEST(PartsAhead, Failures) {
+  Model m;
+  auto x = m.input({4}), index = m.input(ir::DType::I64, {2});
+  auto found = m.emit(Op::gather, {x, index}, {{0}});
+  auto product = m.apply(Op::matmul, {m.reshape(found, ir::Dims{1, 2}), m.input({2, 2})});
+  m.graph.outputs = {m.apply(Op::matmul, {m.apply(Op::exp, {product}), m.input({2, 2})})};
+  const Recorded recorded(m.graph);
+  TestHost host;
+  jit::PartCache cache;
+  for (int64_t at : {1, 3, 9, 2}) {
+    std::vector<jit::Buffer> in = inputs_of(host, m.graph);
+    in[1] = buffer_of(host, std::vector<int64_t>{1, at});
+    PartsAhead ahead(cache, {}, no_lines);
+    const ir::Listing all = recorded.listing();
+    PartsAhead::Recorded whole{all.entries, all.all_operands, all.all_attrs, all.types, {}, {}, {}, in};
+    ahead.append(whole);
+    while (ahead.step(host)) {}
+    EXPECT_EQ(ahead.runs() > 0, at != 1 && at != 9) << at;
+    auto executable = cache.compile(all, recorded.live(), {}, {}, no_lines, &ahead);
+    if (at == 9)
+      EXPECT_THROW(run(*executable, host, m.graph, in), jit::PartialFailure);
+    else
+      EXPECT_NO_THROW(run(*executable, host, m.graph, in));
+  }
+}
+
+}  // namespace
+}  // namespace lazuli::testing
