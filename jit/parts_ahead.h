@@ -39,6 +39,7 @@ class PartsAhead {
   };
   // For each of the listing's parts what was made of it; without an executable: nothing. Gives the outputs away.
   std::vector<Made> take(const ir::Parts& parts, std::span<const ir::ValueId> live);
+  const CompileOptions& options() const { return options_; }
   // How many parts ran.
   int64_t runs() const { return runs_; }
 

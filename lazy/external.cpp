@@ -98,10 +98,13 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
   return names.contains(op.schema().name());
 }
 
-// Whether each of its results is computed by one thread in one order, and of operands alone.
-bool computes_alike_on_threads(const c10::OperatorHandle& op) {
-  return !backing().is_gpu() && lowering::BlasThreads::can_be_set() &&
-         op.schema().name() == "aten::_scaled_dot_product_flash_attention_for_cpu";
+// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are made in
+// one of several ways, by how many threads there are.
+bool computes_alike_on_threads(const Signature& s) {
+  if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
+  if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
+  const c10::ScalarType type = s.slots[0].geometry.type;
+  return type == at::kFloat || type == at::kDouble;
 }
 
 bool is_little_attention(const Signature& s) {
@@ -612,7 +615,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   const CallRef learned = call_at(id);
   const Call& call = *learned;
   double start = now_us();
-  const bool alike = computes_alike_on_threads(call.signature.op);
+  const bool alike = computes_alike_on_threads(call.signature);
   std::optional<lowering::BlasThreads> one;  // for products inside: torch shares out what is around them
   std::optional<lowering::OneThread> alone;
   if (alike) one.emplace(1);
@@ -681,7 +684,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   return out;
 }
 
-bool runs_alike_anywhere(int64_t id) { return computes_alike_on_threads(call_at(id)->signature.op); }
+bool runs_alike_anywhere(int64_t id) { return computes_alike_on_threads(call_at(id)->signature); }
 
 std::string external_name(int64_t id) { return call_at(id)->signature.name(); }
 

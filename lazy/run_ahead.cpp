@@ -38,7 +38,9 @@ RunAhead::Halt::Halt() {
   RunAhead& r = get();
   ++r.halting_;
   // What it is at is needed, most likely.
-  if (!r.busy_.try_lock()) lowering::help_background([] { return get().busy_.try_lock(); });
+  if (r.busy_.try_lock()) return;
+  const WithoutPython released;
+  lowering::help_background([] { return get().busy_.try_lock(); });
 }
 
 RunAhead::Halt::~Halt() {
@@ -80,6 +82,7 @@ bool RunAhead::start() {
   lowering::expect_background(true);
   // OpenMP's threads stay awake long after their work, where this one has to run.
   omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+  float_mode_ = lowering::FloatMode::here();
   return true;
 }
 
@@ -89,7 +92,8 @@ void RunAhead::hand_over(const Trace& trace) {
     append(inbox_.entries, trace.entries(), handed_.entries);
     append(inbox_.operands, trace.operands(), handed_.operands);
     append(inbox_.attrs, trace.attrs(), handed_.attrs);
-    append(inbox_.lines, trace.lines, handed_.entries);
+    for (size_t e = handed_.entries; e < trace.size(); ++e)
+      inbox_.lines.push_back(e < trace.lines.size() ? trace.lines[e] : 0);
     append(inbox_.seams, trace.seams(), handed_seams_);
     append(inbox_.scalars, trace.scalars(), handed_scalars_);
     for (size_t v = handed_.values; v < trace.value_count(); ++v) {
@@ -124,14 +128,16 @@ bool RunAhead::step() {
   // Torch's first call on a thread sets how many threads it has.
   static thread_local const int torch_threads = at::get_num_threads();
   (void)torch_threads;
-  std::lock_guard lock(busy_);
-  if (!parts_) return false;
+  std::unique_lock lock(busy_, std::try_to_lock);
+  if (!lock || halting_ != 0 || !parts_) return false;
   AheadHost host;
+  const lowering::FloatMode::While same(float_mode_);
   const bool more = take_inbox();
   return parts_->step(host) || more;
 }
 
 jit::PartsAhead* RunAhead::made() {
+  if (float_mode_ != lowering::FloatMode::here()) return nullptr;
   if (!parts_ || config().run_ahead != "all") return parts_.get();
   take_inbox();
   AheadHost host;

@@ -8,6 +8,7 @@
 #include "jit/parts_ahead.h"
 #include "lazy/mutex.h"
 #include "lazy/trace.h"
+#include "lowering/crew.h"
 
 namespace lazuli::lazy {
 
@@ -59,6 +60,7 @@ class RunAhead {
   Mutex busy_{Rank::Ahead};
   std::unique_ptr<jit::PartsAhead> parts_;
   std::atomic<int> halting_ = 0;
+  lowering::FloatMode float_mode_ = lowering::FloatMode::here();  // under which the trace is recorded
   std::mutex mutex_;
   Inbox inbox_;  // from the one thread to the other
 };

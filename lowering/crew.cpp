@@ -5,9 +5,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
-#include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -32,10 +32,12 @@ struct Region {
   void* context = nullptr;
   int64_t n = 0, ranges = 0;
   int threads = 0;
+  FloatMode mode = FloatMode::here();  // of who shares it out
   std::array<Share, kMost> shares;
 
   void begin(int64_t count, int crew, void (*function)(void*, int64_t, int64_t, int), void* c) {
     f = function, context = c, n = count, threads = crew;
+    mode = FloatMode::here();
     ranges = std::min(n, kRangesEach * threads);
     for (int t = 0; t < threads; ++t) {
       shares[t].next.store(ranges * t / threads, std::memory_order_relaxed);
@@ -43,6 +45,7 @@ struct Region {
     }
   }
   void work(int worker) {
+    const FloatMode::While same(mode);
     for (int i = 0; i < threads; ++i) {
       Share& share = shares[(worker + i) % threads];
       for (;;) {
@@ -67,10 +70,14 @@ class Crew {
   }
 
   void share_out(int64_t n, int threads, void (*f)(void*, int64_t, int64_t, int), void* context) {
+    if (shares_out_ || (is_member_ && !is_helped())) return f(context, 0, n, 0);
     std::unique_lock lock(sharing_, std::try_to_lock);
-    if (!lock || (is_member_ && !is_helped())) return f(context, 0, n, 0);
+    if (!lock) return f(context, 0, n, 0);
+    shares_out_ = true;
     enlist(threads - 1);
+    is_background_ = is_member_;
     region_.begin(n, threads, f, context);
+    regions_.fetch_add(1, std::memory_order_relaxed);
     is_open_.store(true, std::memory_order_seq_cst);
     wake();
     region_.work(0);
@@ -81,6 +88,7 @@ class Crew {
         _mm_pause();
       else
         std::this_thread::yield();
+    shares_out_ = false;
   }
 
   bool begin_background(bool (*step)()) {
@@ -88,8 +96,9 @@ class Crew {
     background_ = step;
     size_ = crew_size();
     enlist(1);
+    if (members_.empty()) return false;
     keep_apart();
-    return !members_.empty();
+    return true;
   }
   void continue_background() {
     if (!background_.load()) return;
@@ -99,22 +108,23 @@ class Crew {
   void help_background(bool (*done)()) {
     is_helped_ = true;
     while (!done())
-      if (!help(1)) _mm_pause();
+      if (!is_background_ || !help(1)) _mm_pause();
     is_helped_ = false;
   }
+  static bool is_member() { return is_member_; }
   // On the background's thread: how many share its work, while somebody waits for it.
   int size_of_background() const { return is_member_ && is_helped() ? size_ : 1; }
 
   void expect_background(bool soon) { expects_background_ = soon; }
 
  private:
-  // Under sharing_.
-  void enlist(int members) {
+  // Under sharing_. Where the system gives no more threads, those that are there do the work.
+  void enlist(int members) try {
     while (static_cast<int>(members_.size()) < std::min(members, kMost - 1)) {
       const int worker = static_cast<int>(members_.size()) + 1;
       members_.emplace_back([this, worker] { serve(worker); });
     }
-  }
+  } catch (const std::system_error&) {}
 
   // The system may well let a thread wake where this one runs, and there it waits until the next tick.
   void keep_apart() {
@@ -160,10 +170,12 @@ class Crew {
     if (!is_open_.load(std::memory_order_relaxed)) return false;
     inside_.fetch_add(1, std::memory_order_seq_cst);
     const bool open = is_open_.load(std::memory_order_seq_cst);
+    const uint64_t region = regions_.load(std::memory_order_relaxed);
     if (open && worker < region_.threads) region_.work(worker);
     inside_.fetch_sub(1, std::memory_order_seq_cst);
     // It is closed only when nothing is left, which this thread may find first.
-    while (open && is_open_.load(std::memory_order_relaxed)) _mm_pause();
+    while (open && is_open_.load(std::memory_order_relaxed) && regions_.load(std::memory_order_relaxed) == region)
+      _mm_pause();
     return open;
   }
 
@@ -182,18 +194,20 @@ class Crew {
     sleeping_.fetch_sub(1, std::memory_order_seq_cst);
   }
 
-  static inline thread_local bool is_member_ = false;
+  static inline thread_local bool is_member_ = false, shares_out_ = false;
 
   std::mutex sharing_;  // one region at a time
   Region region_;
   std::atomic<bool> is_open_ = false;
-  std::atomic<int> inside_ = 0;  // threads that may look at the region
+  std::atomic<uint64_t> regions_ = 0;  // that there were
+  std::atomic<int> inside_ = 0;        // threads that may look at the region
   std::vector<std::thread> members_;
   int apart_from_ = -1;
 
   std::atomic<bool (*)()> background_ = nullptr;
   int size_ = 1;
-  std::atomic<bool> is_helped_ = false;  // by a thread in the background's own place
+  std::atomic<bool> is_helped_ = false;      // by a thread in the background's own place
+  std::atomic<bool> is_background_ = false;  // that has shared out the region
   std::atomic<bool> has_background_ = false, expects_background_ = false;
 
   std::mutex mutex_;  // for sleeping
@@ -222,16 +236,16 @@ void help_background(bool (*done)()) { Crew::get().help_background(done); }
 void expect_background(bool soon) { Crew::get().expect_background(soon); }
 
 void openmp_has_worked() {
-  if (crew_size() == 1) return;
+  if (crew_size() == 1 || Crew::is_member()) return;
   openmp_worked_at.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 namespace detail {
 
-void share_out(int64_t n, int threads, void (*f)(void*, int64_t, int64_t, int), void* context) {
+void share_out(int64_t n, int threads, bool on_openmp, Work f, void* context) {
   threads = static_cast<int>(std::min<int64_t>({threads, crew_size(), n}));
   if (threads <= 1) return f(context, 0, n, 0);
-  if (!is_openmp_awake()) return Crew::get().share_out(n, threads, f, context);
+  if (!on_openmp || Crew::is_member() || !is_openmp_awake()) return Crew::get().share_out(n, threads, f, context);
 #pragma omp parallel num_threads(threads)
   {
     const int64_t all = omp_get_num_threads(), i = omp_get_thread_num();

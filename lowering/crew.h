@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <immintrin.h>
 #include <omp.h>
 
 namespace lazuli::lowering {
@@ -30,6 +31,33 @@ class OneThread : Threads {
   OneThread() : Threads(1) {}
 };
 
+// How the processor computes with floats on a thread: whether denormals are flushed to zero, and how is rounded.
+class FloatMode {
+ public:
+  static FloatMode here() { return FloatMode(_mm_getcsr() & kControl); }
+  friend bool operator==(const FloatMode&, const FloatMode&) = default;
+
+  // While it lives, this thread computes so. What the processor notes of operations stays.
+  class While {
+   public:
+    explicit While(FloatMode mode) : before_(_mm_getcsr() & kControl) { set(mode.bits_); }
+    ~While() { set(before_); }
+    While(const While&) = delete;
+
+   private:
+    static void set(unsigned bits) {
+      const unsigned now = _mm_getcsr();
+      if ((now & kControl) != bits) _mm_setcsr((now & ~kControl) | bits);
+    }
+    const unsigned before_;
+  };
+
+ private:
+  static constexpr unsigned kControl = 0xFFC0;
+  explicit FloatMode(unsigned bits) : bits_(bits) {}
+  unsigned bits_;
+};
+
 // What one of the threads does while there is nothing to share. `step` does a little and says whether there is more; it is
 // called on one thread, never two at once. Returns whether there is such a thread: not where crew_size() is 1.
 bool begin_background(bool (*step)());
@@ -39,7 +67,18 @@ void continue_background();
 void expect_background(bool soon);
 
 namespace detail {
-void share_out(int64_t n, int threads, void (*f)(void* context, int64_t begin, int64_t end, int worker), void* context);
+using Work = void (*)(void* context, int64_t begin, int64_t end, int worker);
+void share_out(int64_t n, int threads, bool on_openmp, Work f, void* context);
+
+template <class F>
+void share_out(int64_t n, int threads, bool on_openmp, F&& f) {
+  if (n <= 0) return;
+  if (threads <= 1 || n == 1) return f(int64_t{0}, n, 0);
+  const Work call = [](void* context, int64_t begin, int64_t end, int worker) noexcept {
+    (*static_cast<std::remove_reference_t<F>*>(context))(begin, end, worker);
+  };
+  share_out(n, threads, on_openmp, call, &f);
+}
 }
 
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
@@ -50,16 +89,17 @@ void help_background(bool (*done)());
 // f must not throw. `threads`: at most so many.
 template <class F>
 void share_out(int64_t n, int threads, F&& f) {
-  if (n <= 0) return;
-  if (threads <= 1 || n == 1) return f(int64_t{0}, n, 0);
-  const auto call = [](void* context, int64_t begin, int64_t end, int worker) {
-    (*static_cast<std::remove_reference_t<F>*>(context))(begin, end, worker);
-  };
-  detail::share_out(n, threads, call, &f);
+  detail::share_out(n, threads, true, std::forward<F>(f));
 }
 template <class F>
 void share_out(int64_t n, bool worth, F&& f) {
   share_out(n, worth ? crew_size() : 1, std::forward<F>(f));
+}
+// The same for work that asks how many threads there are: never on OpenMP's own, where the answer is one. On the crew's it is
+// one, too, unless f says otherwise (Threads).
+template <class F>
+void share_out_in_crew(int64_t n, F&& f) {
+  detail::share_out(n, crew_size(), false, std::forward<F>(f));
 }
 
 // That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes meanwhile,

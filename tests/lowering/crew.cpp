@@ -112,6 +112,29 @@ TEST(Crew, WhoWaitsForTheBackgroundHelpsIt) {
   EXPECT_EQ(shared, 200'000);
 }
 
+// Denormals are flushed, or not, whoever computes.
+TEST(Crew, ComputesAsWhoSharesOut) {
+  const Threads four(4);
+  const auto count_zeros = [] {
+    std::atomic<int> zeros = 0;
+    share_out(64, 4, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        volatile float small = 1e-38f;
+        small = small * 0.1f;
+        zeros += small == 0;
+      }
+    });
+    return zeros.load();
+  };
+  const unsigned before = _mm_getcsr();
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EQ(count_zeros(), 0);
+    _mm_setcsr(before | 0x8040);
+    EXPECT_EQ(count_zeros(), 64);
+    _mm_setcsr(before);
+  }
+}
+
 TEST(Crew, HasNoBackgroundForOneThread) {
   const OneThread one;
   EXPECT_FALSE(begin_background([] { return false; }));
