@@ -5,6 +5,7 @@
 #include "jit/device.h"
 #include "jit/parts_ahead.h"
 #include "jit/sequence.h"
+#include "lowering/crew.h"
 
 namespace lazuli::jit {
 namespace {
@@ -128,11 +129,52 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
     if (auto executable = resized(sought, family, options, stats)) return executable;
   CompileOptions own = options;
   if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(sought.part);
-  std::shared_ptr<Executable> executable =
-      jit::compile(ir::graph_of(sought.listing, sought.parts, sought.part, sought.line_text, sought.numbers()), own);
+  std::shared_ptr<Executable> executable;
+  if (const auto it = new_.find(sought.part); it != new_.end()) executable = it->second;
+  if (!executable) executable = compile_part(sought, own);
   stats += executable->stats();
   ++stats.new_parts;
   return executable;
+}
+
+// Where this cannot be done, whoever needs a part is told in its turn.
+PartCache::Made PartCache::make_new(const ir::Listing& listing, const ir::Parts& parts,
+                                    const std::vector<bool>& is_made, const CompileOptions& options,
+                                    LineText line_text) {
+  std::vector<Sought> wanted;
+  std::unordered_set<uint64_t> codes;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (is_made[p]) continue;
+    const uint64_t code = hash_of(0, parts.code_of(p));
+    const Sought sought{listing,  parts, p, ir::for_lookup(hash_of(code, parts.numbers_of(p))), ir::for_lookup(code),
+                        line_text};
+    if (!knows_code(sought) && codes.insert(code).second) wanted.push_back(sought);
+  }
+  if (wanted.size() < 2 || options.other_sizes == OtherSizes::Always) return {};
+  std::vector<std::shared_ptr<Executable>> executables(wanted.size());
+  const int threads = lowering::crew_size();
+  lowering::share_out_in_crew(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+    const lowering::Threads all(threads);
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) try {
+        executables[i] = compile_part(wanted[i], options);
+      } catch (const std::exception&) {}
+  });
+  Made made;
+  for (size_t i = 0; i < wanted.size(); ++i) made[wanted[i].part] = std::move(executables[i]);
+  return made;
+}
+
+bool PartCache::knows_code(const Sought& sought) const {
+  const auto [begin, end] = families_.equal_range(sought.code_hash);
+  return std::any_of(begin, end, [&](const auto& entry) {
+    const auto family = entry.second.lock();
+    return family && std::ranges::equal(family->code, sought.code());
+  });
+}
+
+std::shared_ptr<Executable> PartCache::compile_part(const Sought& sought, const CompileOptions& options) {
+  return jit::compile(ir::graph_of(sought.listing, sought.parts, sought.part, sought.line_text, sought.numbers()),
+                      options);
 }
 
 std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
@@ -200,7 +242,16 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
                                                LineText line_text, PartsAhead* ahead) {
   const ir::Parts parts = ir::cut(listing, live, donated);
   std::vector<PartsAhead::Made> made(parts.size());
-  if (ahead) made = ahead->take(parts, live);
+  if (ahead && same_code(ahead->options(), options)) made = ahead->take(parts, live);
+  use(options);
+  if (options.dump_folder.empty()) {
+    std::vector<bool> is_made;
+    for (const PartsAhead::Made& m : made) is_made.push_back(m.executable != nullptr);
+    CompileOptions own = options;
+    own.little_effort = true;
+    new_ = make_new(listing, parts, is_made, own, line_text);
+  }
+  const std::unique_ptr<Made, void (*)(Made*)> clear_at_end(&new_, [](Made* m) { m->clear(); });
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;

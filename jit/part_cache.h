@@ -68,8 +68,15 @@ class PartCache {
   };
   std::shared_ptr<Executable> find(const Sought& sought);
   std::shared_ptr<Family> family_of(const Sought& sought);
+  // Executables of the listing's parts whose code was never seen, by part, made by all threads.
+  using Made = std::unordered_map<size_t, std::shared_ptr<Executable>>;
+  Made make_new(const ir::Listing& listing, const ir::Parts& parts, const std::vector<bool>& is_made,
+                const CompileOptions& options, LineText line_text);
+  bool knows_code(const Sought& sought) const;
+  static std::shared_ptr<Executable> compile_part(const Sought& sought, const CompileOptions& options);
   std::shared_ptr<Executable> find_or_make(const Sought& sought, const CompileOptions& options, CompileStats& stats);
   void use(const CompileOptions& options);
+  Made new_;  // while a listing is compiled
   std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
                                    CompileStats& stats);
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.

@@ -1,5 +1,6 @@
 // Listings that share parts share their executables, and compute what they would alone.
 #include "jit/part_cache.h"
+#include "lowering/crew.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
 
@@ -127,6 +128,32 @@ TEST(PartCache, OtherOptionsOtherCode) {
   cache.compile(recorded.listing(), recorded.live(), graph.donated, options, no_lines);
   options.fusion = false;
   EXPECT_EQ(cache.compile(recorded.listing(), recorded.live(), graph.donated, options, no_lines)->stats().new_parts, 2);
+}
+
+// Layers that all do something else.
+ir::Graph many_kinds(int64_t rows) {
+  Model m;
+  auto x = m.input({rows, kWidth});
+  for (Op op : {Op::tanh, Op::exp, Op::neg, Op::sin, Op::cos, Op::sigmoid, Op::abs, Op::erf})
+    x = m.apply(op, {m.apply(Op::matmul, {x, m.input({kWidth, kWidth})})});
+  m.graph.outputs = {x};
+  return m.graph;
+}
+
+TEST(PartCache, NewPartsAreMadeByAllThreads) {
+  std::vector<Floats> results;
+  for (int threads : {1, 4}) {
+    const lowering::Threads some(threads);
+    jit::PartCache cache;
+    const std::vector<std::pair<int64_t, int64_t>> new_parts{{3, 8}, {3, 0}, {5, 8}, {6, 0}};  // by rows
+    for (const auto& [rows, parts] : new_parts) EXPECT_EQ(expect_same(cache, many_kinds(rows)), parts) << rows;
+    TestHost host;
+    const ir::Graph graph = many_kinds(3);
+    const Recorded recorded(graph);
+    const auto executable = cache.compile(recorded.listing(), recorded.live(), {}, {}, no_lines);
+    results.push_back(run(*executable, host, graph, inputs_of(host, graph)).floats[0]);
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // What fails in one part fails what depends on it in others, and nothing else.
