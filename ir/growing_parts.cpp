@@ -22,19 +22,20 @@ std::optional<GrowingParts::Range> GrowingParts::next() {
 
 bool GrowingParts::write(Range range, const Prospect& prospect) {
   if (prospect.needed.size() != range.end - range.begin) return false;
-  prospect_ = &prospect, begin_ = range.begin, inputs_ = 0;
-  const Parts::Ends before = parts_.begin(parts_.size());
+  prospect_ = &prospect;
   write_part(range.begin, range.end);
-  // What lies between this part and the one before was not written.
-  return inputs_ == prospect.inputs.size() && parts_.ends.back().outputs - before.outputs == prospect.outputs.size();
+  const size_t part = parts_.size() - 1;
+  return parts_.inputs_of(part).size() == prospect.inputs.size() &&
+         parts_.outputs_of(part).size() == prospect.outputs.size();
 }
 
 bool GrowingParts::is_output(uint32_t entry, uint16_t result) const {
-  return std::ranges::find(prospect_->outputs, Prospect::Output{entry - begin_, result}) != prospect_->outputs.end();
+  return std::ranges::find(prospect_->outputs, Prospect::Output{entry - first_entry(), result}) !=
+         prospect_->outputs.end();
 }
 
 Prospect::Input GrowingParts::next_input(ValueId, bool) {
-  const size_t i = inputs_++;
+  const size_t i = inputs_so_far();
   return i < prospect_->inputs.size() ? prospect_->inputs[i] : Prospect::Input{};
 }
 

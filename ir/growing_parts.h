@@ -25,16 +25,14 @@ class GrowingParts final : private PartWriter {
   bool is_outside(ValueId v) const { return listing_.entries[facts(v).owner].op == Op::input; }
 
  private:
-  bool is_needed(uint32_t entry) const override { return prospect_->needed[entry - begin_]; }
+  bool is_needed(uint32_t entry) const override { return prospect_->needed[entry - first_entry()]; }
   bool is_output(uint32_t entry, uint16_t result) const override;
   Prospect::Input next_input(ValueId v, bool whole) override;
 
   CutPlacer placer_;
   uint32_t placed_ = 0, open_ = 0;  // entries; where the part begins whose end is not known
   std::deque<Range> closed_;
-  const Prospect* prospect_ = nullptr;
-  uint32_t begin_ = 0;
-  size_t inputs_ = 0;  // written
+  const Prospect* prospect_ = nullptr;  // of the part that is being written
 };
 
 }  // namespace lazuli::ir

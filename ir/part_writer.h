@@ -1,7 +1,6 @@
 // How parts (parts.h) are found and written down, whoever knows what becomes of their values: the whole listing behind them,
 // or only what became of such a part's before.
 #pragma once
-#include <optional>
 #include "ir/parts.h"
 
 namespace lazuli::ir {
@@ -45,6 +44,9 @@ class PartWriter {
   virtual Prospect::Input next_input(ValueId v, bool whole) = 0;
 
   const ValueFacts& facts(ValueId v) const { return values_[v]; }
+  // Of the part that is being written: its first entry, and how many inputs it has so far.
+  uint32_t first_entry() const { return begin_; }
+  size_t inputs_so_far() const { return parts_.inputs.size() - first_.inputs; }
 
   const Listing& listing_;
   Parts parts_;
@@ -73,9 +75,11 @@ inline bool is_shared(Op op) { return is_view(op) || (is_leaf(op) && op != Op::i
 // What one part computes.
 inline bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
 
+// Which of an op's attributes are numbers in the sense of Parts: a bit for each.
+uint8_t number_lists(Op op);
+
 // Calls f(list, whether it holds numbers) for each of an op's attributes, as they are recorded; a leaf's type behind them is
 // none.
-uint8_t number_lists(Op op);  // which of an op's attributes are numbers in the sense of Parts: a bit for each
 template <class F>
 void for_lists(Op op, std::span<const int64_t> flat, F f) {
   const uint8_t numbers = number_lists(op);

@@ -153,20 +153,16 @@ Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vect
 }
 
 Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {
-  const Parts::Ends begin = parts.begin(part), end = parts.ends[part];
+  const uint32_t begin = parts.begin(part).entries;
+  const std::span nodes = parts.nodes_of(part);
   Prospect p;
-  p.needed.resize(end.entries - begin.entries);
-  const std::span nodes = std::span(parts.nodes).subspan(begin.nodes, end.nodes - begin.nodes);
+  p.needed.resize(parts.ends[part].entries - begin);
   for (const Parts::Node& n : nodes)
-    if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[n.entry - begin.entries] = true;
-  for (uint32_t i = begin.inputs; i < end.inputs; ++i) {
-    const Parts::Input& x = parts.inputs[i];
-    p.inputs.push_back({x.last, x.donated, x.fleeting});
-  }
-  for (uint32_t i = begin.outputs; i < end.outputs; ++i) {
-    const uint32_t entry = nodes[parts.outputs[i].in_part.node].entry;
-    const ValueId first = listing.entries[entry].first_result;
-    p.outputs.push_back({entry - begin.entries, static_cast<uint16_t>(parts.outputs[i].value - first)});
+    if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[n.entry - begin] = true;
+  for (const Parts::Input& x : parts.inputs_of(part)) p.inputs.push_back({x.last, x.donated, x.fleeting});
+  for (const Parts::Output& x : parts.outputs_of(part)) {
+    const uint32_t entry = nodes[x.in_part.node].entry;
+    p.outputs.push_back({entry - begin, static_cast<uint16_t>(x.value - listing.entries[entry].first_result)});
   }
   return p;
 }
@@ -184,16 +180,16 @@ uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end) {
 
 Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t),
                SizeSpan numbers) {
-  const Parts::Ends begin = parts.begin(part), end = parts.ends[part];
+  const std::span nodes = parts.nodes_of(part);
   Graph graph;
-  graph.nodes.reserve(end.nodes - begin.nodes);
-  graph.input_count = end.inputs - begin.inputs;
-  graph.scalar_count = end.scalars - begin.scalars;
+  graph.nodes.reserve(nodes.size());
+  graph.input_count = parts.inputs_of(part).size();
+  graph.scalar_count = parts.scalars_of(part).size();
   std::unordered_map<ValueId, Value> values;
   std::unordered_map<uint32_t, uint32_t> lines;
   Assembler assembler(listing, numbers);
   int64_t inputs = 0;
-  for (const Parts::Node& n : std::span(parts.nodes).subspan(begin.nodes, end.nodes - begin.nodes)) {
+  for (const Parts::Node& n : nodes) {
     const auto number = static_cast<uint32_t>(graph.nodes.size());
     const Entry& entry = listing.entries[n.entry];
     Node node;
@@ -213,11 +209,11 @@ Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::str
     }
     graph.nodes.push_back(std::move(node));
   }
-  for (const Parts::Input& x : std::span(parts.inputs).subspan(begin.inputs, graph.input_count)) {
+  for (const Parts::Input& x : parts.inputs_of(part)) {
     graph.donated.push_back(x.donated);
     graph.fleeting.push_back(x.fleeting);
   }
-  for (uint32_t i = begin.outputs; i < end.outputs; ++i) graph.outputs.push_back(parts.outputs[i].in_part);
+  for (const Parts::Output& x : parts.outputs_of(part)) graph.outputs.push_back(x.in_part);
   return graph;
 }
 

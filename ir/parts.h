@@ -44,11 +44,17 @@ struct Parts {
 
   size_t size() const { return ends.size(); }
   Ends begin(size_t part) const { return part ? ends[part - 1] : Ends{}; }
-  std::span<const int64_t> code_of(size_t part) const {
-    return std::span(code).subspan(begin(part).code, ends[part].code - begin(part).code);
-  }
-  std::span<const int64_t> numbers_of(size_t part) const {
-    return std::span(numbers).subspan(begin(part).numbers, ends[part].numbers - begin(part).numbers);
+  std::span<const int64_t> code_of(size_t part) const { return list_of(code, &Ends::code, part); }
+  std::span<const int64_t> numbers_of(size_t part) const { return list_of(numbers, &Ends::numbers, part); }
+  std::span<const Node> nodes_of(size_t part) const { return list_of(nodes, &Ends::nodes, part); }
+  std::span<const Input> inputs_of(size_t part) const { return list_of(inputs, &Ends::inputs, part); }
+  std::span<const uint32_t> scalars_of(size_t part) const { return list_of(scalars, &Ends::scalars, part); }
+  std::span<const Output> outputs_of(size_t part) const { return list_of(outputs, &Ends::outputs, part); }
+
+ private:
+  template <class T>
+  std::span<const T> list_of(const std::vector<T>& list, uint32_t Ends::* end, size_t part) const {
+    return std::span(list).subspan(begin(part).*end, ends[part].*end - begin(part).*end);
   }
 };
 

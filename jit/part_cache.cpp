@@ -29,6 +29,11 @@ uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
   return h;
 }
 
+std::shared_ptr<Executable> compile_part(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                         PartCache::LineText line_text, const CompileOptions& options) {
+  return jit::compile(ir::graph_of(listing, parts, part, line_text, parts.numbers_of(part)), options);
+}
+
 uint64_t key_at(uint64_t key, size_t n) { return ir::for_lookup(ir::mix(key, n)); }
 
 // Numbers for the values that a sequence passes about.
@@ -65,9 +70,9 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
   int64_t turns = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     std::vector<uint64_t> own;
-    for (uint32_t n = parts.begin(p).nodes; n < parts.ends[p].nodes; ++n) {
-      const ir::Entry& e = listing.entries[parts.nodes[n].entry];
-      if (parts.nodes[n].input != ir::kAbsent || !ir::is_contraction(e.op)) continue;
+    for (const ir::Parts::Node& n : parts.nodes_of(p)) {
+      const ir::Entry& e = listing.entries[n.entry];
+      if (n.input != ir::kAbsent || !ir::is_contraction(e.op)) continue;
       for (ir::ValueId v : listing.operands(e)) {
         while (ir::is_view(maker[v]->op)) v = listing.operands(*maker[v])[0];
         if (maker[v]->op == ir::Op::input) own.push_back(ir::mix(hashes[p], v));
@@ -81,8 +86,16 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
 
 }  // namespace
 
+PartCache::Sought::Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text)
+    : listing(l),
+      parts(p),
+      part(n),
+      line_text(text),
+      code_hash(hash_of(0, code())),
+      hash(hash_of(code_hash, numbers())) {}
+
 std::shared_ptr<Executable> PartCache::find(const Sought& sought) {
-  const auto [begin, end] = found_.equal_range(sought.hash);
+  const auto [begin, end] = found_.equal_range(ir::for_lookup(sought.hash));
   for (auto it = begin; it != end; ++it)
     if (const Known& k = *it->second;
         std::ranges::equal(k.numbers, sought.numbers()) && std::ranges::equal(k.family->code, sought.code())) {
@@ -92,35 +105,38 @@ std::shared_ptr<Executable> PartCache::find(const Sought& sought) {
   return nullptr;
 }
 
-std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
-  const auto [begin, end] = families_.equal_range(sought.code_hash);
+std::shared_ptr<PartCache::Family> PartCache::find_family(const Sought& sought) const {
+  const auto [begin, end] = families_.equal_range(ir::for_lookup(sought.code_hash));
   for (auto it = begin; it != end; ++it)
     if (auto family = it->second.lock(); family && std::ranges::equal(family->code, sought.code())) return family;
+  return nullptr;
+}
+
+std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
+  if (auto known = find_family(sought)) return known;
   auto family = std::make_shared<Family>();
-  family->hash = sought.code_hash;
+  family->hash = ir::for_lookup(sought.code_hash);
   family->code.assign(sought.code().begin(), sought.code().end());
-  families_.emplace(sought.code_hash, family);
+  families_.emplace(family->hash, family);
   return family;
 }
 
 // What is dumped is compiled for that.
-std::shared_ptr<Executable> PartCache::find_or_make(const Sought& sought, const CompileOptions& options,
-                                                    CompileStats& stats) {
-  ++stats.parts;
-  if (options.dump_folder.empty())
-    if (auto known = find(sought)) return known;
+PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileOptions& options) {
+  MadePart made{nullptr, {.parts = 1}, sought.hash};
+  if (options.dump_folder.empty() && (made.executable = find(sought))) return made;
   const std::shared_ptr<Family> family = family_of(sought);
-  std::shared_ptr<Executable> executable = make(sought, *family, options, stats);
+  made.executable = make(sought, *family, options, made.stats);
   std::vector<int64_t> calls;
-  for (uint32_t n = sought.parts.begin(sought.part).nodes; n < sought.parts.ends[sought.part].nodes; ++n) {
-    const ir::Parts::Node& node = sought.parts.nodes[n];
+  for (const ir::Parts::Node& node : sought.parts.nodes_of(sought.part)) {
     const ir::Entry& entry = sought.listing.entries[node.entry];
     if (node.input == ir::kAbsent && entry.op == ir::Op::external) calls.push_back(sought.listing.attrs(entry)[1]);
   }
+  const std::span numbers = sought.numbers();
   known_.push_front(
-      {sought.hash, {sought.numbers().begin(), sought.numbers().end()}, family, std::move(calls), executable});
-  found_.emplace(sought.hash, known_.begin());
-  return executable;
+      {ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls), made.executable});
+  found_.emplace(known_.front().hash, known_.begin());
+  return made;
 }
 
 std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
@@ -129,52 +145,29 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
     if (auto executable = resized(sought, family, options, stats)) return executable;
   CompileOptions own = options;
   if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(sought.part);
-  std::shared_ptr<Executable> executable;
-  if (const auto it = new_.find(sought.part); it != new_.end()) executable = it->second;
-  if (!executable) executable = compile_part(sought, own);
+  std::shared_ptr<Executable> executable = sought.compiled;
+  if (!executable) executable = compile_part(sought.listing, sought.parts, sought.part, sought.line_text, own);
   stats += executable->stats();
   ++stats.new_parts;
   return executable;
 }
 
 // Where this cannot be done, whoever needs a part is told in its turn.
-PartCache::Made PartCache::make_new(const ir::Listing& listing, const ir::Parts& parts,
-                                    const std::vector<bool>& is_made, const CompileOptions& options,
-                                    LineText line_text) {
-  std::vector<Sought> wanted;
+void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& options) const {
+  if (!options.dump_folder.empty() || options.other_sizes == OtherSizes::Always) return;
+  std::vector<Sought*> wanted;
   std::unordered_set<uint64_t> codes;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    if (is_made[p]) continue;
-    const uint64_t code = hash_of(0, parts.code_of(p));
-    const Sought sought{listing,  parts, p, ir::for_lookup(hash_of(code, parts.numbers_of(p))), ir::for_lookup(code),
-                        line_text};
-    if (!knows_code(sought) && codes.insert(code).second) wanted.push_back(sought);
-  }
-  if (wanted.size() < 2 || options.other_sizes == OtherSizes::Always) return {};
-  std::vector<std::shared_ptr<Executable>> executables(wanted.size());
+  for (Sought& sought : parts)
+    if (!find_family(sought) && codes.insert(sought.code_hash).second) wanted.push_back(&sought);
+  if (wanted.size() < 2) return;
   const int threads = lowering::crew_size();
   lowering::share_out_in_crew(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
     const lowering::Threads all(threads);
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) try {
-        executables[i] = compile_part(wanted[i], options);
+    for (int64_t i = begin; i < end; ++i) try {
+        Sought& s = *wanted[static_cast<size_t>(i)];
+        s.compiled = compile_part(s.listing, s.parts, s.part, s.line_text, options);
       } catch (const std::exception&) {}
   });
-  Made made;
-  for (size_t i = 0; i < wanted.size(); ++i) made[wanted[i].part] = std::move(executables[i]);
-  return made;
-}
-
-bool PartCache::knows_code(const Sought& sought) const {
-  const auto [begin, end] = families_.equal_range(sought.code_hash);
-  return std::any_of(begin, end, [&](const auto& entry) {
-    const auto family = entry.second.lock();
-    return family && std::ranges::equal(family->code, sought.code());
-  });
-}
-
-std::shared_ptr<Executable> PartCache::compile_part(const Sought& sought, const CompileOptions& options) {
-  return jit::compile(ir::graph_of(sought.listing, sought.parts, sought.part, sought.line_text, sought.numbers()),
-                      options);
 }
 
 std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
@@ -226,15 +219,15 @@ PartCache::Expectation PartCache::expectation(uint64_t key, size_t n) const {
   return {it == prospects_.end() ? nullptr : &it->second.prospect, false};
 }
 
-std::shared_ptr<Executable> PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                                      const CompileOptions& options, LineText line_text, uint64_t& hash,
-                                                      CompileStats& stats) {
+CompileOptions PartCache::for_parts(CompileOptions options) {
+  options.little_effort = true;
+  return options;
+}
+
+PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                                              const CompileOptions& options, LineText line_text) {
   use(options);
-  CompileOptions own = options;
-  own.little_effort = true;
-  const uint64_t code = hash_of(0, parts.code_of(part));
-  hash = hash_of(code, parts.numbers_of(part));
-  return find_or_make({listing, parts, part, ir::for_lookup(hash), ir::for_lookup(code), line_text}, own, stats);
+  return find_or_make({listing, parts, part, line_text}, options);
 }
 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
@@ -244,29 +237,26 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   std::vector<PartsAhead::Made> made(parts.size());
   if (ahead && same_code(ahead->options(), options)) made = ahead->take(parts, live);
   use(options);
-  if (options.dump_folder.empty()) {
-    std::vector<bool> is_made;
-    for (const PartsAhead::Made& m : made) is_made.push_back(m.executable != nullptr);
-    CompileOptions own = options;
-    own.little_effort = true;
-    new_ = make_new(listing, parts, is_made, own, line_text);
+  const CompileOptions own = for_parts(options);
+  std::vector<Sought> missing;
+  for (size_t p = 0; p < parts.size(); ++p)
+    if (!made[p].part.executable) missing.emplace_back(listing, parts, p, line_text);
+  compile_new(missing, own);
+  for (const Sought& sought : missing) {
+    made[sought.part].part = find_or_make(sought, own);
+    learn(listing, parts, sought.part);
   }
-  const std::unique_ptr<Made, void (*)(Made*)> clear_at_end(&new_, [](Made* m) { m->clear(); });
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;
-  std::vector<uint64_t> hashes(parts.size());
+  std::vector<uint64_t> hashes;
   for (size_t p = 0; p < parts.size(); ++p) {
-    auto& [executable, own_stats, hash, ran, outputs] = made[p];
-    if (!executable) {
-      executable = executable_for(listing, parts, p, options, line_text, hash, own_stats);
-      learn(listing, parts, p);
-    }
-    hashes[p] = hash;
-    stats += own_stats;
+    auto& [part, ran, outputs] = made[p];
+    hashes.push_back(part.hash);
+    stats += part.stats;
     stats.parts_ahead += ran;
-    plan.parts.push_back({std::move(executable), parts.ends[p].inputs, parts.ends[p].scalars, parts.ends[p].outputs,
-                          ran, std::move(outputs)});
+    plan.parts.push_back({std::move(part.executable), parts.ends[p].inputs, parts.ends[p].scalars,
+                          parts.ends[p].outputs, ran, std::move(outputs)});
   }
   for (const ir::Parts::Input& x : parts.inputs)
     plan.inputs.push_back({numbers.of(x.value), x.last, x.offset, x.bytes});

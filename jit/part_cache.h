@@ -28,10 +28,15 @@ class PartCache {
   };
   Expectation expectation(uint64_t key, size_t n) const;
   bool knows_prospects() const { return !prospects_.empty(); }
-  // The executable of one part, made if need be; and the hash of its code and numbers.
-  std::shared_ptr<Executable> executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                             const CompileOptions& options, LineText line_text, uint64_t& hash,
-                                             CompileStats& stats);
+  struct MadePart {
+    std::shared_ptr<Executable> executable;
+    CompileStats stats;
+    uint64_t hash = 0;  // of code and numbers
+  };
+  // One part's executable, made if need be. `options`: those for_parts().
+  MadePart executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
+                          const CompileOptions& options, LineText line_text);
+  static CompileOptions for_parts(CompileOptions options);
   // Adds the numbers of the external calls in its parts.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;
   size_t size() const { return found_.size(); }
@@ -56,27 +61,25 @@ class PartCache {
     std::shared_ptr<Executable> executable;
   };
   using Order = std::list<Known>;  // the latest used first
-  // A part with the hash of all of it, and of its code.
+  // A part with the hash of its code, and of all of it.
   struct Sought {
+    Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text);
     const ir::Listing& listing;
     const ir::Parts& parts;
-    size_t part;
-    uint64_t hash, code_hash;
-    LineText line_text;
+    const size_t part;
+    const LineText line_text;
+    const uint64_t code_hash, hash;
+    std::shared_ptr<Executable> compiled;  // for its own numbers, if that has been done
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
   };
   std::shared_ptr<Executable> find(const Sought& sought);
+  std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
-  // Executables of the listing's parts whose code was never seen, by part, made by all threads.
-  using Made = std::unordered_map<size_t, std::shared_ptr<Executable>>;
-  Made make_new(const ir::Listing& listing, const ir::Parts& parts, const std::vector<bool>& is_made,
-                const CompileOptions& options, LineText line_text);
-  bool knows_code(const Sought& sought) const;
-  static std::shared_ptr<Executable> compile_part(const Sought& sought, const CompileOptions& options);
-  std::shared_ptr<Executable> find_or_make(const Sought& sought, const CompileOptions& options, CompileStats& stats);
+  // On all threads, the first part of each code that was never seen.
+  void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;
+  MadePart find_or_make(const Sought& sought, const CompileOptions& options);
   void use(const CompileOptions& options);
-  Made new_;  // while a listing is compiled
   std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
                                    CompileStats& stats);
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.

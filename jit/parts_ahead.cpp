@@ -14,15 +14,6 @@ void append_to(std::vector<T>& list, const U& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
-template <class T>
-std::span<const T> list_of(const std::vector<T>& list, uint32_t Parts::Ends::* end, const Parts& parts, size_t part) {
-  const uint32_t begin = parts.begin(part).*end;
-  return std::span(list).subspan(begin, parts.ends[part].*end - begin);
-}
-auto inputs_of(const Parts& parts, size_t part) { return list_of(parts.inputs, &Parts::Ends::inputs, parts, part); }
-auto outputs_of(const Parts& parts, size_t part) { return list_of(parts.outputs, &Parts::Ends::outputs, parts, part); }
-auto scalars_of(const Parts& parts, size_t part) { return list_of(parts.scalars, &Parts::Ends::scalars, parts, part); }
-
 // Memory that somebody else keeps.
 Buffer lent(const Buffer& b) { return {b.data, b.bytes, std::shared_ptr<void>(std::shared_ptr<void>(), b.data)}; }
 
@@ -34,7 +25,11 @@ bool lies_in(const Buffer& inner, const Buffer& outer) {
 }  // namespace
 
 PartsAhead::PartsAhead(PartCache& cache, const CompileOptions& options, PartCache::LineText line_text)
-    : cache_(cache), options_(options), line_text_(line_text), threads_(omp_get_max_threads()), growing_(listing_) {}
+    : cache_(cache),
+      options_(PartCache::for_parts(options)),
+      line_text_(line_text),
+      threads_(omp_get_max_threads()),
+      growing_(listing_) {}
 
 void PartsAhead::append(const Recorded& recorded) {
   append_to(entries_, recorded.entries);
@@ -49,7 +44,7 @@ void PartsAhead::append(const Recorded& recorded) {
   values_.resize(listing_.types.size());
   size_t next = 0;
   for (const ir::Entry& e : recorded.entries)
-    if (e.op == ir::Op::input) values_[e.first_result] = {lent(recorded.inputs[next++]), true};
+    if (e.op == ir::Op::input) values_[e.first_result] = {{lent(recorded.inputs[next++])}, true};
   growing_.grow();
 }
 
@@ -61,8 +56,7 @@ bool PartsAhead::step(Host& host) {
   Planned planned{growing_.parts().size() - 1, *range, expected.same_place, {}};
   try {
     const lowering::Threads all(threads_);
-    planned.made.executable = cache_.executable_for(listing_, growing_.parts(), planned.part, options_, line_text_,
-                                                    planned.made.hash, planned.made.stats);
+    planned.made.part = cache_.executable_for(listing_, growing_.parts(), planned.part, options_, line_text_);
   } catch (const std::exception&) {
     return true;  // who compiles it in its turn is told
   }
@@ -74,22 +68,22 @@ bool PartsAhead::step(Host& host) {
 
 // What lies outside may be written over only when the recording has ended; before, a run copies it first.
 bool PartsAhead::can_run(const Planned& planned, const Host& host) const {
-  if (!planned.made.executable->runs_anywhere(host)) return false;
+  if (!planned.made.part.executable->runs_anywhere(host)) return false;
   constexpr int64_t kMostCopied = 64 << 10;  // bytes
   int64_t copied = 0;
-  const auto inputs = inputs_of(growing_.parts(), planned.part);
+  const auto inputs = growing_.parts().inputs_of(planned.part);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!values_[inputs[i].value].there) return false;
     if (inputs[i].donated && growing_.is_outside(inputs[i].value))
-      copied += planned.made.executable->bytes_written_over(i);
+      copied += planned.made.part.executable->bytes_written_over(i);
   }
   return copied <= kMostCopied;
 }
 
 bool PartsAhead::run(Planned& planned, Host& host) {
   const Parts& parts = growing_.parts();
-  const std::span ins = inputs_of(parts, planned.part);
-  const std::span outs = outputs_of(parts, planned.part);
+  const std::span ins = parts.inputs_of(planned.part);
+  const std::span outs = parts.outputs_of(planned.part);
   std::vector<Buffer> inputs(ins.size()), outputs(outs.size()), lent_ones;
   // What may be needed again would have to be computed again.
   const auto is_last = [&](const Parts::Input& x) {
@@ -97,35 +91,24 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   };
   const auto donate = std::make_unique<bool[]>(ins.size());
   std::vector<int64_t> scalars;
-  for (uint32_t s : scalars_of(parts, planned.part)) scalars.push_back(scalars_[s]);
-  // Pieces first: who takes the whole takes it away.
-  for (size_t i = 0; i < ins.size(); ++i)
-    if (ins[i].offset != Parts::kWhole) {
-      const Buffer& whole = values_[ins[i].value].buffer;
-      inputs[i] = {static_cast<char*>(whole.data) + ins[i].offset, static_cast<size_t>(ins[i].bytes), whole.owner};
-    }
-  for (size_t i = 0; i < ins.size(); ++i) {
-    Value& v = values_[ins[i].value];
-    const bool outside = growing_.is_outside(ins[i].value), last = is_last(ins[i]);
-    if (ins[i].offset == Parts::kWhole) {
-      inputs[i] = last ? std::move(v.buffer) : v.buffer;
-      donate[i] = last && inputs[i].owner.use_count() == 1;
-    }
-    if (outside) lent_ones.push_back(v.buffer);
-  }
+  for (uint32_t s : parts.scalars_of(planned.part)) scalars.push_back(scalars_[s]);
   for (const Parts::Input& x : ins)
-    if (is_last(x)) values_[x.value] = {};
+    if (growing_.is_outside(x.value)) lent_ones.push_back(values_[x.value].buffer);
+  const auto value_of = [&](const Parts::Input& x) -> PartValue& { return values_[x.value]; };
+  take_inputs(ins, value_of, is_last, inputs, {donate.get(), ins.size()});
+  for (const Parts::Input& x : ins)
+    if (is_last(x)) values_[x.value].there = false;
   try {
     const lowering::OneThread one;
     const lowering::BlasThreads blas(1);
-    planned.made.executable->run(host, inputs, {donate.get(), ins.size()}, scalars, outputs);
+    planned.made.part.executable->run(host, inputs, {donate.get(), ins.size()}, scalars, outputs);
   } catch (const std::exception&) {
     return false;  // it will fail in its turn
   }
   // What lies in memory of others has to be held together with that.
   for (const Buffer& out : outputs)
     if (std::ranges::any_of(lent_ones, [&](const Buffer& b) { return lies_in(out, b); })) return false;
-  for (size_t i = 0; i < outs.size(); ++i) values_[outs[i].value] = {std::move(outputs[i]), true};
+  for (size_t i = 0; i < outs.size(); ++i) values_[outs[i].value] = {{std::move(outputs[i])}, true};
   return true;
 }
 
@@ -137,9 +120,9 @@ bool PartsAhead::is_same(const Planned& planned, const Parts& parts, size_t part
   const auto same_output = [](const Parts::Output& a, const Parts::Output& b) { return a.value == b.value; };
   return std::ranges::equal(own.code_of(planned.part), parts.code_of(part)) &&
          std::ranges::equal(own.numbers_of(planned.part), parts.numbers_of(part)) &&
-         std::ranges::equal(inputs_of(own, planned.part), inputs_of(parts, part), same_input) &&
-         std::ranges::equal(scalars_of(own, planned.part), scalars_of(parts, part)) &&
-         std::ranges::equal(outputs_of(own, planned.part), outputs_of(parts, part), same_output);
+         std::ranges::equal(own.inputs_of(planned.part), parts.inputs_of(part), same_input) &&
+         std::ranges::equal(own.scalars_of(planned.part), parts.scalars_of(part)) &&
+         std::ranges::equal(own.outputs_of(planned.part), parts.outputs_of(part), same_output);
 }
 
 std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<const ValueId> live) {
@@ -158,14 +141,14 @@ std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<con
   };
   for (ValueId v : live) want(v);
   for (size_t p = parts.size(); p-- > 0;) {
-    const auto outputs = outputs_of(parts, p);
+    const auto outputs = parts.outputs_of(p);
     made[p].ran = made[p].ran && std::ranges::all_of(outputs, [&](const Parts::Output& o) {
                     return !wanted[o.value] || values_[o.value].there;
                   });
     if (made[p].ran)
       for (const Parts::Output& o : outputs) made[p].outputs.push_back(std::move(values_[o.value].buffer));
     else
-      for (const Parts::Input& x : inputs_of(parts, p)) want(x.value);
+      for (const Parts::Input& x : parts.inputs_of(p)) want(x.value);
   }
   values_.clear();
   return made;

@@ -8,6 +8,7 @@
 #include <vector>
 #include "ir/growing_parts.h"
 #include "jit/part_cache.h"
+#include "jit/part_inputs.h"
 
 namespace lazuli::jit {
 
@@ -15,12 +16,12 @@ class PartsAhead {
  public:
   // What has been recorded since the last time.
   struct Recorded {
-    std::span<const ir::Entry> entries;
-    std::span<const ir::ValueId> operands;
-    std::span<const int64_t> attrs;
+    std::vector<ir::Entry> entries;
+    std::vector<ir::ValueId> operands;
+    std::vector<int64_t> attrs;
     std::vector<const ir::Type*> types;  // which stay where they are
-    std::span<const uint32_t> lines, seams;
-    std::span<const int64_t> scalars;
+    std::vector<uint32_t> lines, seams;
+    std::vector<int64_t> scalars;
     std::vector<Buffer> inputs;  // in the order of their positions; they stay as they are
   };
   // `options`: those with which the parts will be compiled, for as many threads as OpenMP would use in the calling thread.
@@ -31,9 +32,7 @@ class PartsAhead {
 
   // A part that was made ahead.
   struct Made {
-    std::shared_ptr<Executable> executable;
-    CompileStats stats;
-    uint64_t hash = 0;  // of code and numbers
+    PartCache::MadePart part;
     bool ran = false;
     std::vector<Buffer> outputs;  // those that somebody still needs, if it ran
   };
@@ -50,8 +49,7 @@ class PartsAhead {
     bool expected;  // a part like this was at this place before
     Made made;
   };
-  struct Value {
-    Buffer buffer;
+  struct Value : PartValue {
     bool there = false;
   };
   bool run(Planned& planned, Host& host);

@@ -1,6 +1,7 @@
 #include "jit/sequence.h"
 #include <mutex>
 #include "ir/error.h"
+#include "jit/part_inputs.h"
 
 namespace lazuli::jit {
 namespace {
@@ -14,9 +15,9 @@ class Sequence final : public Executable {
            std::span<Buffer> outputs) override {
     std::lock_guard lock(mutex_);
     struct LetGo {
-      std::vector<Value>& values;
+      std::vector<PartValue>& values;
       ~LetGo() {
-        for (Value& v : values) v = {};
+        for (PartValue& v : values) v = {};
       }
     } let_go_at_end{values_};
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -56,11 +57,6 @@ class Sequence final : public Executable {
   }
 
  private:
-  struct Value {
-    Buffer buffer;
-    bool donate = true;
-    long holders = 1;  // of the buffer, if no other value lies in it: a view of an input may be that input
-  };
   struct Range {
     uint32_t begin, end;
   };
@@ -83,22 +79,10 @@ class Sequence final : public Executable {
     const size_t n = in.end - in.begin;
     part_inputs_.resize(n);
     if (donate_capacity_ < n) donate_ = std::make_unique<bool[]>(donate_capacity_ = 2 * n);
-    const std::span parts_inputs(plan_.inputs.data() + in.begin, n);
-    // Pieces first: who takes the whole takes it away.
-    for (size_t i = 0; i < n; ++i)
-      if (const SequencePlan::Input& x = parts_inputs[i]; x.offset >= 0) {
-        const Buffer& whole = values_[x.value].buffer;
-        part_inputs_[i] = {static_cast<char*>(whole.data) + x.offset, static_cast<size_t>(x.bytes), whole.owner};
-        donate_[i] = false;
-      }
-    for (size_t i = 0; i < n; ++i)
-      if (const SequencePlan::Input& x = parts_inputs[i]; x.offset < 0) {
-        Value& v = values_[x.value];
-        part_inputs_[i] = x.last ? std::move(v.buffer) : v.buffer;
-        donate_[i] = x.last && v.donate && part_inputs_[i].owner.use_count() == v.holders;
-      }
-    for (const SequencePlan::Input& x : parts_inputs)
-      if (x.last) values_[x.value].buffer = {};
+    const std::span<const SequencePlan::Input> parts_inputs(plan_.inputs.data() + in.begin, n);
+    const auto value_of = [&](const SequencePlan::Input& x) -> PartValue& { return values_[x.value]; };
+    const auto is_last = [](const SequencePlan::Input& x) { return x.last; };
+    take_inputs(parts_inputs, value_of, is_last, part_inputs_, {donate_.get(), n});
     part_scalars_.clear();
     for (uint32_t s = numbers.begin; s < numbers.end; ++s) part_scalars_.push_back(scalars[plan_.scalars[s]]);
     part_outputs_.resize(out.end - out.begin);
@@ -117,7 +101,7 @@ class Sequence final : public Executable {
   void take_outputs(size_t p) {
     const Range out = outputs_of(p);
     for (uint32_t i = out.begin; i < out.end; ++i) {
-      Value& v = values_[plan_.outputs[i]];
+      PartValue& v = values_[plan_.outputs[i]];
       v.buffer = std::move(part_outputs_[i - out.begin]);
       v.donate = true;
       v.holders = 1;
@@ -149,7 +133,7 @@ class Sequence final : public Executable {
   const CompileStats stats_;
   std::mutex mutex_;
   // Of a run.
-  std::vector<Value> values_;
+  std::vector<PartValue> values_;
   std::vector<Buffer> part_inputs_, part_outputs_;
   std::vector<int64_t> part_scalars_;
   std::unique_ptr<bool[]> donate_;

@@ -67,11 +67,14 @@ class Run {
  private:
   static void hand_over(PartsAhead& ahead, const ir::Listing& all, size_t begin, size_t end,
                         const std::vector<jit::Buffer>& inputs) {
-    PartsAhead::Recorded more{all.entries.subspan(begin, end - begin), {}, {}, {}, {}, {}, {}, {}};
-    const auto from = [&](auto list, uint32_t first, size_t last) { return list.subspan(first, last - first); };
+    PartsAhead::Recorded more;
+    const auto take = [](auto& to, auto list, size_t first, size_t last) {
+      to.assign(list.begin() + static_cast<ptrdiff_t>(first), list.begin() + static_cast<ptrdiff_t>(last));
+    };
     const ir::Entry &b = all.entries[begin], &e = all.entries[end - 1];
-    more.operands = from(all.all_operands, b.operand_begin, e.operand_begin + e.operand_count);
-    more.attrs = from(all.all_attrs, b.attr_begin, e.attr_begin + e.attr_count);
+    take(more.entries, all.entries, begin, end);
+    take(more.operands, all.all_operands, b.operand_begin, e.operand_begin + e.operand_count);
+    take(more.attrs, all.all_attrs, b.attr_begin, e.attr_begin + e.attr_count);
     for (ir::ValueId v = b.first_result; v < e.first_result + e.results; ++v) more.types.push_back(all.types[v]);
     for (const ir::Entry& entry : more.entries)
       if (entry.op == Op::input) more.inputs.push_back(inputs[static_cast<size_t>(all.attrs(entry)[1])]);
@@ -157,7 +160,9 @@ TEST(PartsAhead, Failures) {
     in[1] = buffer_of(host, std::vector<int64_t>{1, at});
     PartsAhead ahead(cache, {}, no_lines);
     const ir::Listing all = recorded.listing();
-    PartsAhead::Recorded whole{all.entries, all.all_operands, all.all_attrs, all.types, {}, {}, {}, in};
+    const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
+    const PartsAhead::Recorded whole{
+        copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, in};
     ahead.append(whole);
     while (ahead.step(host)) {}
     EXPECT_EQ(ahead.runs() > 0, at != 1 && at != 9) << at;
