@@ -1,12 +1,11 @@
 #include "lazy/compile.h"
 
-#include <chrono>
 #include <cmath>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include "lazy/backing.h"
 #include "lazy/config.h"
-#include "lazy/external.h"
+#include "lazy/external_calls.h"
 #include "lazy/freeze.h"
 #include "lazy/host_time.h"
 #include "lazy/recording.h"
@@ -41,7 +40,8 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   return o;
 }
 
-// Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
+bool may_run_in_parts() { return !backing().is_gpu() && config().tiers != "plans"; }
+
 bool is_dead(const Cell& c, long buffers) {
   return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;
 }
@@ -51,11 +51,6 @@ bool is_read(SyncReason reason) {
 }
 
 namespace {
-
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
 
 // About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in two.
 double products_of(const Trace& trace, const Entry& e) {
@@ -77,7 +72,7 @@ std::vector<bool> donated_inputs(const Trace& trace) {
 // Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to nothing
 // beside what it computes.
 bool is_worth_cutting(const Trace& trace) {
-  if (backing().is_gpu() || config().tiers == "plans") return false;
+  if (!may_run_in_parts()) return false;
   if (config().tiers == "parts") return true;
   if (!config().debug.empty()) return false;  // whole traces are what is to be read
   constexpr double kPlanningUs = 25;          // an op

@@ -11,6 +11,9 @@ namespace lazuli::lazy {
 
 jit::CompileOptions compile_options(const Settings& settings, uint64_t key);
 
+// Whether traces on this device, under these settings, may be cut into parts.
+bool may_run_in_parts();
+
 // Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
 bool is_dead(const Cell& c, long buffers);
 

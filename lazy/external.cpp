@@ -1,19 +1,15 @@
 #include "lazy/external.h"
 
-#include <chrono>
-#include <unordered_set>
-#include <ATen/EmptyTensor.h>
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/flip.h>
-#include <ATen/ops/zeros.h>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
+#include "lazy/external_calls.h"
 #include "lazy/external_signature.h"
 #include "lazy/memory.h"
-#include "lazy/mutex.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/recording.h"
 #include "lazy/source.h"
@@ -22,246 +18,16 @@
 #include "lazy/workers.h"
 #include "lowering/crew.h"
 #include "lowering/libraries/blas_threads.h"
-#include "lowering/libraries/little_work.h"
 
 namespace lazuli::lazy {
 namespace {
 
 using torch::jit::Stack;
 
-// ---- Remembered calls
-
-struct Result {
-  enum Kind : uint8_t { Fresh, Argument, View, Absent } kind;
-  bool in_list = false;    // an element of a TensorList return
-  size_t return_index = 0;
-  size_t slot = 0;         // Argument, View: which tensor argument
-  Geometry geometry{};     // Fresh, View
-};
-
-struct Call {
-  Call(Signature s, bool d) : signature(std::move(s)), describable(d) {}
-  Signature signature;
-  bool describable;
-  bool deferrable = false;
-  std::vector<Result> results;
-  std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
-  std::vector<ir::Type> fresh_types;
-};
-
-using CallRef = std::shared_ptr<const Call>;
-struct HashOfKey {
-  using is_transparent = void;
-  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
-};
-struct Calls {
-  Mutex mutex{Rank::Leaf};
-  std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
-  std::unordered_map<int64_t, CallRef> calls;
-  int64_t next = 0;
-};
-Calls& calls() {
-  static auto* c = new Calls;
-  return *c;
-}
-CallRef call_at(int64_t id) {
-  std::lock_guard lock(calls().mutex);
-  return calls().calls.at(id);
-}
-
-// ---- Analysis
-
-at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
-  auto key = device.is_meta() ? c10::DispatchKey::Meta : device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
-                                                    c10::scalarTypeToTypeMeta(g.type));
-  t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
-  set_view_bits(t, g);
-  return t;
-}
-
-// Whether the call draws from the backing device's generator, which must happen in program order. Attention without
-// dropout carries the tag and draws nothing.
-bool is_random(const Signature& s) {
-  if (!s.op.hasTag(at::Tag::nondeterministic_seeded)) return false;
-  const auto& declared = s.op.schema().arguments();
-  for (size_t i = 0; i < declared.size(); ++i)
-    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble() && s.arguments[i].toDouble() == 0) return false;
-  return true;
-}
-
-// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators are
-// torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for them.
-bool has_static_shapes(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
-                                                        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
-  return names.contains(op.schema().name());
-}
-
-// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are made in
-// one of several ways, by how many threads there are.
-bool computes_alike_on_threads(const Signature& s) {
-  if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
-  if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
-  const c10::ScalarType type = s.slots[0].geometry.type;
-  return type == at::kFloat || type == at::kDouble;
-}
-
-bool is_little_attention(const Signature& s) {
-  const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
-  return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
-}
-
-// Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
-bool asserts_on_gpu(const c10::OperatorHandle& op) {
-  return backing().is_gpu() && op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
-}
-
-// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
-// do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
-// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
-// eager's own error at the line that caused it.
-class Analysis {
- public:
-  explicit Analysis(Call& call) : call_(call), signature_(call.signature) {}
-
-  bool run() {
-    const lowering::OneThread one;
-    if (!call_.describable || is_random(signature_)) return false;
-    constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
-    int64_t bytes = 0;
-    for (int64_t b : signature_.storage_bytes) bytes += b;
-    const bool rehearsed = bytes <= kRehearsed || is_reference_mode();  // strides decide what kernels do next
-    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
-    if (!learn(c10::Device(c10::kMeta))) return false;
-    bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
-    return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
-  }
-
- private:
-  bool learn(c10::Device device) {
-    device_ = device;
-    bases_.clear(), slots_.clear();
-    call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
-    for (int64_t bytes : signature_.storage_bytes)
-      bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
-                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
-    for (const Slot& s : signature_.slots) {
-      if (s.same < slots_.size()) {
-        slots_.push_back(slots_[s.same]);
-        continue;
-      }
-      slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
-      // LAPACK counts rows from one, and looks for row zero outside of the matrix.
-      const std::string& name = signature_.op.schema().arguments()[s.argument].name();
-      if (name.find("pivots") != name.npos) slots_.back().fill_(1);
-    }
-    Stack stack = signature_.rebuild(slots_, device);
-    try {
-      PlainDispatch guard;
-      signature_.op.callBoxed(stack);
-    } catch (const std::exception&) {
-      return false;
-    }
-    for (size_t i = 0; i < slots_.size(); ++i)
-      if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
-    return returns(stack) && mutations();
-  }
-
-  static Geometry without_storage(Geometry g) {
-    g.storage = 0;
-    return g;
-  }
-
-  bool returns(const Stack& stack) {
-    const auto& schema = signature_.op.schema();
-    for (size_t i = 0; i < stack.size(); ++i) {
-      if (stack[i].isTensor()) {
-        if (!add(stack[i].toTensor(), schema.returns()[i], i, false)) return false;
-      } else if (stack[i].isTensorList()) {
-        for (const at::Tensor& t : stack[i].toTensorVector())
-          if (!add(t, schema.returns()[i], i, true)) return false;
-      } else {
-        return false;  // a number: it depends on data
-      }
-    }
-    return true;
-  }
-
-  bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
-    Result r{Result::Absent, in_list, index};
-    if (t.defined()) {
-      if (t.layout() != c10::kStrided || t.is_nested() || t.is_quantized()) return false;
-      if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
-      r.geometry = geometry_of(t);
-      auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
-      auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
-      if (slot != slots_.end()) {
-        r.kind = Result::Argument;
-        r.slot = static_cast<size_t>(slot - slots_.begin());
-      } else if (alias != slots_.end()) {
-        r.kind = Result::View;
-        r.slot = static_cast<size_t>(alias - slots_.begin());
-      } else {
-        if (declared.alias_info()) return false;
-        Order order;
-        if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
-        r.kind = Result::Fresh;
-        call_.fresh_types.push_back(memory_type(r.geometry));
-      }
-    }
-    call_.results.push_back(std::move(r));
-    return true;
-  }
-
-  bool mutations() {
-    for (const Slot& s : signature_.slots) {
-      if (!writes(signature_.op.schema(), s.argument)) continue;
-      if (std::ranges::find(call_.mutated, s.geometry.storage) == call_.mutated.end())
-        call_.mutated.push_back(s.geometry.storage);
-    }
-    return true;
-  }
-
-  Call& call_;
-  const Signature& signature_;
-  c10::Device device_{c10::kMeta};
-  std::vector<at::Tensor> bases_, slots_;
-};
-
-// These are in no trace: what is forgotten of them is learned again.
-void forget_undeferrable(Calls& c) {
-  std::erase_if(c.by_key, [&](const auto& entry) { return !c.calls.at(entry.second)->deferrable; });
-  std::erase_if(c.calls, [](const auto& entry) { return !entry.second->deferrable; });
-}
-
-std::pair<int64_t, CallRef> intern(const c10::OperatorHandle& op, const Stack& stack, const Bound& bound) {
-  Calls& c = calls();
-  {
-    std::lock_guard lock(c.mutex);
-    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
-  }
-  auto call = std::make_shared<Call>(signature_of(op, stack, bound), true);
-  call->deferrable = Analysis(*call).run();
-  std::lock_guard lock(c.mutex);
-  if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
-  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
-  if (fresh) c.calls[c.next++] = std::move(call);
-  return {it->second, c.calls.at(it->second)};
-}
-
-// A call that is about to be recorded; others may have been forgotten since it was looked up.
-void remember(int64_t id, const CallRef& call) {
-  std::lock_guard lock(calls().mutex);
-  if (calls().calls.contains(id)) return;
-  calls().calls.emplace(id, call);
-  calls().by_key.try_emplace(call->signature.key, id);
-}
-
 // ---- Recording
 
 // Results on the stack, in the schema's form.
-void push_results(const Call& call, const std::vector<at::Tensor>& arguments, std::span<const at::Tensor> fresh,
+void push_results(const ExternalCall& call, const std::vector<at::Tensor>& arguments, std::span<const at::Tensor> fresh,
                   Stack* stack) {
   const auto& schema = call.signature.op.schema();
   size_t next_fresh = 0, next = 0;
@@ -269,14 +35,14 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, st
     std::optional<c10::List<at::Tensor>> list;
     if (schema.returns()[i].type()->kind() == c10::TypeKind::ListType) list.emplace();
     for (; next < call.results.size() && call.results[next].return_index == i; ++next) {
-      const Result& r = call.results[next];
+      const ExternalResult& r = call.results[next];
       at::Tensor t;
-      if (r.kind == Result::Argument) t = arguments[r.slot];
-      if (r.kind == Result::Fresh) {
+      if (r.kind == ExternalResult::Argument) t = arguments[r.slot];
+      if (r.kind == ExternalResult::Fresh) {
         t = fresh[next_fresh++];
         set_view_bits(t, r.geometry);
       }
-      if (r.kind == Result::View) {
+      if (r.kind == ExternalResult::View) {
         t = make_view(arguments[r.slot], to_ref(r.geometry.sizes), to_ref(r.geometry.strides), r.geometry.offset);
         if (t.scalar_type() != r.geometry.type)
           t.unsafeGetTensorImpl()->set_storage_and_dtype(t.storage(), c10::scalarTypeToTypeMeta(r.geometry.type));
@@ -292,12 +58,14 @@ void push_results(const Call& call, const std::vector<at::Tensor>& arguments, st
 }
 
 // Only those: the caller's stack may hold more (a loop over a batch keeps its own arguments there).
-void drop_arguments(const Call& call, Stack* stack) { torch::jit::drop(*stack, call.signature.op.schema().arguments().size()); }
+void drop_arguments(const ExternalCall& call, Stack* stack) {
+  torch::jit::drop(*stack, call.signature.op.schema().arguments().size());
+}
 
-void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack) {
+void record(int64_t id, const ExternalCallRef& learned, const Bound& bound, Stack* stack) {
   Recording r;
-  remember(id, learned);
-  const Call& call = *learned;
+  remember_external_call(id, learned);
+  const ExternalCall& call = *learned;
   c10::SmallVector<ir::Value, 4> inputs;
   for (const at::Tensor& s : bound.storages) inputs.push_back(r.storage_value(s));
   c10::SmallVector<ir::Type, 2> types;
@@ -311,8 +79,8 @@ void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack
       r.rebind_storage(bound.storages[m], v);
       ++v.result;
     }
-    for (const Result& result : call.results) {
-      if (result.kind != Result::Fresh) continue;
+    for (const ExternalResult& result : call.results) {
+      if (result.kind != ExternalResult::Fresh) continue;
       const Geometry& g = result.geometry;
       fresh.push_back(r.tensor(v, g.type, to_ref(g.sizes), to_ref(g.strides)));
       ++v.result;
@@ -323,11 +91,6 @@ void record(int64_t id, const CallRef& learned, const Bound& bound, Stack* stack
 }
 
 // ---- Running at once
-
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
 
 // The memory of `g` inside a storage's buffer.
 at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
@@ -351,7 +114,7 @@ at::Tensor window(const c10::Storage& storage, const Geometry& g) {
   return t;
 }
 
-bool is_written(const Call& call, const Slot& s) {
+bool is_written(const ExternalCall& call, const Slot& s) {
   return std::ranges::any_of(call.signature.slots, [&](const Slot& other) {
     return other.same == s.same && writes(call.signature.op.schema(), other.argument);
   });
@@ -399,7 +162,7 @@ void follow(const at::Tensor& argument, const at::Tensor& host) {
 // read overlaps it.
 class HostTensors {
  public:
-  HostTensors(const Call& call, const Bound& bound) : storages_(call.signature.storage_bytes.size()) {
+  HostTensors(const ExternalCall& call, const Bound& bound) : storages_(call.signature.storage_bytes.size()) {
     const auto& slots = call.signature.slots;
     for (const Slot& s : slots)
       if (is_written(call, s)) storages_[s.geometry.storage].writes = true;
@@ -436,7 +199,7 @@ class HostTensors {
   std::vector<Storage> storages_;
 };
 
-void run_now(const Call& call, const Bound& bound, Stack* stack) {
+void run_now(const ExternalCall& call, const Bound& bound, Stack* stack) {
   const auto& slots = call.signature.slots;
   const HostTensors tensors(call, bound);
   const std::vector<at::Tensor>& host = tensors.tensors;
@@ -550,12 +313,12 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
   settle_operands(op, stack);
   const Bound bound = bind_call(op, *stack);
   int64_t id = -1;
-  CallRef learned;
+  ExternalCallRef learned;
   if (bound.describable)
-    std::tie(id, learned) = intern(op, *stack, bound);
+    std::tie(id, learned) = find_external_call(op, *stack, bound);
   else
-    learned = std::make_shared<Call>(signature_of(op, *stack, bound), false);
-  const Call& call = *learned;
+    learned = std::make_shared<ExternalCall>(signature_of(op, *stack, bound), false);
+  const ExternalCall& call = *learned;
   bool only_views = call.deferrable && call.mutated.empty() && call.fresh_types.empty();
   if (!only_views) announce(op, "runs as an external call");
   if (call.deferrable)
@@ -612,14 +375,13 @@ jit::Buffer dense(const jit::BufferView& v) {
 
 std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results, bool counted) {
-  const CallRef learned = call_at(id);
-  const Call& call = *learned;
+  const ExternalCallRef learned = external_call_at(id);
+  const ExternalCall& call = *learned;
   double start = now_us();
-  const bool alike = computes_alike_on_threads(call.signature);
   std::optional<lowering::BlasThreads> one;  // for products inside: torch shares out what is around them
   std::optional<lowering::OneThread> alone;
-  if (alike) one.emplace(1);
-  if (alike && is_little_attention(call.signature)) alone.emplace();
+  if (call.alike) one.emplace(1);
+  if (call.little) alone.emplace();
   std::vector<jit::Buffer> storages, out;
   for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
   std::vector<c10::Storage> written(storages.size());
@@ -635,7 +397,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   try {
     PlainDispatch guard;
     std::optional<DefaultType> type;  // the process's, which only who runs a trace may change
-    if (!alike) type.emplace(call.signature.default_type);
+    if (!call.alike) type.emplace(call.signature.default_type);
     const c10::AutoGradMode grad(call.signature.grad_mode);
     std::vector<at::Tensor> host;
     for (const Slot& s : call.signature.slots) {
@@ -666,7 +428,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   }
   LAZULI_CHECK(returned.size() == call.results.size(), "an external call returned another number of tensors than its meta kernel");
   for (size_t i = 0; i < returned.size(); ++i) {
-    if (call.results[i].kind != Result::Fresh) continue;
+    if (call.results[i].kind != ExternalResult::Fresh) continue;
     at::Tensor t = returned[i];
     const Geometry& g = call.results[i].geometry;
     TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
@@ -682,21 +444,6 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   (void)results;
   if (counted) metrics().external(call.signature.name(), line, now_us() - start);
   return out;
-}
-
-bool runs_alike_anywhere(int64_t id) { return computes_alike_on_threads(call_at(id)->signature); }
-
-std::string external_name(int64_t id) { return call_at(id)->signature.name(); }
-
-size_t external_call_count() {
-  std::lock_guard lock(calls().mutex);
-  return calls().calls.size();
-}
-
-void keep_external_calls(const std::unordered_set<int64_t>& kept) {
-  std::lock_guard lock(calls().mutex);
-  std::erase_if(calls().calls, [&](const auto& entry) { return !kept.contains(entry.first); });
-  std::erase_if(calls().by_key, [&](const auto& entry) { return !kept.contains(entry.second); });
 }
 
 }  // namespace lazuli::lazy

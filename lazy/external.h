@@ -4,7 +4,6 @@
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <unordered_set>
 #include "jit/executable.h"
 
 namespace lazuli::lazy {
@@ -15,13 +14,6 @@ void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // Runs a recorded call, made at that Python line; inputs are whole storages. For the executor, and, not counted, for shadow runs.
 std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results, bool counted = true);
-std::string external_name(int64_t call);
-// Whether the kernel of a recorded call gives the same bits on any thread, and whatever number of threads it uses.
-bool runs_alike_anywhere(int64_t call);
-// How many calls there is something learned of.
-size_t external_call_count();
-// Forgets what was learned of all other calls.
-void keep_external_calls(const std::unordered_set<int64_t>& calls);
 
 // That an operator has no kernel of ours, and how it runs instead: nothing, a warning or an error (c10::Error), as
 // LAZULI_FALLBACK says.

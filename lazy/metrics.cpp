@@ -1,6 +1,7 @@
 #include "lazy/metrics.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -57,6 +58,11 @@ std::map<std::string, double> host_seconds_by_name() {
 }
 
 }  // namespace
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
 
 const char* name(SyncReason r) {
   switch (r) {

@@ -14,6 +14,9 @@ namespace lazuli::lazy {
 enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, HostCopy, Pointer, Collective };
 const char* name(SyncReason r);
 
+// Microseconds of the steady clock.
+double now_us();
+
 struct Event {  // one line of explain()
   std::string kind;   // "sync", "peek", "external", "compile", "shadow"
   std::string what;

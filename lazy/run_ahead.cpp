@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <omp.h>
-#include "lazy/backing.h"
 #include "lazy/compile.h"
 #include "lazy/config.h"
 #include "lazy/shadow.h"
@@ -14,7 +13,7 @@
 namespace lazuli::lazy {
 namespace {
 
-// Only memory: what needs more does not run ahead.
+// What is packed stays so for whoever runs traces, and profiles are of that thread.
 struct AheadHost final : TorchHost {
   jit::PackedOperands* packed_operands() override { return nullptr; }
   std::shared_ptr<void> profile(const std::function<std::string()>&) override { return nullptr; }
@@ -28,11 +27,6 @@ void append(std::vector<T>& list, const From& from, size_t begin) {
 bool is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value(); }
 
 }  // namespace
-
-RunAhead& RunAhead::get() {
-  static auto* r = new RunAhead;  // outlives every thread
-  return *r;
-}
 
 RunAhead::Halt::Halt() {
   RunAhead& r = get();
@@ -49,28 +43,22 @@ RunAhead::Halt::~Halt() {
   if (--r.halting_ == 0 && r.parts_) lowering::continue_background();  // with what it was halted at
 }
 
-bool RunAhead::may_start(const Trace& trace) const {
-  const Config& c = config();
-  if (c.run_ahead == "off" || c.tiers == "plans" || !c.debug.empty() || is_reference_mode()) return false;
-  if (backing().is_gpu() || is_forked() || Shadow::is_due() || is_profiled()) return false;
-  return !trace.empty();
+bool RunAhead::may_start() {
+  if (config().run_ahead == "off" || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
+    return false;
+  return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }
 
 void RunAhead::look_again(const Trace& trace) {
+  due_ = trace.size() + kChunk;
   if (!parts_) {
-    TraceCache& cache = TraceCache::get();
-    due_ = trace.size() + kChunk;
-    if (!may_start(trace) || !cache.parts.knows_prospects()) {
-      due_ = SIZE_MAX;
-      return;
-    }
-    if (cache.knows_beginning(trace)) return;
-    if (!start()) {
+    const bool may = may_start();
+    if (may && TraceCache::get().knows_beginning(trace)) return;
+    if (!may || !start()) {
       due_ = SIZE_MAX;
       return;
     }
   }
-  due_ = trace.size() + kChunk;
   hand_over(trace);
 }
 
@@ -112,19 +100,17 @@ void RunAhead::hand_over(const Trace& trace) {
 }
 
 bool RunAhead::take_inbox() {
-  Inbox taken;
+  jit::PartsAhead::Recorded taken;
   {
     std::lock_guard lock(mutex_);
     if (inbox_.entries.empty()) return false;
     std::swap(taken, inbox_);
   }
-  parts_->append({taken.entries, taken.operands, taken.attrs, std::move(taken.types), taken.lines, taken.seams,
-                  taken.scalars, std::move(taken.inputs)});
+  parts_->append(taken);
   return true;
 }
 
 bool RunAhead::step() {
-  if (halting_ != 0) return false;
   // Torch's first call on a thread sets how many threads it has.
   static thread_local const int torch_threads = at::get_num_threads();
   (void)torch_threads;

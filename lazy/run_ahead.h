@@ -14,7 +14,10 @@ namespace lazuli::lazy {
 
 class RunAhead {
  public:
-  static RunAhead& get();
+  static RunAhead& get() {
+    static auto* r = new RunAhead;  // outlives every thread
+    return *r;
+  }
   // Hands over what the trace has recorded, if that is worth it. Under the recorder's lock.
   void look(const Trace& trace) {
     if (trace.size() >= due_) [[unlikely]]
@@ -37,17 +40,9 @@ class RunAhead {
 
  private:
   static constexpr size_t kChunk = 16;  // entries
-  struct Inbox {
-    std::vector<Entry> entries;
-    std::vector<ValueId> operands;
-    std::vector<int64_t> attrs, scalars;
-    std::vector<const ir::Type*> types;
-    std::vector<uint32_t> lines, seams;
-    std::vector<jit::Buffer> inputs;
-  };
   RunAhead() = default;
   void look_again(const Trace& trace);
-  bool may_start(const Trace& trace) const;
+  static bool may_start();
   bool start();  // false where there is no thread for it
   void hand_over(const Trace& trace);
   bool step();        // on that thread; false if there is nothing to do
@@ -62,7 +57,7 @@ class RunAhead {
   std::atomic<int> halting_ = 0;
   lowering::FloatMode float_mode_ = lowering::FloatMode::here();  // under which the trace is recorded
   std::mutex mutex_;
-  Inbox inbox_;  // from the one thread to the other
+  jit::PartsAhead::Recorded inbox_;  // from the one thread to the other
 };
 
 }  // namespace lazuli::lazy

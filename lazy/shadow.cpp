@@ -1,14 +1,14 @@
 #include "lazy/shadow.h"
 
-#include <ATen/ATen.h>
 #include <limits>
 #include <set>
+#include <ATen/ATen.h>
 #include "ir/error.h"
 #include "lazy/backing.h"
 #include "lazy/convert.h"
 #include "lazy/culprit.h"
 #include "lazy/derivatives.h"
-#include "lazy/external.h"
+#include "lazy/external_calls.h"
 #include "lazy/freeze.h"
 #include "lazy/memory.h"
 #include "lazy/metrics.h"

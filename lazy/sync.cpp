@@ -1,6 +1,5 @@
 #include "lazy/sync.h"
 
-#include <chrono>
 #include <optional>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
@@ -25,11 +24,6 @@
 
 namespace lazuli::lazy {
 namespace {
-
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
 
 // A value that an earlier trace failed to compute fails whatever is computed from it, with the same words.
 void check_inputs(const Trace& trace) {

@@ -5,6 +5,7 @@
 #include "lazy/backing.h"
 #include "lazy/eager_rows.h"
 #include "lazy/external.h"
+#include "lazy/external_calls.h"
 #include "lazy/memory.h"
 
 namespace lazuli::lazy {
@@ -33,7 +34,7 @@ std::vector<jit::Buffer> TorchHost::external(int64_t call, const std::string& li
   return tell_of_memory([&] { return run_external(call, line, inputs, results, counts_external_calls); });
 }
 
-bool TorchHost::runs_anywhere(int64_t call) const { return runs_alike_anywhere(call); }
+bool TorchHost::runs_anywhere(int64_t call) const { return external_call_at(call)->alike; }
 
 std::vector<jit::Buffer> TorchHost::eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                           std::span<const lowering::Layout> results) {

@@ -6,7 +6,7 @@
 #include <ATen/Context.h>
 #include "lazy/backing.h"
 #include "lazy/config.h"
-#include "lazy/external.h"
+#include "lazy/external_calls.h"
 #include "lazy/recording.h"
 
 namespace lazuli::lazy {

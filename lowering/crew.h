@@ -65,6 +65,8 @@ bool begin_background(bool (*step)());
 void continue_background();
 // Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it microseconds.
 void expect_background(bool soon);
+// Waits until `done` says so, and meanwhile takes part in what the background shares out.
+void help_background(bool (*done)());
 
 namespace detail {
 using Work = void (*)(void* context, int64_t begin, int64_t end, int worker);
@@ -79,10 +81,7 @@ void share_out(int64_t n, int threads, bool on_openmp, F&& f) {
   };
   share_out(n, threads, on_openmp, call, &f);
 }
-}
-
-// Waits until `done` says so, and meanwhile takes part in what the background shares out.
-void help_background(bool (*done)());
+}  // namespace detail
 
 // Calls f(begin, end, worker) for ranges that together are [0, n), on this thread and others, and returns when all have
 // returned. `worker` is below crew_size(), and no two calls at once have the same. Not `worth` it: on this thread alone.

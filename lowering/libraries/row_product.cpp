@@ -12,7 +12,6 @@ namespace lazuli::lowering {
 namespace {
 
 constexpr int64_t kMostRows = 4;
-constexpr int64_t kRowsAtOnce = 4;
 
 // sums[i][j] = (row i of a) . (column j of b), for M rows that are `a_stride` apart and C columns that are `b_stride` apart,
 // each of k numbers side by side. A column is read once for all rows.
@@ -69,7 +68,7 @@ struct FourRows {
   }
 };
 
-// Calls f with the number of rows, from 1 to kRowsAtOnce, as a constant.
+// Calls f with the number of rows, from 1 to kMostRows, as a constant.
 template <class F>
 void with_rows(int64_t rows, F f) {
   switch (rows) {
@@ -124,13 +123,11 @@ class RowProduct final : public LibraryCall {
     const int64_t piece = columns_a_piece();
     share_out((n_ + piece - 1) / piece, !is_little(m_ * n_ * k_), [&](int64_t begin, int64_t end, int) {
       for (int64_t j = begin * piece, last = std::min(n_, end * piece); j < last; j += piece)
-        for (int64_t i = 0; i < m_; i += kRowsAtOnce)
-          with_rows(std::min(kRowsAtOnce, m_ - i), [&](auto count) {
-            constexpr int64_t M = decltype(count)::value;
-            const int64_t n = std::min(piece, last - j);
-            by_columns_ ? dots<M>(rows + i * k_, b + j * stride_, n, sums + i * n_ + j)
-                        : add_rows<M>(rows + i * k_, b + j, n, sums + i * n_ + j);
-          });
+        with_rows(m_, [&](auto count) {
+          constexpr int64_t M = decltype(count)::value;
+          const int64_t n = std::min(piece, last - j);
+          by_columns_ ? dots<M>(rows, b + j * stride_, n, sums + j) : add_rows<M>(rows, b + j, n, sums + j);
+        });
     });
   }
 

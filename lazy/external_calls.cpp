@@ -1,0 +1,248 @@
+#include "lazy/external_calls.h"
+
+#include <unordered_map>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/zeros.h>
+#include "lazy/backing.h"
+#include "lazy/config.h"
+#include "lazy/mutex.h"
+#include "lazy/plain_dispatch.h"
+#include "lazy/recording.h"
+#include "lazy/torch_buffers.h"
+#include "lowering/crew.h"
+#include "lowering/libraries/blas_threads.h"
+#include "lowering/libraries/little_work.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using torch::jit::Stack;
+
+struct HashOfKey {
+  using is_transparent = void;
+  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+};
+struct Calls {
+  Mutex mutex{Rank::Leaf};
+  std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
+  std::unordered_map<int64_t, ExternalCallRef> calls;
+  int64_t next = 0;
+};
+Calls& calls() {
+  static auto* c = new Calls;
+  return *c;
+}
+
+at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
+  auto key = device.is_meta()   ? c10::DispatchKey::Meta
+             : device.is_cuda() ? c10::DispatchKey::CUDA
+                                : c10::DispatchKey::CPU;
+  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
+                                                    c10::scalarTypeToTypeMeta(g.type));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
+  set_view_bits(t, g);
+  return t;
+}
+
+// Whether the call draws from the backing device's generator, which must happen in program order. Attention without
+// dropout carries the tag and draws nothing.
+bool is_random(const Signature& s) {
+  if (!s.op.hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto& declared = s.op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble() && s.arguments[i].toDouble() == 0) return false;
+  return true;
+}
+
+// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators are
+// torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for them.
+bool has_static_shapes(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
+                                                        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
+  return names.contains(op.schema().name());
+}
+
+// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are made in
+// one of several ways, by how many threads there are.
+bool computes_alike_on_threads(const Signature& s) {
+  if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
+  if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
+  const c10::ScalarType type = s.slots[0].geometry.type;
+  return type == at::kFloat || type == at::kDouble;
+}
+
+bool is_little_attention(const Signature& s) {
+  const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
+  return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+}
+
+// Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
+bool asserts_on_gpu(const c10::OperatorHandle& op) {
+  return backing().is_gpu() &&
+         op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
+}
+
+// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
+// do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
+// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
+// eager's own error at the line that caused it.
+class Analysis {
+ public:
+  explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
+
+  bool run() {
+    const lowering::OneThread one;
+    if (!call_.describable || is_random(signature_)) return false;
+    constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
+    int64_t bytes = 0;
+    for (int64_t b : signature_.storage_bytes) bytes += b;
+    const bool rehearsed = bytes <= kRehearsed || is_reference_mode();  // strides decide what kernels do next
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
+    if (!learn(c10::Device(c10::kMeta))) return false;
+    bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
+    return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
+  }
+
+ private:
+  bool learn(c10::Device device) {
+    device_ = device;
+    bases_.clear(), slots_.clear();
+    call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
+    for (int64_t bytes : signature_.storage_bytes)
+      bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
+                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
+    for (const Slot& s : signature_.slots) {
+      if (s.same < slots_.size()) {
+        slots_.push_back(slots_[s.same]);
+        continue;
+      }
+      slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
+      // LAPACK counts rows from one, and looks for row zero outside of the matrix.
+      const std::string& name = signature_.op.schema().arguments()[s.argument].name();
+      if (name.find("pivots") != name.npos) slots_.back().fill_(1);
+    }
+    Stack stack = signature_.rebuild(slots_, device);
+    try {
+      PlainDispatch guard;
+      signature_.op.callBoxed(stack);
+    } catch (const std::exception&) {
+      return false;
+    }
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
+    return returns(stack) && mutations();
+  }
+
+  static Geometry without_storage(Geometry g) {
+    g.storage = 0;
+    return g;
+  }
+
+  bool returns(const Stack& stack) {
+    const auto& schema = signature_.op.schema();
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (stack[i].isTensor()) {
+        if (!add(stack[i].toTensor(), schema.returns()[i], i, false)) return false;
+      } else if (stack[i].isTensorList()) {
+        for (const at::Tensor& t : stack[i].toTensorVector())
+          if (!add(t, schema.returns()[i], i, true)) return false;
+      } else {
+        return false;  // a number: it depends on data
+      }
+    }
+    return true;
+  }
+
+  bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
+    ExternalResult r{ExternalResult::Absent, in_list, index};
+    if (t.defined()) {
+      if (t.layout() != c10::kStrided || t.is_nested() || t.is_quantized()) return false;
+      if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
+      r.geometry = geometry_of(t);
+      auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
+      auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
+      if (slot != slots_.end()) {
+        r.kind = ExternalResult::Argument;
+        r.slot = static_cast<size_t>(slot - slots_.begin());
+      } else if (alias != slots_.end()) {
+        r.kind = ExternalResult::View;
+        r.slot = static_cast<size_t>(alias - slots_.begin());
+      } else {
+        if (declared.alias_info()) return false;
+        Order order;
+        if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
+        r.kind = ExternalResult::Fresh;
+        call_.fresh_types.push_back(memory_type(r.geometry));
+      }
+    }
+    call_.results.push_back(std::move(r));
+    return true;
+  }
+
+  bool mutations() {
+    for (const Slot& s : signature_.slots) {
+      if (!writes(signature_.op.schema(), s.argument)) continue;
+      if (std::ranges::find(call_.mutated, s.geometry.storage) == call_.mutated.end())
+        call_.mutated.push_back(s.geometry.storage);
+    }
+    return true;
+  }
+
+  ExternalCall& call_;
+  const Signature& signature_;
+  c10::Device device_{c10::kMeta};
+  std::vector<at::Tensor> bases_, slots_;
+};
+
+// These are in no trace: what is forgotten of them is learned again.
+void forget_undeferrable(Calls& c) {
+  std::erase_if(c.by_key, [&](const auto& entry) { return !c.calls.at(entry.second)->deferrable; });
+  std::erase_if(c.calls, [](const auto& entry) { return !entry.second->deferrable; });
+}
+
+}  // namespace
+
+ExternalCallRef external_call_at(int64_t id) {
+  std::lock_guard lock(calls().mutex);
+  return calls().calls.at(id);
+}
+
+std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle& op, const Stack& stack,
+                                                       const Bound& bound) {
+  Calls& c = calls();
+  {
+    std::lock_guard lock(c.mutex);
+    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
+  }
+  auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
+  call->deferrable = Analysis(*call).run();
+  call->alike = computes_alike_on_threads(call->signature);
+  call->little = call->alike && is_little_attention(call->signature);
+  std::lock_guard lock(c.mutex);
+  if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
+  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
+  if (fresh) c.calls[c.next++] = std::move(call);
+  return {it->second, c.calls.at(it->second)};
+}
+
+void remember_external_call(int64_t id, const ExternalCallRef& call) {
+  std::lock_guard lock(calls().mutex);
+  if (calls().calls.contains(id)) return;
+  calls().calls.emplace(id, call);
+  calls().by_key.try_emplace(call->signature.key, id);
+}
+
+std::string external_name(int64_t id) { return external_call_at(id)->signature.name(); }
+
+size_t external_call_count() {
+  std::lock_guard lock(calls().mutex);
+  return calls().calls.size();
+}
+
+void keep_external_calls(const std::unordered_set<int64_t>& kept) {
+  std::lock_guard lock(calls().mutex);
+  std::erase_if(calls().calls, [&](const auto& entry) { return !kept.contains(entry.first); });
+  std::erase_if(calls().by_key, [&](const auto& entry) { return !kept.contains(entry.second); });
+}
+
+}  // namespace lazuli::lazy
