@@ -246,8 +246,10 @@ void share_out(int64_t n, int threads, bool on_openmp, Work f, void* context) {
   threads = static_cast<int>(std::min<int64_t>({threads, crew_size(), n}));
   if (threads <= 1) return f(context, 0, n, 0);
   if (!on_openmp || Crew::is_member() || !is_openmp_awake()) return Crew::get().share_out(n, threads, f, context);
+  const FloatMode mode = FloatMode::here();
 #pragma omp parallel num_threads(threads)
   {
+    const FloatMode::While same(mode);
     const int64_t all = omp_get_num_threads(), i = omp_get_thread_num();
     const int64_t begin = n / all * i + std::min(i, n % all), end = begin + n / all + (i < n % all);
     if (begin < end) f(context, begin, end, static_cast<int>(i));
