@@ -17,6 +17,7 @@ void set_option(const char* name, T value) {
   auto found = options.find(name);
   LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
   static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
+  found->second->addOccurrence(0, name, value ? "true" : "false");  // some count only when somebody has said so
 }
 
 }  // namespace

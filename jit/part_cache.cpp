@@ -160,8 +160,12 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   for (Sought& sought : parts)
     if (!find_family(sought) && codes.insert(sought.code_hash).second) wanted.push_back(&sought);
   if (wanted.size() < 2) return;
+  // The largest first, so that at the end no thread waits long for another.
+  std::stable_sort(wanted.begin(), wanted.end(), [](const Sought* a, const Sought* b) {
+    return a->parts.nodes_of(a->part).size() > b->parts.nodes_of(b->part).size();
+  });
   const int threads = lowering::crew_size();
-  lowering::share_out_in_crew(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
     const lowering::Threads all(threads);
     for (int64_t i = begin; i < end; ++i) try {
         Sought& s = *wanted[static_cast<size_t>(i)];

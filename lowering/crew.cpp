@@ -35,10 +35,10 @@ struct Region {
   FloatMode mode = FloatMode::here();  // of who shares it out
   std::array<Share, kMost> shares;
 
-  void begin(int64_t count, int crew, void (*function)(void*, int64_t, int64_t, int), void* c) {
+  void begin(int64_t count, int crew, bool heavy, void (*function)(void*, int64_t, int64_t, int), void* c) {
     f = function, context = c, n = count, threads = crew;
     mode = FloatMode::here();
-    ranges = std::min(n, kRangesEach * threads);
+    ranges = heavy ? n : std::min(n, kRangesEach * threads);
     for (int t = 0; t < threads; ++t) {
       shares[t].next.store(ranges * t / threads, std::memory_order_relaxed);
       shares[t].end = ranges * (t + 1) / threads;
@@ -69,14 +69,14 @@ class Crew {
     return *crew.load(std::memory_order_acquire);
   }
 
-  void share_out(int64_t n, int threads, void (*f)(void*, int64_t, int64_t, int), void* context) {
+  void share_out(int64_t n, int threads, bool heavy, void (*f)(void*, int64_t, int64_t, int), void* context) {
     if (shares_out_ || (is_member_ && !is_helped())) return f(context, 0, n, 0);
     std::unique_lock lock(sharing_, std::try_to_lock);
     if (!lock) return f(context, 0, n, 0);
     shares_out_ = true;
     enlist(threads - 1);
     is_background_ = is_member_;
-    region_.begin(n, threads, f, context);
+    region_.begin(n, threads, heavy, f, context);
     regions_.fetch_add(1, std::memory_order_relaxed);
     is_open_.store(true, std::memory_order_seq_cst);
     wake();
@@ -242,10 +242,10 @@ void openmp_has_worked() {
 
 namespace detail {
 
-void share_out(int64_t n, int threads, bool on_openmp, Work f, void* context) {
+void share_out(int64_t n, int threads, bool heavy, Work f, void* context) {
   threads = static_cast<int>(std::min<int64_t>({threads, crew_size(), n}));
   if (threads <= 1) return f(context, 0, n, 0);
-  if (!on_openmp || Crew::is_member() || !is_openmp_awake()) return Crew::get().share_out(n, threads, f, context);
+  if (heavy || Crew::is_member() || !is_openmp_awake()) return Crew::get().share_out(n, threads, heavy, f, context);
   const FloatMode mode = FloatMode::here();
 #pragma omp parallel num_threads(threads)
   {

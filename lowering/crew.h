@@ -70,16 +70,16 @@ void help_background(bool (*done)());
 
 namespace detail {
 using Work = void (*)(void* context, int64_t begin, int64_t end, int worker);
-void share_out(int64_t n, int threads, bool on_openmp, Work f, void* context);
+void share_out(int64_t n, int threads, bool heavy, Work f, void* context);
 
 template <class F>
-void share_out(int64_t n, int threads, bool on_openmp, F&& f) {
+void share_out(int64_t n, int threads, bool heavy, F&& f) {
   if (n <= 0) return;
   if (threads <= 1 || n == 1) return f(int64_t{0}, n, 0);
   const Work call = [](void* context, int64_t begin, int64_t end, int worker) noexcept {
     (*static_cast<std::remove_reference_t<F>*>(context))(begin, end, worker);
   };
-  share_out(n, threads, on_openmp, call, &f);
+  share_out(n, threads, heavy, call, &f);
 }
 }  // namespace detail
 
@@ -88,17 +88,17 @@ void share_out(int64_t n, int threads, bool on_openmp, F&& f) {
 // f must not throw. `threads`: at most so many.
 template <class F>
 void share_out(int64_t n, int threads, F&& f) {
-  detail::share_out(n, threads, true, std::forward<F>(f));
+  detail::share_out(n, threads, false, std::forward<F>(f));
 }
 template <class F>
 void share_out(int64_t n, bool worth, F&& f) {
   share_out(n, worth ? crew_size() : 1, std::forward<F>(f));
 }
-// The same for work that asks how many threads there are: never on OpenMP's own, where the answer is one. On the crew's it is
-// one, too, unless f says otherwise (Threads).
+// The same for pieces that take long each: they are claimed one by one. Never on OpenMP's own threads, since such work asks how
+// many threads there are, and there the answer is one. On the crew's it is one, too, unless f says otherwise (Threads).
 template <class F>
-void share_out_in_crew(int64_t n, F&& f) {
-  detail::share_out(n, crew_size(), false, std::forward<F>(f));
+void share_out_heavy(int64_t n, F&& f) {
+  detail::share_out(n, crew_size(), true, std::forward<F>(f));
 }
 
 // That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes meanwhile,
