@@ -34,7 +34,7 @@ target_compile_options(lazuli_flags INTERFACE
   # __FILE__ and debug information are relative to the repository, however the path was spelled.
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=" "-ffile-prefix-map=${_up}/="
   -Wall -Wextra)
-target_link_options(lazuli_flags INTERFACE -fopenmp -Wl,--gc-sections)
+target_link_options(lazuli_flags INTERFACE -fopenmp -Wl,--gc-sections -Wl,--build-id=sha1)
 
 if(LAZULI_SANITIZE)
   target_compile_options(lazuli_flags INTERFACE

@@ -11,6 +11,7 @@
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -169,9 +170,13 @@ ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& 
 
 lowering::KernelFn Compiler::load(const ObjectCode& code) {
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy({code.bytes.data(), code.bytes.size()}, code.symbol);
-  if (auto error = state_->jit->addObjectFile(std::move(buffer)))
+  // In a place of its own, where its symbol may be called as others are elsewhere.
+  static std::atomic<uint64_t> places = 0;
+  llvm::orc::JITDylib& place = state_->jit->getExecutionSession().createBareJITDylib(std::to_string(places++));
+  place.addToLinkOrder(state_->jit->getMainJITDylib());
+  if (auto error = state_->jit->addObjectFile(place, std::move(buffer)))
     throw InternalError("a kernel's object code is refused: " + text(std::move(error)));
-  auto address = state_->jit->lookup(code.symbol);
+  auto address = state_->jit->lookup(place, code.symbol);
   if (!address) throw InternalError("a kernel does not link: " + text(address.takeError()));
   return address->toPtr<lowering::KernelFn>();
 }

@@ -26,7 +26,7 @@ class Compiler {
   static Compiler& host();
 
   ObjectCode compile(const lowering::LoopNest& nest, const std::string& symbol) const;
-  // Loads object code for the rest of the process and finds its kernel. Symbols must not repeat.
+  // Loads object code for the rest of the process and finds its kernel.
   lowering::KernelFn load(const ObjectCode& code);
 
   std::string ir_text(const lowering::LoopNest& nest, const std::string& symbol) const;

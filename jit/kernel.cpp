@@ -10,6 +10,7 @@
 
 #include "ir/hash.h"
 #include "jit/compiler.h"
+#include "jit/disk_cache.h"
 
 namespace lazuli::jit {
 namespace {
@@ -23,7 +24,7 @@ struct Cache {
   std::shared_mutex mutex;
   // Entries are never removed, so references to them stay good.
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries;
-  std::atomic<int64_t> compiled = 0, reused = 0;
+  std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, named = 0;
 
   const Kernel* find(uint64_t hash, const lowering::LoopNest& nest) const {
     auto [first, last] = entries.equal_range(hash);
@@ -38,9 +39,32 @@ Cache& cache() {
   return *c;
 }
 
-// Object code for the nest; the place where a cache on disk, keyed by nest and Compiler::fingerprint, is asked first.
-ObjectCode object_code(const lowering::LoopNest& nest, const std::string& symbol) {
-  return Compiler::host().compile(nest, symbol);
+constexpr const char* kSymbol = "lazuli_kernel";
+
+// All that decides the code.
+std::string key_of(const lowering::LoopNest& nest) {
+  const std::vector<uint64_t> words = nest.words();
+  return build_id() + Compiler::host().fingerprint() +
+         std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(uint64_t));
+}
+
+// From the disk, or compiled and put there.
+lowering::KernelFn make(const lowering::LoopNest& nest) {
+  static const DiskCache& disk = *new DiskCache(DiskCache::of_kind("cpu"));  // outlives every thread
+  Compiler& compiler = Compiler::host();
+  if (!disk.keeps()) {
+    count_kernel(KernelSource::Compiled);
+    return compiler.load(compiler.compile(nest, kSymbol));
+  }
+  const std::string key = key_of(nest);
+  if (const auto kept = disk.load(key)) {
+    count_kernel(KernelSource::Disk);
+    return compiler.load({kSymbol, {kept->begin(), kept->end()}});
+  }
+  count_kernel(KernelSource::Compiled);
+  const ObjectCode code = compiler.compile(nest, kSymbol);
+  disk.store(key, {code.bytes.data(), code.bytes.size()});
+  return compiler.load(code);
 }
 
 }  // namespace
@@ -51,15 +75,15 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std
   {
     std::shared_lock lock(c.mutex);
     if (const Kernel* k = c.find(hash, nest)) {
-      ++c.reused;
+      count_kernel(KernelSource::Process);
       return *k;
     }
   }
   const auto start = std::chrono::steady_clock::now();
   auto entry = std::make_unique<Entry>(Entry{nest, {}});
   const std::string text = label();
-  entry->kernel.name = "k" + std::to_string(c.compiled++) + (text.empty() ? "" : "_" + text);
-  entry->kernel.function = Compiler::host().load(object_code(nest, entry->kernel.name));
+  entry->kernel.name = "k" + std::to_string(c.named++) + (text.empty() ? "" : "_" + text);
+  entry->kernel.function = make(nest);
   entry->kernel.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
@@ -68,7 +92,20 @@ const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std
   return c.entries.emplace(hash, std::move(entry))->second->kernel;
 }
 
-KernelStats kernel_stats() { return {cache().compiled, cache().reused}; }
-void count_kernel(bool reused) { ++(reused ? cache().reused : cache().compiled); }
+KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused}; }
+
+void count_kernel(KernelSource source) {
+  switch (source) {
+    case KernelSource::Compiled:
+      ++cache().compiled;
+      break;
+    case KernelSource::Disk:
+      ++cache().loaded;
+      break;
+    case KernelSource::Process:
+      ++cache().reused;
+      break;
+  }
+}
 
 }  // namespace lazuli::jit

@@ -13,15 +13,17 @@ struct Kernel {
   double compile_ms = 0;
 };
 
+// Where a kernel comes from that somebody asked for.
+enum class KernelSource { Compiled, Disk, Process };
 struct KernelStats {
-  int64_t compiled = 0, reused = 0;
+  int64_t compiled = 0, loaded = 0, reused = 0;
 };
 
-// Returns the kernel for `nest`, compiling it on first use; what `label` gives becomes part of its name. Thread-safe; kernels
+// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name. Thread-safe; kernels
 // live for the whole process. Throws InternalError if LLVM refuses.
 const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
 // Of all devices.
 KernelStats kernel_stats();
-void count_kernel(bool reused);
+void count_kernel(KernelSource source);
 
 }  // namespace lazuli::jit

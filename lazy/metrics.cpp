@@ -5,7 +5,6 @@
 #include <map>
 #include <sstream>
 #include <utility>
-#include "jit/kernel.h"
 #include "lazy/host_time.h"
 #include "lazy/memory.h"
 
@@ -132,8 +131,9 @@ std::string Metrics::json() {
     << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
     << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
     << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
-    << ", \"kernels_compiled\": " << kernels.compiled - kernels_compiled_base_
-    << ", \"kernels_reused\": " << kernels.reused - kernels_reused_base_
+    << ", \"kernels_compiled\": " << kernels.compiled - kernels_base_.compiled
+    << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
+    << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
     << ", \"peeks\": " << peeks << ", \"traces_shadowed\": " << traces_shadowed
     << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
@@ -169,9 +169,7 @@ void Metrics::reset() {
   external_calls_.clear();
   syncs_.clear();
   reset_host_seconds();
-  jit::KernelStats kernels = jit::kernel_stats();
-  kernels_compiled_base_ = kernels.compiled;
-  kernels_reused_base_ = kernels.reused;
+  kernels_base_ = jit::kernel_stats();
 }
 
 Metrics& metrics() {

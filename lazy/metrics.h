@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include "jit/executable.h"
+#include "jit/kernel.h"
 #include "lazy/mutex.h"
 
 namespace lazuli::lazy {
@@ -61,7 +62,7 @@ class Metrics {
   std::map<std::string, int64_t> external_calls_, syncs_;
   std::map<Event, EventTotal> events_;
   std::map<std::string, Compilations> compilations_;  // by line
-  int64_t kernels_compiled_base_ = 0, kernels_reused_base_ = 0;
+  jit::KernelStats kernels_base_;  // at the last reset
 };
 Metrics& metrics();
 

@@ -79,19 +79,35 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
 
 }  // namespace
 
-uint64_t LoopNest::hash() const {
-  uint64_t h = pack({static_cast<unsigned>(schedule), rank, reduced, stages});
-  absorb(h, pack({tile}));
-  absorb(h, uint64_t{checks} << 16 | params);
-  for (const Access& a : accesses)
-    absorb(h, pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed, a.across}));
-  for (const Inst& x : insts) {
-    absorb(h, pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
-                    static_cast<unsigned>(x.dtype), x.stage, x.row}));
-    absorb(h, uint64_t{x.slot} << 48 | uint64_t{x.args[0]} << 32 | uint64_t{x.args[1]} << 16 | x.args[2]);
-    absorb(h, std::bit_cast<uint64_t>(x.value));
+namespace {
+
+template <class F>
+void for_each_word(const LoopNest& n, F add) {
+  add(pack({static_cast<unsigned>(n.schedule), n.rank, n.reduced, n.stages, n.tile}));
+  add(uint64_t{n.checks} << 16 | n.params);
+  add(n.accesses.size());
+  for (const Access& a : n.accesses)
+    add(pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed, a.across}));
+  for (const Inst& x : n.insts) {
+    add(pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
+              static_cast<unsigned>(x.dtype), x.stage, x.row}));
+    add(uint64_t{x.slot} << 48 | uint64_t{x.args[0]} << 32 | uint64_t{x.args[1]} << 16 | x.args[2]);
+    add(std::bit_cast<uint64_t>(x.value));
   }
+}
+
+}  // namespace
+
+uint64_t LoopNest::hash() const {
+  uint64_t h = 0;
+  for_each_word(*this, [&](uint64_t word) { absorb(h, word); });
   return h;
+}
+
+std::vector<uint64_t> LoopNest::words() const {
+  std::vector<uint64_t> all;
+  for_each_word(*this, [&](uint64_t word) { all.push_back(word); });
+  return all;
 }
 
 std::string LoopNest::print() const {

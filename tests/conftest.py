@@ -1,6 +1,10 @@
 """What all Python tests share."""
 
+import os
 from pathlib import Path
+
+# Each process compiles its kernels, whatever ran before: the cache on disk has tests of its own.
+os.environ.setdefault("LAZULI_CACHE_DIR", "")
 
 import pytest
 import torch

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "jit/devices/cuda/kernels.h"
+#include "jit/disk_cache.h"
 
 namespace lazuli::testing {
 namespace {
@@ -20,9 +20,9 @@ AssembledStore& AssembledStore::get() {
 }
 
 AssembledStore::AssembledStore() {
-  const std::string cubins = jit::cuda::cubin_folder();
-  if (cubins.empty()) return;
-  const fs::path path = fs::path(cubins).parent_path() / "assembled.txt";
+  const std::string folder = jit::cache_folder();
+  if (folder.empty()) return;
+  const fs::path path = fs::path(folder) / "assembled.txt";
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (fs::exists(path) && fs::file_size(path, error) > kLargest) fs::remove(path, error);

@@ -10,8 +10,8 @@
 #include <regex>
 #include <stdexcept>
 
-#include "jit/devices/cuda/cubin_store.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/disk_cache.h"
 #include "jit/nvptx_compiler.h"
 #include "tests/gpu/assembled_store.h"
 
@@ -128,6 +128,11 @@ void assemble(std::span<const std::string* const> ptx, int capability, std::span
   }
 }
 
+// One word.
+std::string key_of(const std::string& ptx, int capability) {
+  return "sm" + std::to_string(capability) + "-nvjitlink" + jit::cuda::linker_version() + "-" + jit::DiskCache::file_name(ptx);
+}
+
 }  // namespace
 
 bool has_assembler(std::string& name) {
@@ -151,7 +156,7 @@ std::vector<Assembled> assemble(std::span<const std::string> ptx, int capability
   std::vector<const std::string*> texts;
   std::vector<Assembled*> into;
   for (size_t i = 0; i < ptx.size(); ++i) {
-    const std::string key = has_linker() ? jit::cuda::cubin_key(ptx[i], capability) : "";
+    const std::string key = has_linker() ? key_of(ptx[i], capability) : "";
     if (AssembledStore::get().find(key, out[i])) continue;
     keys.push_back(key);
     texts.push_back(&ptx[i]);

@@ -22,8 +22,9 @@ def metrics() -> dict[str, Any]:
     traces that were not), `traces_reused`, `parts_compiled`, `parts_reused` and `parts_resized`
     (of the former: planned anew, run as they were, and run by a plan that was made for other
     sizes), `parts_ahead` (those that ran while the rest was still being recorded),
-    `kernels_compiled`, `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict
-    by reason), `peeks` (reads of values computed apart from the trace, which did not end),
+    `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
+    `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
+    of values computed apart from the trace, which did not end),
     `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (those
     that differed), `bytes_live`, `bytes_peak`, and, while `config.time_host` is on,
     `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces, compiling

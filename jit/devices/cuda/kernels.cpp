@@ -7,8 +7,8 @@
 #include <thread>
 #include <unordered_map>
 #include "ir/hash.h"
-#include "jit/devices/cuda/cubin_store.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/disk_cache.h"
 #include "jit/kernel.h"
 #include "jit/nvptx_compiler.h"
 
@@ -52,16 +52,28 @@ class Cache {
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries_;
 };
 
+const DiskCache& disk() {
+  static const DiskCache& cache = *new DiskCache(DiskCache::of_kind("cubin"));  // outlives every thread
+  return cache;
+}
+
+// All that decides what is linked.
+std::string key_of(const std::string& ptx, int capability) {
+  return "sm" + std::to_string(capability) + "-nvjitlink" + linker_version() + "\n" + ptx;
+}
+
 Kernel build(const Context& context, const KernelRequest& r, const std::string& name) {
   const int capability = context.attributes().capability;
   const std::string ptx = compile_ptx(*r.nest, r.variant, name, capability);
-  const std::string key = cubin_key(ptx, capability);
-  auto cubin = load_cubin(key);
-  if (!cubin) {
-    cubin = link(ptx, capability).cubin;
-    store_cubin(key, *cubin);
+  const std::string key = key_of(ptx, capability);
+  if (const auto kept = disk().load(key)) {
+    count_kernel(KernelSource::Disk);
+    return {context.load(*kept, name), name};
   }
-  return {context.load(*cubin, name), name};
+  count_kernel(KernelSource::Compiled);
+  const std::vector<char> cubin = link(ptx, capability).cubin;
+  disk().store(key, {cubin.data(), cubin.size()});
+  return {context.load({cubin.data(), cubin.size()}, name), name};
 }
 
 // Runs `work(i)` for i < n on as many threads as the machine has; rethrows the first exception.
@@ -101,7 +113,7 @@ std::vector<const Kernel*> kernels_for(Context& context, std::span<const KernelR
   for (size_t i = 0; i < requests.size(); ++i) {
     out[i] = cache.find(requests[i]);
     if (out[i]) {
-      count_kernel(true);
+      count_kernel(KernelSource::Process);
       continue;
     }
     const bool again = std::any_of(missing.begin(), missing.end(), [&](size_t m) {
@@ -114,7 +126,6 @@ std::vector<const Kernel*> kernels_for(Context& context, std::span<const KernelR
     // The name is part of the PTX, and so of the key on disk: it must not depend on what this process compiled before.
     char id[20];
     snprintf(id, sizeof id, "%08x", static_cast<unsigned>(ir::mix(r.nest->hash(), r.variant.hash())));
-    count_kernel(false);
     out[missing[m]] = cache.add(r, build(context, r, "g" + std::string(id) + (r.label.empty() ? "" : "_" + r.label)));
   });
   for (size_t i = 0; i < requests.size(); ++i)

@@ -23,7 +23,5 @@ struct KernelRequest {
 // One for each request. Thread-safe; kernels live for the whole process. Throws std::runtime_error with the linker's log.
 std::vector<const Kernel*> kernels_for(Context& context, std::span<const KernelRequest> requests);
 
-// $LAZULI_CACHE_DIR/cubin, else ~/.cache/lazuli/cubin; empty when neither has a home or LAZULI_CACHE_DIR is empty.
-std::string cubin_folder();
 
 }  // namespace lazuli::jit::cuda
