@@ -89,7 +89,11 @@ IN_PARTS = {
 
 # Results of these lie within bounds; operands of those, by number, are checked probabilities.
 RANGES = {"sigmoid": (0, 1), "tanh": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "erf": (-1, 1)}
-PROBABILITIES = {"binary_cross_entropy": (0, 1), "binary_cross_entropy_backward": (1, 2)}
+PROBABILITIES = {
+    "bernoulli": (0,),
+    "binary_cross_entropy": (0, 1),
+    "binary_cross_entropy_backward": (1, 2),
+}
 
 
 SUMS = (
@@ -102,6 +106,8 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
     args = tree_map_only(torch.Tensor, torch.abs, args)
     kwargs = {k: abs(x) if k in ("alpha", "beta", "value") else x for k, x in kwargs.items()}
+    if "out" in kwargs:  # which has the sum itself
+        kwargs["out"] = kwargs["out"].new_empty(0)
     if function is aten.sub.Tensor:
         function = aten.add.Tensor
     return function(*args, **kwargs).abs()

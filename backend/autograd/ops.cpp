@@ -120,7 +120,6 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   // Losses, windows, the rest
   light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
   light<o::mse_loss>(m, "MseLossBackward0");
-  light<o::smooth_l1_loss>(m, "SmoothL1LossBackward0", keeping(0b11));
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
   light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0", whole(0b1, NodeTraits::GivesZeros, /*indices*/ 0b10));
   light<o::avg_pool2d>(m, "AvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));

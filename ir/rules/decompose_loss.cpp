@@ -23,6 +23,9 @@ void decompose_mean(Builder& b, const Application& a, std::span<Value> results) 
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
 }
 
+// In two passes, less what a mean that is rounded has added to the squares (Chan, Golub, LeVeque, Algorithms for computing the
+// sample variance, 1983, formula 1.7): so the variance of equal numbers is 0, whatever their mean has been rounded to. That part
+// is 0 in exact numbers, and so has no derivative.
 void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   auto dims = a.attrs.list(0);
@@ -30,8 +33,11 @@ void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   for (Size d : dims) count *= b.shape(x)[d];
   Value centered = b.sub(x, b.mean(x, dims, true));
   Value squares = b.sum(b.mul(centered, centered), dims, a.attrs.number(1));
-  Value zero = b.constant(0, b.dtype(x));
-  Value freedom = b.sub(b.count(count, b.dtype(x)), b.convert(a.inputs[1], b.dtype(x)));
+  Value zero = b.constant(0, b.dtype(x)), n = b.count(count, b.dtype(x));
+  Value rest = b.sum(centered, dims, a.attrs.number(1));
+  Value excess = b.emit(Op::minimum, {b.div(b.mul(rest, rest), n), squares});
+  squares = b.sub(squares, b.emit(Op::detach, {excess}));
+  Value freedom = b.sub(n, b.convert(a.inputs[1], b.dtype(x)));
   results[0] = b.convert(b.div(squares, b.emit(Op::maximum, {freedom, zero})), b.dtype(a.inputs[0]));
 }
 

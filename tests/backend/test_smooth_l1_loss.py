@@ -38,6 +38,15 @@ def test_edges(reduction):
     assert_same(step, rtol=1e-6, atol=1e-40)
 
 
+def test_an_infinite_gradient():
+    def step(device):
+        x = normal(7, device=device, grad=True)
+        smooth_l1_loss(x, torch.zeros_like(x), beta=0.5).backward(tensor(math.inf, device))
+        return x.grad
+
+    assert_same(step)
+
+
 @pytest.mark.parametrize("beta", [0.0, 2.0])
 @pytest.mark.parametrize("shape", [(), (0,), (1, 3)])
 def test_shapes_and_no_curve(shape, beta):

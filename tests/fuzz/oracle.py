@@ -79,8 +79,12 @@ class Arbiter:
             return execute(self.program, EAGER)
 
     def anyone(self, has) -> bool:
-        """Whether one of the runs has the property."""
-        return any(has(run) for run in self.runs(FEW)) or any(has(run) for run in self.runs(MANY))
+        """Whether one of the runs that have the program's types has the property."""
+        return (
+            any(has(run) for run in self.runs(FEW))
+            or has(self.careful)
+            or any(has(run) for run in self.runs(MANY))
+        )
 
 
 def check(program: Program) -> Difference | None:

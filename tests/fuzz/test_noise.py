@@ -165,6 +165,18 @@ def test_what_cancels_in_a_fused_sum_may_be_nothing():
     assert along.shape == (4, 5)
 
 
+def test_a_sum_that_is_given_its_tensor_stays_one():
+    a, b, out = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0], [5.0]]), torch.empty(1, 1)
+    with Noise(0):
+        torch.mm(a, b, out=out)
+    torch.testing.assert_close(out, torch.tensor([[-7.0]]))
+
+
+def test_a_probability_stays_one():
+    with Noise(0):
+        assert torch.bernoulli(torch.ones(100)).sum() == 100
+
+
 def test_a_negative_number_has_a_power_next_to_an_integer():
     one = torch.nn.functional.cosine_similarity(torch.ones(1, 3), torch.ones(1, 3))
     with Noise(0):

@@ -1,0 +1,36 @@
+"""The variance of equal numbers is nothing, whatever their mean is rounded to."""
+
+import pytest
+import torch
+from differential import assert_same, normal
+
+
+@pytest.mark.parametrize("value", [7.3, 0.1, 123.456, -1e-3, 3e5])
+@pytest.mark.parametrize("n", [2, 5, 7, 125, 1000])
+def test_equal_numbers(n, value, device):
+    rows, columns = torch.full((3, n), value), torch.full((n, 3), value)
+    assert not rows.to(device).var().any()
+    assert not rows.to(device).std(1).any()
+    assert not torch.var_mean(columns.to(device), 0)[0].any()
+
+
+def test_a_constant_column_is_left_out_of_a_normalization():
+    def normalized(device):
+        x = normal(50, 4, device=device)
+        x[:, 2] = 7.3
+        std = x.std(0)
+        return (x - x.mean(0)) / torch.where(std == 0, torch.ones_like(std), std)
+
+    assert_same(normalized, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_two_derivatives(equal):
+    def derivatives(device):
+        x = normal(5, device=device, dtype=torch.float64)
+        x = (torch.full_like(x, 2) if equal else x).requires_grad_()
+        (first,) = torch.autograd.grad(x.var(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first[0], x)
+        return first, second
+
+    assert_same(derivatives, rtol=1e-12, atol=1e-14)
