@@ -168,17 +168,21 @@ ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& 
   return {symbol, {bytes.begin(), bytes.end()}};
 }
 
-lowering::KernelFn Compiler::load(const ObjectCode& code) {
+LoadedKernel Compiler::load(const ObjectCode& code) {
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy({code.bytes.data(), code.bytes.size()}, code.symbol);
-  // In a place of its own, where its symbol may be called as others are elsewhere.
+  // In a place of its own, where its symbol may be called as others are elsewhere, and which goes with it.
   static std::atomic<uint64_t> places = 0;
-  llvm::orc::JITDylib& place = state_->jit->getExecutionSession().createBareJITDylib(std::to_string(places++));
+  llvm::orc::ExecutionSession& session = state_->jit->getExecutionSession();
+  llvm::orc::JITDylib& place = session.createBareJITDylib(std::to_string(places++));
+  const std::shared_ptr<const void> owner(&place, [&session](const void* p) {
+    llvm::consumeError(session.removeJITDylib(*static_cast<llvm::orc::JITDylib*>(const_cast<void*>(p))));
+  });
   place.addToLinkOrder(state_->jit->getMainJITDylib());
   if (auto error = state_->jit->addObjectFile(place, std::move(buffer)))
     throw InternalError("a kernel's object code is refused: " + text(std::move(error)));
   auto address = state_->jit->lookup(place, code.symbol);
   if (!address) throw InternalError("a kernel does not link: " + text(address.takeError()));
-  return address->toPtr<lowering::KernelFn>();
+  return {address->toPtr<lowering::KernelFn>(), owner};
 }
 
 std::string Compiler::ir_text(const lowering::LoopNest& nest, const std::string& symbol) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowering/loop_nest.h"
@@ -16,6 +17,19 @@ struct ObjectCode {
   std::vector<char> bytes;
 };
 
+// A kernel in memory, where it stays while somebody has a copy of this.
+class LoadedKernel {
+ public:
+  LoadedKernel() = default;
+  LoadedKernel(lowering::KernelFn function, std::shared_ptr<const void> code) : function_(function), code_(std::move(code)) {}
+  void operator()(const int64_t* args, int64_t begin, int64_t end) const { function_(args, begin, end); }
+  explicit operator bool() const { return function_ != nullptr; }
+
+ private:
+  lowering::KernelFn function_ = nullptr;
+  std::shared_ptr<const void> code_;
+};
+
 // Generates code for one kind of CPU. Thread-safe; compiles run side by side.
 class Compiler {
  public:
@@ -26,8 +40,8 @@ class Compiler {
   static Compiler& host();
 
   ObjectCode compile(const lowering::LoopNest& nest, const std::string& symbol) const;
-  // Loads object code for the rest of the process and finds its kernel.
-  lowering::KernelFn load(const ObjectCode& code);
+  // The compiler must outlive what it loads.
+  LoadedKernel load(const ObjectCode& code);
 
   std::string ir_text(const lowering::LoopNest& nest, const std::string& symbol) const;
   std::string assembly_text(const lowering::LoopNest& nest, const std::string& symbol) const;

@@ -2,11 +2,14 @@
 // when two threads compile the same nest at once the first one in wins.
 #include "jit/kernel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "ir/hash.h"
 #include "jit/compiler.h"
@@ -15,22 +18,42 @@
 namespace lazuli::jit {
 namespace {
 
+constexpr size_t kMost = 2048;  // kernels, beyond which those go that nobody has; each takes about 20 KB
+
 struct Entry {
-  lowering::LoopNest nest;
-  Kernel kernel;
+  Entry(const lowering::LoopNest& n, std::shared_ptr<const Kernel> k, uint64_t now) : nest(n), kernel(std::move(k)), used(now) {}
+  const lowering::LoopNest nest;
+  std::shared_ptr<const Kernel> kernel;
+  std::atomic<uint64_t> used;  // when, by the count of requests
 };
 
 struct Cache {
   std::shared_mutex mutex;
-  // Entries are never removed, so references to them stay good.
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries;
   std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, named = 0;
+  std::atomic<uint64_t> requests = 0;
 
-  const Kernel* find(uint64_t hash, const lowering::LoopNest& nest) const {
+  std::shared_ptr<const Kernel> find(uint64_t hash, const lowering::LoopNest& nest) {
     auto [first, last] = entries.equal_range(hash);
     for (auto it = first; it != last; ++it)
-      if (it->second->nest == nest) return &it->second->kernel;
+      if (it->second->nest == nest) {
+        it->second->used = ++requests;
+        return it->second->kernel;
+      }
     return nullptr;
+  }
+
+  // The least recently used of those that nobody has, an eighth of all.
+  std::vector<std::unique_ptr<Entry>> take_unused() {
+    std::vector<decltype(entries)::iterator> unused;
+    for (auto it = entries.begin(); it != entries.end(); ++it)
+      if (it->second->kernel.use_count() == 1) unused.push_back(it);
+    const size_t count = std::min(unused.size(), kMost / 8);
+    std::nth_element(unused.begin(), unused.begin() + static_cast<ptrdiff_t>(count), unused.end(),
+                     [](auto a, auto b) { return a->second->used < b->second->used; });
+    std::vector<std::unique_ptr<Entry>> taken;
+    for (size_t i = 0; i < count; ++i) taken.push_back(std::move(entries.extract(unused[i]).mapped()));
+    return taken;
   }
 };
 
@@ -49,7 +72,7 @@ std::string key_of(const lowering::LoopNest& nest) {
 }
 
 // From the disk, or compiled and put there.
-lowering::KernelFn make(const lowering::LoopNest& nest) {
+LoadedKernel make(const lowering::LoopNest& nest) {
   static const DiskCache& disk = *new DiskCache(DiskCache::of_kind("cpu"));  // outlives every thread
   Compiler& compiler = Compiler::host();
   if (!disk.keeps()) {
@@ -69,27 +92,30 @@ lowering::KernelFn make(const lowering::LoopNest& nest) {
 
 }  // namespace
 
-const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label) {
+std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label) {
   Cache& c = cache();
   const uint64_t hash = ir::for_lookup(nest.hash());
   {
     std::shared_lock lock(c.mutex);
-    if (const Kernel* k = c.find(hash, nest)) {
+    if (auto known = c.find(hash, nest)) {
       count_kernel(KernelSource::Process);
-      return *k;
+      return known;
     }
   }
   const auto start = std::chrono::steady_clock::now();
-  auto entry = std::make_unique<Entry>(Entry{nest, {}});
   const std::string text = label();
-  entry->kernel.name = "k" + std::to_string(c.named++) + (text.empty() ? "" : "_" + text);
-  entry->kernel.function = make(nest);
-  entry->kernel.compile_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  auto kernel = std::make_shared<Kernel>();
+  kernel->name = "k" + std::to_string(c.named++) + (text.empty() ? "" : "_" + text);
+  kernel->function = make(nest);
+  kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
+  std::vector<std::unique_ptr<Entry>> unused;  // whose code goes when nobody waits for the lock
   std::unique_lock lock(c.mutex);
-  if (const Kernel* k = c.find(hash, nest)) return *k;
-  return c.entries.emplace(hash, std::move(entry))->second->kernel;
+  if (auto known = c.find(hash, nest)) return known;
+  if (c.entries.size() >= kMost) unused = c.take_unused();
+  c.entries.emplace(hash, std::make_unique<Entry>(nest, kernel, ++c.requests));
+  lock.unlock();
+  return kernel;
 }
 
 KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused}; }

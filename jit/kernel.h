@@ -3,12 +3,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include "jit/compiler.h"
 #include "lowering/loop_nest.h"
 
 namespace lazuli::jit {
 
 struct Kernel {
-  lowering::KernelFn function = nullptr;
+  LoadedKernel function;
   std::string name;  // "k17_add_mul_sum"
   double compile_ms = 0;
 };
@@ -19,9 +20,9 @@ struct KernelStats {
   int64_t compiled = 0, loaded = 0, reused = 0;
 };
 
-// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name. Thread-safe; kernels
-// live for the whole process. Throws InternalError if LLVM refuses.
-const Kernel& kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
+// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name. It stays
+// while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM refuses.
+std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
 // Of all devices.
 KernelStats kernel_stats();
 void count_kernel(KernelSource source);

@@ -131,7 +131,7 @@ void measure(jit::Compiler& compiler, const Bench& bench, int64_t elements) {
   const jit::ObjectCode code = compiler.compile(nest, symbol);
   const double compile_ms = cpu_ms() - start;
   start = cpu_ms();
-  const lowering::KernelFn kernel = compiler.load(code);
+  const jit::LoadedKernel kernel = compiler.load(code);
   const double load_ms = cpu_ms() - start;
 
   const bool reduced_rows = nest.schedule == Schedule::Column && nest.reduced;

@@ -26,29 +26,42 @@ auto named(const char* text) {
   return [text] { return std::string(text); };
 }
 
-float run(const jit::Kernel& kernel, float x) {
+float run(const std::shared_ptr<const jit::Kernel>& kernel, float x) {
   float y = 0;
   const int64_t args[] = {64, 1, reinterpret_cast<int64_t>(&x), reinterpret_cast<int64_t>(&y), 1, 1, 0, 0};
-  kernel.function(args, 0, 1);
+  kernel->function(args, 0, 1);
   return y;
 }
 
 TEST(KernelCache, CompilesEachNestOnce) {
   const jit::KernelStats before = jit::kernel_stats();
-  const jit::Kernel& first = jit::kernel_for(scale(3.5), named("scale"));
-  const jit::Kernel& again = jit::kernel_for(scale(3.5), named("another label"));
+  const auto first = jit::kernel_for(scale(3.5), named("scale"));
+  const auto again = jit::kernel_for(scale(3.5), named("another label"));
   const jit::KernelStats after = jit::kernel_stats();
-  EXPECT_EQ(&first, &again);
+  EXPECT_EQ(first, again);
   EXPECT_EQ(after.compiled - before.compiled, 1);
   EXPECT_EQ(after.reused - before.reused, 1);
-  EXPECT_GT(first.compile_ms, 0);
-  EXPECT_NE(first.name.find("scale"), std::string::npos);
+  EXPECT_GT(first->compile_ms, 0);
+  EXPECT_NE(first->name.find("scale"), std::string::npos);
   EXPECT_EQ(run(first, 2), 7);
 }
 
 TEST(KernelCache, DistinguishesLiterals) {
   EXPECT_EQ(run(jit::kernel_for(scale(0.0), named("zero")), 1), 0);
   EXPECT_TRUE(std::signbit(run(jit::kernel_for(scale(-0.0), named("zero")), 1)));
+}
+
+TEST(KernelCache, ForgetsWhatNobodyHas) {
+  const auto kept = jit::kernel_for(scale(0.25), named("kept"));
+  jit::kernel_for(scale(0.125), named("dropped"));
+  for (int i = 0; i < 2300; ++i) jit::kernel_for(scale(1000 + i), named("many"));
+  EXPECT_EQ(run(kept, 8), 2);
+  const jit::KernelStats before = jit::kernel_stats();
+  EXPECT_EQ(jit::kernel_for(scale(0.25), named("kept")), kept);
+  EXPECT_EQ(run(jit::kernel_for(scale(3299), named("new")), 1), 3299);
+  EXPECT_EQ(jit::kernel_stats().compiled, before.compiled);
+  EXPECT_EQ(run(jit::kernel_for(scale(0.125), named("again")), 8), 1);
+  EXPECT_EQ(jit::kernel_stats().compiled, before.compiled + 1);
 }
 
 TEST(KernelCache, ServesThreadsAtOnce) {

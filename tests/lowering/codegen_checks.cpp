@@ -35,7 +35,7 @@ class Checks : public ::testing::TestWithParam<std::tuple<const char*, Schedule>
  protected:
   using Status = std::array<int64_t, 2>;
   // The status words after a run over x; 0 where nothing failed.
-  static Status run(const LoopNest& nest, lowering::KernelFn kernel, const std::vector<int32_t>& x) {
+  static Status run(const LoopNest& nest, const jit::LoadedKernel& kernel, const std::vector<int32_t>& x) {
     const lowering::KernelArgsLayout at(nest);
     const auto n = static_cast<int64_t>(x.size());
     std::vector<int32_t> y(x.size() + 1);
@@ -57,8 +57,8 @@ TEST_P(Checks, FindTheLaneThatFails) {
   const auto [cpu, schedule] = GetParam();
   const LoopNest nest = quotients(schedule, DType::I32);
   jit::Compiler compiler(cpu);
-  const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, "checks"));
-  for (lowering::KernelFn f : {kernel, lowering::KernelFn{}})
+  const jit::LoadedKernel kernel = compiler.load(compiler.compile(nest, "checks"));
+  for (const jit::LoadedKernel& f : {kernel, jit::LoadedKernel()})
     for (size_t n : {1, 3, 16, 17, 64, 100, 133}) {
       EXPECT_EQ(run(nest, f, std::vector<int32_t>(n, 5)), Status{}) << n;
       for (size_t bad = 0; bad < n; bad += n > 20 ? 9 : 1) {
@@ -90,7 +90,7 @@ TEST_P(Checks, OfNothingPass) {
   }
   const LoopNest& nest = b.nest();
   jit::Compiler compiler(cpu);
-  const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, "nothing"));
+  const jit::LoadedKernel kernel = compiler.load(compiler.compile(nest, "nothing"));
   const lowering::KernelArgsLayout at(nest);
   for (int64_t n : {0, 1, 70}) {
     std::vector<int32_t> data(71, 1), out(71);

@@ -22,7 +22,7 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
     const lowering::LoopNest& nest = random.nest();
     const std::string symbol = "random" + std::to_string(seed);
     if (heavy) row_by_row += compiler.ir_text(nest, symbol).find("columns") != std::string::npos;
-    const lowering::KernelFn kernel = compiler.load(compiler.compile(nest, symbol));
+    const jit::LoadedKernel kernel = compiler.load(compiler.compile(nest, symbol));
     for (int64_t size : {0, 1, 15, 16, 17, 33, tiled ? 70 : 1000}) {
       testing::NestMemory expected = random.memory(size), actual = random.copy(expected);
       const int64_t units = lowering::units(nest, expected.args());

@@ -59,7 +59,7 @@ class ArrayKernel {
 
  private:
   lowering::LoopNest nest_;
-  lowering::KernelFn kernel_;
+  jit::LoadedKernel kernel_;
 };
 
 class PrimKernel : public ArrayKernel {

@@ -1,7 +1,9 @@
 // The CPU as a device: kernels from LLVM ORC, spread over OpenMP's threads.
 #include "jit/device.h"
 #include <cstring>
+#include <memory>
 #include <new>
+#include <utility>
 #include <omp.h>
 #include "jit/arena_pool.h"
 #include "jit/devices/cpu/launch.h"
@@ -34,13 +36,12 @@ class CpuDevice final : public Device {
       if (step.kind != PlanStep::Kernel || step.joined) continue;
       const auto [first, last] = plan.launch(static_cast<uint32_t>(s));
       const std::span members(plan.steps.data() + first, last - first);
-      lowering::KernelFn function = nullptr;
+      std::shared_ptr<const Kernel> kernel;
       if (!options.interpret_kernels) {
-        const Kernel& kernel = kernel_for(step.loops.nest, [&] { return label(graph, step); });
-        function = kernel.function;
-        dump.kernel(kernel.name, step.loops.nest);
+        kernel = kernel_for(step.loops.nest, [&] { return label(graph, step); });
+        dump.kernel(kernel->name, step.loops.nest);
       }
-      steps[s] = std::make_unique<CpuLaunch>(graph, members, function);
+      steps[s] = std::make_unique<CpuLaunch>(graph, members, std::move(kernel));
     }
     return steps;
   }

@@ -1,5 +1,6 @@
 #include "jit/devices/cpu/launch.h"
 #include <algorithm>
+#include <utility>
 #include "lowering/crew.h"
 
 namespace lazuli::jit {
@@ -19,8 +20,8 @@ double work_of(const lowering::Loops& loops) {
 
 }  // namespace
 
-CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, lowering::KernelFn function)
-    : nest_(steps[0].loops.nest), function_(function), status_(steps.size()) {
+CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, std::shared_ptr<const Kernel> kernel)
+    : nest_(steps[0].loops.nest), kernel_(std::move(kernel)), status_(steps.size()) {
   for (size_t s = 0; s < steps.size(); ++s) {
     failures_.push_back(check_failures(graph, steps[s]));
     status_[s].resize(failures_[s].size());
@@ -79,8 +80,8 @@ void CpuLaunch::run_range(int64_t begin, int64_t end) const {
     const int64_t first = begin <= piece->begin ? 0 : unit_at(begin), last = unit_at(end);
     if (first >= last) continue;
     const int64_t* args = arguments_.data() + piece->arguments;
-    if (function_)
-      function_(args, first, last);
+    if (kernel_)
+      kernel_->function(args, first, last);
     else
       lowering::interpret(nest_, args, first, last);
   }

@@ -4,13 +4,14 @@
 #include "jit/arguments.h"
 #include "jit/device.h"
 #include "jit/failures.h"
+#include "jit/kernel.h"
 
 namespace lazuli::jit {
 
 class CpuLaunch final : public KernelStep {
  public:
-  // Without a function the loop nests are interpreted.
-  CpuLaunch(const ir::Graph& graph, std::span<const lowering::PlanStep> steps, lowering::KernelFn function);
+  // Without a kernel the loop nests are interpreted.
+  CpuLaunch(const ir::Graph& graph, std::span<const lowering::PlanStep> steps, std::shared_ptr<const Kernel> kernel);
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) override;
 
  private:
@@ -25,7 +26,7 @@ class CpuLaunch final : public KernelStep {
   [[noreturn]] void raise_failures() const;
 
   const lowering::LoopNest& nest_;
-  const lowering::KernelFn function_;
+  const std::shared_ptr<const Kernel> kernel_;
   std::vector<std::vector<CheckFailure>> failures_;  // of each step: what its checks say
   std::vector<std::vector<int64_t>> status_;         // and their status words
   Arguments arguments_;
