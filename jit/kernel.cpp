@@ -12,13 +12,10 @@
 #include <vector>
 
 #include "ir/hash.h"
-#include "jit/compiler.h"
 #include "jit/disk_cache.h"
 
 namespace lazuli::jit {
 namespace {
-
-constexpr size_t kMost = 2048;  // kernels, beyond which those go that nobody has; each takes about 20 KB
 
 struct Entry {
   Entry(const lowering::LoopNest& n, std::shared_ptr<const Kernel> k, uint64_t now) : nest(n), kernel(std::move(k)), used(now) {}
@@ -32,6 +29,8 @@ struct Cache {
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries;
   std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, named = 0;
   std::atomic<uint64_t> requests = 0;
+  std::atomic<size_t> most = 2048;  // that nobody has
+  size_t look_at = 0;               // so many entries, whether there are too many
 
   std::shared_ptr<const Kernel> find(uint64_t hash, const lowering::LoopNest& nest) {
     auto [first, last] = entries.equal_range(hash);
@@ -43,16 +42,18 @@ struct Cache {
     return nullptr;
   }
 
-  // The least recently used of those that nobody has, an eighth of all.
+  // Of too many that nobody has: the least recently used, and an eighth more, so that they need not be counted each time.
   std::vector<std::unique_ptr<Entry>> take_unused() {
     std::vector<decltype(entries)::iterator> unused;
+    if (entries.size() < look_at) return {};
     for (auto it = entries.begin(); it != entries.end(); ++it)
       if (it->second->kernel.use_count() == 1) unused.push_back(it);
-    const size_t count = std::min(unused.size(), kMost / 8);
+    const size_t kept = most - most / 8, count = unused.size() > most ? unused.size() - kept : 0;
     std::nth_element(unused.begin(), unused.begin() + static_cast<ptrdiff_t>(count), unused.end(),
                      [](auto a, auto b) { return a->second->used < b->second->used; });
     std::vector<std::unique_ptr<Entry>> taken;
     for (size_t i = 0; i < count; ++i) taken.push_back(std::move(entries.extract(unused[i]).mapped()));
+    look_at = entries.size() + most / 8;
     return taken;
   }
 };
@@ -112,10 +113,17 @@ std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const s
   std::vector<std::unique_ptr<Entry>> unused;  // whose code goes when nobody waits for the lock
   std::unique_lock lock(c.mutex);
   if (auto known = c.find(hash, nest)) return known;
-  if (c.entries.size() >= kMost) unused = c.take_unused();
+  unused = c.take_unused();
   c.entries.emplace(hash, std::make_unique<Entry>(nest, kernel, ++c.requests));
   lock.unlock();
   return kernel;
+}
+
+void keep_kernels(size_t most) {
+  Cache& c = cache();
+  if (c.most.exchange(most) == most) return;
+  std::unique_lock lock(c.mutex);
+  c.look_at = 0;
 }
 
 KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused}; }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
+#include "jit/kernel.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/external_calls.h"
@@ -106,6 +107,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
     const jit::CompileOptions options = compile_options(settings, key);
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));
+    jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
     TraceCache::RunsInParts& runs = cache.runs_of(key);
     // How many turns a loop takes may well change, and a plan of them all gains least.
     const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);

@@ -1,8 +1,9 @@
 """A mixed workload, whose memory after many iterations is that after the first hundred.
 
 Recording, views, in-place writes, backward, an optimizer, external calls, random numbers, errors
-that are raised, data-dependent shapes, and in each iteration sizes that were not there before. As
-a command, with the number of iterations, it reads the memory after every hundredth.
+that are raised, data-dependent shapes, and in each iteration sizes and an order of operators that
+were not there before. As a command, with the number of iterations, it reads the memory after every
+hundredth.
 
 What is kept for reuse is bounded, and the bounds are set so low that a hundred iterations reach
 them: what still grows is a leak.
@@ -21,6 +22,8 @@ import psutil
 import torch
 from torch import nn
 
+ORDERED = (torch.sin, torch.tanh, torch.sigmoid, torch.exp, torch.abs, torch.neg, torch.relu)
+ORDERED += (torch.square, torch.cos, torch.atan)
 MOST = 12 << 20  # bytes of growth that are the allocator's
 
 
@@ -31,7 +34,8 @@ class Workload:
         self.model.to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.running = torch.zeros(4, device=device)
-        self.parts = (self.train, self.views, self.external, self.errors, self.sizes, self.hooks)
+        self.parts = (self.train, self.views, self.external, self.errors, self.sizes)
+        self.parts += (self.structures, self.hooks)
 
     def iterate(self, n: int) -> None:
         for part in self.parts:
@@ -78,6 +82,13 @@ class Workload:
         x = torch.randn(n + 2, 3).to(self.device).requires_grad_()
         torch.cdist(x, x[:1]).mul(2).softmax(0).sum().backward()
         x.grad.sum().item()
+
+    def structures(self, n: int) -> None:
+        """Operators in an order that no iteration before had, so that a kernel is new."""
+        x = torch.ones(4, device=self.device)
+        for digit in f"{n:06d}":
+            x = ORDERED[int(digit)](x)
+        x.sum().item()
 
     def hooks(self, n: int) -> None:
         x = torch.randn(4).to(self.device).requires_grad_()
