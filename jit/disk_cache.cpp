@@ -1,5 +1,6 @@
 #include "jit/disk_cache.h"
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +21,6 @@ namespace {
 
 constexpr char kMagic[8] = {'l', 'a', 'z', 'u', 'l', 'i', '0', '1'};
 constexpr const char* kUnfinished = ".part";
-constexpr int64_t kTrimEvery = 64;     // files stored
 constexpr time_t kDay = 24 * 60 * 60;  // seconds
 
 struct Header {
@@ -31,6 +31,11 @@ struct Header {
 // 128 bits, as two streams.
 struct Hash {
   uint64_t a = 0xCBF29CE484222325, b = 0x84222325CBF29CE4;
+  static Hash of(std::string_view text) {
+    Hash hash;
+    hash.add(text);
+    return hash;
+  }
   void add(std::string_view text) {
     add(text.size());
     for (; text.size() >= sizeof(uint64_t); text.remove_prefix(sizeof(uint64_t))) add(word(text, sizeof(uint64_t)));
@@ -50,6 +55,10 @@ class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
   File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
   ~File() {
     if (descriptor_ >= 0) close(descriptor_);
   }
@@ -174,7 +183,8 @@ std::string cache_folder() {
   return "";
 }
 
-DiskCache::DiskCache(std::string folder, int64_t limit) : folder_(std::move(folder)), limit_(limit) {}
+DiskCache::DiskCache(std::string folder, int64_t limit, uint64_t trim_every)
+    : folder_(std::move(folder)), limit_(limit), trim_every_(trim_every) {}
 
 DiskCache DiskCache::of_kind(const std::string& kind) {
   const std::string folder = cache_folder();
@@ -182,8 +192,7 @@ DiskCache DiskCache::of_kind(const std::string& kind) {
 }
 
 std::string DiskCache::file_name(std::string_view key) {
-  Hash hash;
-  hash.add(key);
+  const Hash hash = Hash::of(key);
   char out[33];
   snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(hash.a), static_cast<unsigned long long>(hash.b));
   return out;
@@ -213,20 +222,24 @@ std::optional<std::string> DiskCache::load(std::string_view key) const {
 
 void DiskCache::store(std::string_view key, std::string_view bytes) const {
   if (!keeps()) return;
-  const int64_t before = stored_.fetch_add(1);
-  if (before == 0) make_folder(folder_);
-  const File folder = open_folder(folder_);
-  if (!folder) return;
+  static std::atomic<int64_t> parts = 0;
+  File folder = open_folder(folder_);
+  if (!folder) {
+    make_folder(folder_);
+    folder = open_folder(folder_);
+    if (!folder) return;
+  }
   const std::string name = file_name(key);
   // Written beside and renamed: a reader sees the whole file or none.
-  const std::string part = name + kUnfinished + std::to_string(getpid()) + "." + std::to_string(before);
+  const std::string part = name + kUnfinished + std::to_string(getpid()) + "." + std::to_string(parts++);
   const File file(openat(folder, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) return;
   const Header header = header_of(key, bytes);
   const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
   const bool whole = write_all(file, head) && write_all(file, key) && write_all(file, bytes);
   if (!whole || renameat(folder, part.c_str(), folder, name.c_str()) != 0) unlinkat(folder, part.c_str(), 0);
-  if (before % kTrimEvery == 0) trim(folder, limit_);
+  // No process counts what others store: one in so many names is chosen.
+  if (Hash::of(key).a % trim_every_ == 0) trim(folder, limit_);
 }
 
 const std::string& build_id() {

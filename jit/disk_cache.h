@@ -6,7 +6,6 @@
 // be the user's own, writable by nobody else, and no links. A file appears whole or not at all, whoever writes at the same
 // time. What cannot be written (a full disk, a home that is read only) is made again next time.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,8 +18,9 @@ std::string cache_folder();
 
 class DiskCache {
  public:
-  // An empty folder: nothing is kept. The least recently used files go when there are more than `limit` bytes.
-  explicit DiskCache(std::string folder, int64_t limit = int64_t{256} << 20);
+  // An empty folder: nothing is kept. The least recently used files go when there are more than `limit` bytes, which is looked
+  // for at about one in `trim_every` files that are stored, since looking takes long on some disks.
+  explicit DiskCache(std::string folder, int64_t limit = int64_t{256} << 20, uint64_t trim_every = 1024);
   // Code of one kind, in cache_folder(). Nothing is kept where there is none, or the library has no build id.
   static DiskCache of_kind(const std::string& kind);
 
@@ -35,7 +35,7 @@ class DiskCache {
  private:
   const std::string folder_;
   const int64_t limit_;
-  mutable std::atomic<int64_t> stored_ = 0;  // since the process began
+  const uint64_t trim_every_;
 };
 
 // What tells this build of the library, and so the code that it generates, from any other. Empty where the linker left none.

@@ -1,5 +1,7 @@
 // What is loaded is what was stored, by this user, for exactly this key; whatever else lies there is as if it did not.
 #include "jit/disk_cache.h"
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -141,7 +143,7 @@ TEST_F(DiskCacheTest, LinksAndSpecialFilesAreNotRead) {
 TEST_F(DiskCacheTest, WhatIsUsedLeastRecentlyGoesFirst) {
   const std::string code(1000, 'x');
   for (int i = 0; i < 40; ++i) {
-    DiskCache(folder(), 20'000).store(std::to_string(i), code);
+    DiskCache(folder(), 20'000, 1).store(std::to_string(i), code);
     fs::last_write_time(file(std::to_string(i)), fs::file_time_type::clock::now() - std::chrono::hours(1000 - i));
     if (i % 2 == 0) {
       EXPECT_TRUE(DiskCache(folder()).load("0")) << "and by that is used";
