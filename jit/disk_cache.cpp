@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 #include <dirent.h>
@@ -178,7 +180,8 @@ bool contains(const dl_phdr_info& object, const void* address) {
 }  // namespace
 
 std::string cache_folder() {
-  if (const char* given = std::getenv("LAZULI_CACHE_DIR")) return given;
+  std::error_code error;  // a program may well go to another folder
+  if (const char* given = std::getenv("LAZULI_CACHE_DIR")) return *given ? std::filesystem::absolute(given, error).string() : "";
   if (const char* home = std::getenv("HOME"); home && *home) return home + std::string("/.cache/lazuli");
   return "";
 }
