@@ -1,5 +1,7 @@
 // The `_fused_` optimizers: the update of each parameter is one row. What the rows do not cover (types mixed, tensors
 // elsewhere, lists of wrong lengths) is the backing device's own kernel, with its errors.
+#include <cmath>
+#include <optional>
 #include "backend/dispatch.h"
 #include "backend/operands.h"
 #include "backend/registration.h"
@@ -9,7 +11,7 @@ namespace {
 
 using at::Tensor;
 using c10::IValue;
-using Values = c10::SmallVector<ir::Value, 12>;
+using Values = c10::SmallVector<ir::Value, 14>;
 
 // A call's arguments, by name.
 class Call {
@@ -62,6 +64,24 @@ struct Update {
     return r.convert(r.reshape(r.value(t), ir::Dims{}), type);
   }
   ir::Value step(size_t i) { return scalar(call.list("state_steps")[i]); }
+  // Of a number that the host knows.
+  static std::optional<double> known(const IValue& v) {
+    if (!v.isTensor()) return v.toDouble();
+    if (v.toTensor().is_privateuseone()) return {};
+    return number_of(v.toTensor()).toDouble();
+  }
+  // What Adam's step number makes of the rate and of the squares' root (torch/optim/adam.py), once for all that are as far.
+  struct Corrections {
+    double step;
+    ir::Value size, root;
+  };
+  const Corrections& corrections(double step, double rate) {
+    if (!corrections_ || corrections_->step != step) {
+      const auto left = [&](const char* beta) { return 1 - std::pow(call.number(beta), step); };
+      corrections_ = {step, number(rate / left("beta1")), number(std::sqrt(left("beta2")))};
+    }
+    return *corrections_;
+  }
   ir::Value rate() { return shared("lr"); }
   ir::Value shared(const char* name) {
     for (auto& [known, v] : shared_)
@@ -78,10 +98,15 @@ struct Update {
 
  private:
   c10::SmallVector<std::pair<const char*, ir::Value>, 8> shared_, complements_;
+  std::optional<Corrections> corrections_;
 };
 
 void adam_numbers(Update& u, size_t i, Values& in) {
-  in.append({u.step(i), u.rate(), u.complement("beta1"), u.complement("beta2"), u.decay(), u.shared("eps"), u.skip});
+  const auto step = u.known(u.call.list("state_steps")[i]), rate = u.known(u.call["lr"]);
+  Update::Corrections c{};
+  if (step && rate) c = u.corrections(*step, *rate);
+  in.append({c.size ? ir::Value{} : u.step(i), u.rate(), u.complement("beta1"), u.complement("beta2"), u.decay(), u.shared("eps"),
+             u.skip, c.size, c.root});
 }
 void sgd_numbers(Update& u, size_t, Values& in) {
   const bool momentum = u.call.number("momentum") != 0;

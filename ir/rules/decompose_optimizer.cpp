@@ -42,7 +42,10 @@ void infer_states(std::span<const Type* const> in, std::span<Type> out, size_t s
 
 }  // namespace
 
-void infer_adam_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { infer_states(in, out, 3); }
+void infer_adam_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
+  infer_states(in, out, 3);
+  if (in[5] ? in[12] || in[13] : !in[12] || !in[13]) type_error("adam_step takes its step, or what follows from it");
+}
 void infer_sgd_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { infer_states(in, out, 1); }
 void infer_adagrad_step(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
   infer_states(in, out, 1);
@@ -50,7 +53,7 @@ void infer_adagrad_step(std::span<const Type* const> in, const Attrs&, std::span
 
 void decompose_adam_step(Builder& b, const Application& a, std::span<Value> results) {
   const Step s(b, a, a.inputs[11]);
-  const Value step = s.number(5), rate = s.number(6), decay1 = s.number(7), decay2 = s.number(8), eps = s.number(10);
+  const Value rate = s.number(6), decay1 = s.number(7), decay2 = s.number(8), eps = s.number(10);
   const Value one = b.constant(1, s.type());
   Value x = s.wide(0), g = s.ascent(a.attrs.number(1));
   if (a.inputs[9] && a.attrs.number(0)) x = b.mul(x, b.sub(one, b.mul(rate, s.number(9))));
@@ -58,8 +61,9 @@ void decompose_adam_step(Builder& b, const Application& a, std::span<Value> resu
   const Value mean = b.emit(Op::lerp, {s.wide(2), g, decay1});
   const Value square = b.add(b.mul(s.wide(3), b.sub(one, decay2)), b.mul(b.mul(decay2, g), g));
   const Value largest = a.inputs[4] ? b.emit(Op::maximum, {s.wide(4), square}) : square;
-  const Value size = b.div(rate, bias_correction(b, decay1, step));
-  const Value root = b.emit(Op::sqrt, {bias_correction(b, decay2, step)});
+  const auto correction = [&](Value decay) { return bias_correction(b, decay, s.number(5)); };
+  const Value size = a.inputs[5] ? b.div(rate, correction(decay1)) : s.number(12);
+  const Value root = a.inputs[5] ? b.emit(Op::sqrt, {correction(decay2)}) : s.number(13);
   const Value divisor = b.add(b.div(b.emit(Op::sqrt, {largest}), root), eps);
   results[0] = s.result(0, b.sub(x, b.div(b.mul(size, mean), divisor)));
   results[1] = s.result(2, mean);

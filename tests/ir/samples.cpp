@@ -216,7 +216,7 @@ const Text kTexts[] = {
      "%0 : f64[3] = input [position=0]\n%1 : f64[3] = input [position=1]\n%2 : f64[3] = input [position=2]\n"
      "%3 : f64[3] = input [position=3]\n%4 : f64[3] = input [position=4]\n%5 : f64[] = constant [value=2]\n"
      "%6 : f64[] = constant [value=0.1]\n%7 : f64[3], %8 : f64[3], %9 : f64[3], %10 : f64[3] = "
-     "adam_step %0, %1, %2, %3, %4, %5, %6, %6, %6, %6, %6, _ [decoupled=0 maximize=1]\nreturn %7, %8"},
+     "adam_step %0, %1, %2, %3, %4, %5, %6, %6, %6, %6, %6, _, _, _ [decoupled=0 maximize=1]\nreturn %7, %8"},
     {"sgd_step",
      "%0 : f64[3] = input [position=0]\n%1 : f64[3] = input [position=1]\n%2 : f64[3] = input [position=2]\n"
      "%3 : f64[] = input [position=3]\n%4 : f64[3], %5 : f64[3] = "
