@@ -23,6 +23,7 @@ namespace {
 
 constexpr char kMagic[8] = {'l', 'a', 'z', 'u', 'l', 'i', '0', '1'};
 constexpr const char* kUnfinished = ".part";
+constexpr size_t kNameLength = 32;
 constexpr time_t kDay = 24 * 60 * 60;  // seconds
 
 struct Header {
@@ -65,6 +66,7 @@ class File {
     if (descriptor_ >= 0) close(descriptor_);
   }
   explicit operator bool() const { return descriptor_ >= 0; }
+  void release() { descriptor_ = -1; }
   operator int() const { return descriptor_; }
 
  private:
@@ -118,10 +120,19 @@ Header header_of(std::string_view key, std::string_view bytes) {
   return h;
 }
 
+// A file of the cache, whole or not: see DiskCache::file_name.
+bool is_own_name(std::string_view name) {
+  const std::string_view hash = name.substr(0, kNameLength), rest = name.substr(hash.size());
+  return hash.size() == kNameLength && hash.find_first_not_of("0123456789abcdef") == hash.npos &&
+         (rest.empty() || rest.starts_with(kUnfinished));
+}
+
 // Removes what was used least recently until a quarter of the room is free, and what processes that died left behind.
 void trim(int folder, int64_t limit) {
-  DIR* list = fdopendir(dup(folder));
+  File copy(fcntl(folder, F_DUPFD_CLOEXEC, 0));
+  DIR* list = copy ? fdopendir(copy) : nullptr;
   if (!list) return;
+  copy.release();
   struct Kept {
     time_t used;
     int64_t bytes;
@@ -132,8 +143,10 @@ void trim(int folder, int64_t limit) {
   rewinddir(list);
   while (const dirent* entry = readdir(list)) {
     struct stat s;
+    const std::string_view name = entry->d_name;
+    if (!is_own_name(name)) continue;  // somebody's, who named a folder that has other files
     if (fstatat(folder, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
-    if (std::strstr(entry->d_name, kUnfinished)) {
+    if (name.size() > kNameLength) {
       if (s.st_mtime + kDay < time(nullptr)) unlinkat(folder, entry->d_name, 0);
       continue;
     }

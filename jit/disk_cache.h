@@ -24,7 +24,7 @@ class DiskCache {
   // Code of one kind, in cache_folder(). Nothing is kept where there is none, or the library has no build id.
   static DiskCache of_kind(const std::string& kind);
 
-  // Thread-safe, both. They throw nothing.
+  // Thread-safe, both. No file makes them throw.
   std::optional<std::string> load(std::string_view key) const;
   void store(std::string_view key, std::string_view bytes) const;
 

@@ -30,7 +30,7 @@ struct Cache {
   std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, named = 0;
   std::atomic<uint64_t> requests = 0;
   std::atomic<size_t> most = 2048;  // that nobody has
-  size_t look_at = 0;               // so many entries, whether there are too many
+  size_t look_at = 0;               // entries, at which the unused ones are counted next
 
   std::shared_ptr<const Kernel> find(uint64_t hash, const lowering::LoopNest& nest) {
     auto [first, last] = entries.equal_range(hash);
@@ -46,14 +46,15 @@ struct Cache {
   std::vector<std::unique_ptr<Entry>> take_unused() {
     std::vector<decltype(entries)::iterator> unused;
     if (entries.size() < look_at) return {};
+    const size_t limit = most;
     for (auto it = entries.begin(); it != entries.end(); ++it)
       if (it->second->kernel.use_count() == 1) unused.push_back(it);
-    const size_t kept = most - most / 8, count = unused.size() > most ? unused.size() - kept : 0;
+    const size_t kept = limit - limit / 8, count = unused.size() > limit ? unused.size() - kept : 0;
     std::nth_element(unused.begin(), unused.begin() + static_cast<ptrdiff_t>(count), unused.end(),
                      [](auto a, auto b) { return a->second->used < b->second->used; });
     std::vector<std::unique_ptr<Entry>> taken;
     for (size_t i = 0; i < count; ++i) taken.push_back(std::move(entries.extract(unused[i]).mapped()));
-    look_at = entries.size() + most / 8;
+    look_at = entries.size() + limit / 8;
     return taken;
   }
 };

@@ -200,7 +200,7 @@ class Noise(TorchDispatchMode):
         if name in ("pow", "pow_") and isinstance(args[1], torch.Tensor):
             args = (args[0], near_integer(args[1]), *args[2:])
         for i in PROBABILITIES.get(name, ()):
-            args = (*args[:i], args[i].clamp(0, 1), *args[i + 1 :])
+            args = (*args[:i], probability(args[i]), *args[i + 1 :])
         if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
@@ -305,6 +305,14 @@ class Noise(TorchDispatchMode):
 
 
 INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def probability(t: torch.Tensor) -> torch.Tensor:
+    """What noise alone has taken beyond 0 or 1 is that; what was beyond them, stays an error."""
+    if not t.is_floating_point():
+        return t
+    within = t.clamp(0, 1)
+    return torch.where((t - within).abs() <= 4 * torch.finfo(t.dtype).eps, within, t)
 
 
 def near_integer(exponent: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,5 @@
 // Decompositions of statistics and losses.
+#include <limits>
 #include "ir/rules/decompose.h"
 #include "ir/rules/rules.h"
 
@@ -24,8 +25,8 @@ void decompose_mean(Builder& b, const Application& a, std::span<Value> results) 
 }
 
 // In two passes, less what a mean that is rounded has added to the squares (Chan, Golub, LeVeque, Algorithms for computing the
-// sample variance, 1983, formula 1.7): so the variance of equal numbers is 0, whatever their mean has been rounded to. That part
-// is 0 in exact numbers, and so has no derivative.
+// sample variance, 1983, formula 1.7): so the variance of equal numbers is 0 as far as sums of such errors are exact. That part is 0 in
+// exact numbers, and so has no derivative; of squares that overflow nothing is taken.
 void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   auto dims = a.attrs.list(0);
@@ -35,7 +36,9 @@ void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   Value squares = b.sum(b.mul(centered, centered), dims, a.attrs.number(1));
   Value zero = b.constant(0, b.dtype(x)), n = b.count(count, b.dtype(x));
   Value rest = b.sum(centered, dims, a.attrs.number(1));
-  Value excess = b.emit(Op::minimum, {b.div(b.mul(rest, rest), n), squares});
+  Value excess = b.emit(Op::minimum, {b.mul(rest, b.div(rest, n)), squares});
+  Value infinite = b.emit(Op::eq, {squares, b.constant(std::numeric_limits<double>::infinity(), b.dtype(x))});
+  excess = b.emit(Op::where, {infinite, zero, excess});
   squares = b.sub(squares, b.emit(Op::detach, {excess}));
   Value freedom = b.sub(n, b.convert(a.inputs[1], b.dtype(x)));
   results[0] = b.convert(b.div(squares, b.emit(Op::maximum, {freedom, zero})), b.dtype(a.inputs[0]));

@@ -37,12 +37,16 @@ void gemm(const char* transa, const char* transb, int m, int n, int k, const flo
 // take 48 rows at a time, and other pieces of rows leave some that are slow.
 struct Pieces {
   explicit Pieces(const BlasProduct& p) : of_m(p.a.transposed) {
-    constexpr int64_t kWork = 512 * 1024, kMost = 64, kRows = 48, kColumns = 64;
-    if ((of_m ? p.m : p.n) < 2 * kColumns && (of_m ? p.n : p.m) >= 2 * kColumns) of_m = !of_m;
-    const int64_t whole = of_m ? p.m : p.n, multiple = of_m ? kRows : kColumns / 4;
+    constexpr int64_t kWork = 512 * 1024, kMost = 64, kEnough = 4, kRows = 48, kColumns = 64;
     const int64_t work = p.m * p.n * p.k, wanted = is_little(work) ? 1 : std::clamp<int64_t>(work / kWork, 1, kMost);
-    size = std::max(of_m ? kRows : kColumns, ((whole + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
-    count = (whole + size - 1) / size;
+    const auto cut = [&](bool rows) {
+      const int64_t whole = rows ? p.m : p.n, multiple = rows ? kRows : kColumns / 4;
+      size = std::max(rows ? kRows : kColumns, ((whole + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
+      return (whole + size - 1) / size;
+    };
+    // Threads without a piece are worse than a slow piece.
+    if (const int64_t other = cut(!of_m); cut(of_m) < std::min<int64_t>(other, kEnough)) of_m = !of_m;
+    count = cut(of_m);
   }
   bool of_m;
   int64_t size, count;

@@ -175,6 +175,8 @@ def test_a_sum_that_is_given_its_tensor_stays_one():
 def test_a_probability_stays_one():
     with Noise(0):
         assert torch.bernoulli(torch.ones(100)).sum() == 100
+        with pytest.raises(RuntimeError):
+            torch.bernoulli(torch.full((3,), 1.5))
 
 
 def test_a_negative_number_has_a_power_next_to_an_integer():

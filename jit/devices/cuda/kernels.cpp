@@ -59,7 +59,7 @@ const DiskCache& disk() {
 
 // All that decides what is linked.
 std::string key_of(const std::string& ptx, int capability) {
-  return "sm" + std::to_string(capability) + "-nvjitlink" + linker_version() + "\n" + ptx;
+  return build_id() + "sm" + std::to_string(capability) + "-nvjitlink" + linker_version() + "\n" + ptx;
 }
 
 Kernel build(const Context& context, const KernelRequest& r, const std::string& name) {

@@ -23,5 +23,4 @@ struct KernelRequest {
 // One for each request. Thread-safe; kernels live for the whole process. Throws std::runtime_error with the linker's log.
 std::vector<const Kernel*> kernels_for(Context& context, std::span<const KernelRequest> requests);
 
-
 }  // namespace lazuli::jit::cuda
