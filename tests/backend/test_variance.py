@@ -6,7 +6,7 @@ from differential import assert_same, normal
 
 
 @pytest.mark.parametrize("value", [7.3, 0.1, 123.456, -1e-3, 3e5])
-@pytest.mark.parametrize("n", [2, 5, 7, 125, 1000, 23173])
+@pytest.mark.parametrize("n", [2, 5, 7, 125, 1000])
 def test_equal_numbers(n, value, device):
     rows, columns = torch.full((3, n), value), torch.full((n, 3), value)
     assert not rows.to(device).var().any()
@@ -18,7 +18,7 @@ def test_equal_numbers(n, value, device):
     "numbers", [[1e30, 2e30, 3e30, 5e30], [1e26] * 3 + [1.1e26], [-3e38, 3e38]]
 )
 def test_large_numbers(numbers):
-    assert_same(lambda device: torch.tensor(numbers).to(device).var(), rtol=1e-5)
+    assert_same(lambda device: torch.tensor(numbers).to(device).var(), rtol=1e-5, atol=0)
 
 
 def test_a_constant_column_is_left_out_of_a_normalization():
