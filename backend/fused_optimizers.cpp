@@ -58,10 +58,8 @@ struct Update {
   // A tensor of one element, or a number, as a value without dimensions.
   ir::Value scalar(const IValue& v) {
     if (v.isNone()) return {};
-    if (!v.isTensor()) return number(v.toDouble());
-    const Tensor& t = v.toTensor();
-    if (!t.is_privateuseone()) return r.number(number_of(t), type);
-    return r.convert(r.reshape(r.value(t), ir::Dims{}), type);
+    if (const auto x = known(v)) return number(*x);
+    return r.convert(r.reshape(r.value(v.toTensor()), ir::Dims{}), type);
   }
   ir::Value step(size_t i) { return scalar(call.list("state_steps")[i]); }
   // Of a number that the host knows.
@@ -72,13 +70,20 @@ struct Update {
   }
   // What Adam's step number makes of the rate and of the squares' root (torch/optim/adam.py), once for all that are as far.
   struct Corrections {
-    double step;
-    ir::Value size, root;
+    double step = 0;
+    ir::Value size = {}, root = {};
   };
-  const Corrections& corrections(double step, double rate) {
-    if (!corrections_ || corrections_->step != step) {
-      const auto left = [&](const char* beta) { return 1 - std::pow(call.number(beta), step); };
-      corrections_ = {step, number(rate / left("beta1")), number(std::sqrt(left("beta2")))};
+  // Without values where the host does not know the step, or the rate.
+  Corrections corrections(size_t i) {
+    const auto step = known(call.list("state_steps")[i]);
+    if (!step) return {};
+    if (!corrections_ || corrections_->step != *step) {
+      corrections_ = {.step = *step};
+      const auto left = [&](const char* beta) { return 1 - std::pow(call.number(beta), *step); };
+      if (const auto rate = known(call["lr"])) {
+        corrections_->size = number(*rate / left("beta1"));
+        corrections_->root = number(std::sqrt(left("beta2")));
+      }
     }
     return *corrections_;
   }
@@ -102,9 +107,7 @@ struct Update {
 };
 
 void adam_numbers(Update& u, size_t i, Values& in) {
-  const auto step = u.known(u.call.list("state_steps")[i]), rate = u.known(u.call["lr"]);
-  Update::Corrections c{};
-  if (step && rate) c = u.corrections(*step, *rate);
+  const Update::Corrections c = u.corrections(i);
   in.append({c.size ? ir::Value{} : u.step(i), u.rate(), u.complement("beta1"), u.complement("beta2"), u.decay(), u.shared("eps"),
              u.skip, c.size, c.root});
 }

@@ -11,13 +11,12 @@ namespace lazuli::jit {
 namespace {
 
 // Options of the code generator that only exist on its command line.
-template <class T>
-void set_option(const char* name, T value) {
+void set_option(const char* name, bool value) {
   auto& options = llvm::cl::getRegisteredOptions();
   auto found = options.find(name);
   LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
-  static_cast<llvm::cl::opt<T>*>(found->second)->setValue(value);
-  found->second->addOccurrence(0, name, value ? "true" : "false");  // some count only when somebody has said so
+  // As if it were on the command line: some count only when somebody has said so.
+  LAZULI_CHECK(!found->second->addOccurrence(0, name, value ? "true" : "false"), std::string("LLVM refuses option ") + name);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -128,11 +129,11 @@ bool is_own_name(std::string_view name) {
 }
 
 // Removes what was used least recently until a quarter of the room is free, and what processes that died left behind.
-void trim(int folder, int64_t limit) {
-  File copy(fcntl(folder, F_DUPFD_CLOEXEC, 0));
-  DIR* list = copy ? fdopendir(copy) : nullptr;
+void trim(File folder, int64_t limit) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(fdopendir(folder), closedir);
   if (!list) return;
-  copy.release();
+  folder.release();
+  const int at = dirfd(list.get());
   struct Kept {
     time_t used;
     int64_t bytes;
@@ -140,25 +141,23 @@ void trim(int folder, int64_t limit) {
   };
   std::vector<Kept> files;
   int64_t all = 0;
-  rewinddir(list);
-  while (const dirent* entry = readdir(list)) {
+  while (const dirent* entry = readdir(list.get())) {
     struct stat s;
     const std::string_view name = entry->d_name;
     if (!is_own_name(name)) continue;  // somebody's, who named a folder that has other files
-    if (fstatat(folder, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (fstatat(at, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
     if (name.size() > kNameLength) {
-      if (s.st_mtime + kDay < time(nullptr)) unlinkat(folder, entry->d_name, 0);
+      if (s.st_mtime + kDay < time(nullptr)) unlinkat(at, entry->d_name, 0);
       continue;
     }
     files.push_back({s.st_mtime, s.st_size, entry->d_name});
     all += s.st_size;
   }
-  closedir(list);
   if (all <= limit) return;
   std::sort(files.begin(), files.end(), [](const Kept& a, const Kept& b) { return a.used < b.used; });
   for (const Kept& f : files) {
     if (all <= limit / 4 * 3) return;
-    if (unlinkat(folder, f.name.c_str(), 0) == 0) all -= f.bytes;
+    if (unlinkat(at, f.name.c_str(), 0) == 0) all -= f.bytes;
   }
 }
 
@@ -209,7 +208,7 @@ DiskCache DiskCache::of_kind(const std::string& kind) {
 
 std::string DiskCache::file_name(std::string_view key) {
   const Hash hash = Hash::of(key);
-  char out[33];
+  char out[kNameLength + 1];
   snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(hash.a), static_cast<unsigned long long>(hash.b));
   return out;
 }
@@ -255,7 +254,7 @@ void DiskCache::store(std::string_view key, std::string_view bytes) const {
   const bool whole = write_all(file, head) && write_all(file, key) && write_all(file, bytes);
   if (!whole || renameat(folder, part.c_str(), folder, name.c_str()) != 0) unlinkat(folder, part.c_str(), 0);
   // No process counts what others store: one in so many names is chosen.
-  if (Hash::of(key).a % trim_every_ == 0) trim(folder, limit_);
+  if (Hash::of(key).a % trim_every_ == 0) trim(std::move(folder), limit_);
 }
 
 const std::string& build_id() {

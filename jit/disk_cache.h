@@ -30,9 +30,10 @@ class DiskCache {
 
   // Where a key's bytes are kept, within the folder.
   static std::string file_name(std::string_view key);
-  bool keeps() const { return !folder_.empty(); }
 
  private:
+  bool keeps() const { return !folder_.empty(); }
+
   const std::string folder_;
   const int64_t limit_;
   const uint64_t trim_every_;

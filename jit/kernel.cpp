@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "ir/hash.h"
-#include "jit/disk_cache.h"
 
 namespace lazuli::jit {
 namespace {
@@ -73,23 +72,14 @@ std::string key_of(const lowering::LoopNest& nest) {
          std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(uint64_t));
 }
 
-// From the disk, or compiled and put there.
 LoadedKernel make(const lowering::LoopNest& nest) {
   static const DiskCache& disk = *new DiskCache(DiskCache::of_kind("cpu"));  // outlives every thread
   Compiler& compiler = Compiler::host();
-  if (!disk.keeps()) {
-    count_kernel(KernelSource::Compiled);
-    return compiler.load(compiler.compile(nest, kSymbol));
-  }
-  const std::string key = key_of(nest);
-  if (const auto kept = disk.load(key)) {
-    count_kernel(KernelSource::Disk);
-    return compiler.load({kSymbol, {kept->begin(), kept->end()}});
-  }
-  count_kernel(KernelSource::Compiled);
-  const ObjectCode code = compiler.compile(nest, kSymbol);
-  disk.store(key, {code.bytes.data(), code.bytes.size()});
-  return compiler.load(code);
+  const std::string code = code_for(disk, key_of(nest), [&] {
+    const std::vector<char> bytes = compiler.compile(nest, kSymbol).bytes;
+    return std::string(bytes.begin(), bytes.end());
+  });
+  return compiler.load({kSymbol, {code.begin(), code.end()}});
 }
 
 }  // namespace
@@ -125,6 +115,17 @@ void keep_kernels(size_t most) {
   if (c.most.exchange(most) == most) return;
   std::unique_lock lock(c.mutex);
   c.look_at = 0;
+}
+
+std::string code_for(const DiskCache& disk, const std::string& key, const std::function<std::string()>& make) {
+  if (auto kept = disk.load(key)) {
+    count_kernel(KernelSource::Disk);
+    return *std::move(kept);
+  }
+  count_kernel(KernelSource::Compiled);
+  std::string made = make();
+  disk.store(key, made);
+  return made;
 }
 
 KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused}; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include "jit/compiler.h"
+#include "jit/disk_cache.h"
 #include "lowering/loop_nest.h"
 
 namespace lazuli::jit {
@@ -29,5 +30,7 @@ void keep_kernels(size_t most);
 // Of all devices.
 KernelStats kernel_stats();
 void count_kernel(KernelSource source);
+// A kernel's code: from the disk, or what `make` gives, which is then put there. Counts the kernel.
+std::string code_for(const DiskCache& disk, const std::string& key, const std::function<std::string()>& make);
 
 }  // namespace lazuli::jit

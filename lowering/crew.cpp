@@ -39,9 +39,10 @@ struct Region {
     f = function, context = c, n = count, threads = crew;
     mode = FloatMode::here();
     ranges = heavy ? n : std::min(n, kRangesEach * threads);
+    const int shared = heavy ? 1 : threads;  // all of one share are claimed in their order
     for (int t = 0; t < threads; ++t) {
-      shares[t].next.store(ranges * t / threads, std::memory_order_relaxed);
-      shares[t].end = ranges * (t + 1) / threads;
+      shares[t].next.store(ranges * std::min(t, shared) / shared, std::memory_order_relaxed);
+      shares[t].end = ranges * std::min(t + 1, shared) / shared;
     }
   }
   void work(int worker) {

@@ -94,7 +94,7 @@ template <class F>
 void share_out(int64_t n, bool worth, F&& f) {
   share_out(n, worth ? crew_size() : 1, std::forward<F>(f));
 }
-// The same for pieces that take long each: they are claimed one by one. Never on OpenMP's own threads, since such work asks how
+// The same for pieces that take long each: they are claimed one by one, the first ones first. Never on OpenMP's own threads, since such work asks how
 // many threads there are, and there the answer is one. On the crew's it is one, too, unless f says otherwise (Threads).
 template <class F>
 void share_out_heavy(int64_t n, F&& f) {

@@ -77,10 +77,6 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
   out << "\n";
 }
 
-}  // namespace
-
-namespace {
-
 template <class F>
 void for_each_word(const LoopNest& n, F add) {
   add(pack({static_cast<unsigned>(n.schedule), n.rank, n.reduced, n.stages, n.tile}));

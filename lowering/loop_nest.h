@@ -106,7 +106,7 @@ struct LoopNest {
   }
   uint32_t vector_dim() const { return schedule == Schedule::Row ? rank - 1u : rank - reduced - 1u; }
   uint64_t hash() const;
-  std::vector<uint64_t> words() const;  // all of it as numbers, which other nests do not have
+  std::vector<uint64_t> words() const;  // the whole nest as numbers: other nests give others
   std::string print() const;         // readable text, for dumps and tests
 };
 

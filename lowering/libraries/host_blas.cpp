@@ -39,14 +39,15 @@ struct Pieces {
   explicit Pieces(const BlasProduct& p) : of_m(p.a.transposed) {
     constexpr int64_t kWork = 512 * 1024, kMost = 64, kEnough = 4, kRows = 48, kColumns = 64;
     const int64_t work = p.m * p.n * p.k, wanted = is_little(work) ? 1 : std::clamp<int64_t>(work / kWork, 1, kMost);
-    const auto cut = [&](bool rows) {
-      const int64_t whole = rows ? p.m : p.n, multiple = rows ? kRows : kColumns / 4;
-      size = std::max(rows ? kRows : kColumns, ((whole + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
-      return (whole + size - 1) / size;
+    const auto whole = [&](bool rows) { return rows ? p.m : p.n; };
+    const auto size_of = [&](bool rows) {
+      const int64_t multiple = rows ? kRows : kColumns / 4;
+      return std::max(rows ? kRows : kColumns, ((whole(rows) + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
     };
+    const auto count_of = [&](bool rows) { return (whole(rows) + size_of(rows) - 1) / size_of(rows); };
     // Threads without a piece are worse than a slow piece.
-    if (const int64_t other = cut(!of_m); cut(of_m) < std::min<int64_t>(other, kEnough)) of_m = !of_m;
-    count = cut(of_m);
+    if (count_of(of_m) < std::min(count_of(!of_m), kEnough)) of_m = !of_m;
+    size = size_of(of_m), count = count_of(of_m);
   }
   bool of_m;
   int64_t size, count;

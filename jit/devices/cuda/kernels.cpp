@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include "ir/hash.h"
 #include "jit/devices/cuda/linker.h"
-#include "jit/disk_cache.h"
 #include "jit/kernel.h"
 #include "jit/nvptx_compiler.h"
 
@@ -52,28 +51,20 @@ class Cache {
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries_;
 };
 
-const DiskCache& disk() {
-  static const DiskCache& cache = *new DiskCache(DiskCache::of_kind("cubin"));  // outlives every thread
-  return cache;
-}
-
 // All that decides what is linked.
 std::string key_of(const std::string& ptx, int capability) {
   return build_id() + "sm" + std::to_string(capability) + "-nvjitlink" + linker_version() + "\n" + ptx;
 }
 
 Kernel build(const Context& context, const KernelRequest& r, const std::string& name) {
+  static const DiskCache& disk = *new DiskCache(DiskCache::of_kind("cubin"));  // outlives every thread
   const int capability = context.attributes().capability;
   const std::string ptx = compile_ptx(*r.nest, r.variant, name, capability);
-  const std::string key = key_of(ptx, capability);
-  if (const auto kept = disk().load(key)) {
-    count_kernel(KernelSource::Disk);
-    return {context.load(*kept, name), name};
-  }
-  count_kernel(KernelSource::Compiled);
-  const std::vector<char> cubin = link(ptx, capability).cubin;
-  disk().store(key, {cubin.data(), cubin.size()});
-  return {context.load({cubin.data(), cubin.size()}, name), name};
+  const std::string cubin = code_for(disk, key_of(ptx, capability), [&] {
+    const std::vector<char> linked = link(ptx, capability).cubin;
+    return std::string(linked.begin(), linked.end());
+  });
+  return {context.load(cubin, name), name};
 }
 
 // Runs `work(i)` for i < n on as many threads as the machine has; rethrows the first exception.
