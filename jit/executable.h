@@ -75,13 +75,14 @@ struct PartialFailure final : ExecutionError {
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
+  int64_t unplanned_parts = 0;       // that run op by op, as they were never there before (CompileOptions::unplanned)
   int64_t resized_parts = 0;         // made of a plan for other sizes (generic_part.h)
   int64_t parts_ahead = 0;           // that ran while the rest was still being recorded (parts_ahead.h)
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
-    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, parts_ahead += o.parts_ahead,
+    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, unplanned_parts += o.unplanned_parts, parts_ahead += o.parts_ahead,
         turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
     return *this;
@@ -123,6 +124,9 @@ class Device;
 enum class OtherSizes : uint8_t { Never, Second, Always };
 
 struct CompileOptions {
+  // What runs a part that was never there before; null: its plan.
+  std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
+  bool unplanned_always = false;   // nor is any other part planned
   Device* device = nullptr;  // null: the CPU
   bool fusion = true;
   bool pack = true;                // operands of library calls that seldom change (jit/packed_operands.h)

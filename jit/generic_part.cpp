@@ -19,6 +19,10 @@ void SeenNumbers::see(std::span<const int64_t> numbers) {
   }
 }
 
+bool SeenNumbers::only(std::span<const int64_t> numbers) const {
+  return std::ranges::equal(numbers, first_) && std::ranges::find(varies_, true) == varies_.end();
+}
+
 std::vector<uint32_t> SeenNumbers::symbols() const {
   std::map<uint32_t, uint32_t> symbol_of;
   std::vector<uint32_t> symbols;

@@ -16,6 +16,8 @@ class SeenNumbers {
   static constexpr uint32_t kConstant = UINT32_MAX;
   void see(std::span<const int64_t> numbers);
   bool empty() const { return times_ == 0; }
+  // Whether it was always these.
+  bool only(std::span<const int64_t> numbers) const;
   // Any of them may differ.
   void expect_others() { varies_.assign(varies_.size(), true); }
   // By number: its symbol, which those share that were always equal. kConstant: it has always been the same.

@@ -20,18 +20,13 @@ constexpr size_t kMostProspects = 1 << 14;
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
   return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.other_sizes == b.other_sizes &&
          a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.threads == b.threads &&
-         a.disabled_passes == b.disabled_passes;
+         a.disabled_passes == b.disabled_passes && a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always;
 }
 
 uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
   h = ir::mix(h, words.size());
   for (int64_t word : words) h = ir::mix(h, static_cast<uint64_t>(word));
   return h;
-}
-
-std::shared_ptr<Executable> compile_part(const ir::Listing& listing, const ir::Parts& parts, size_t part,
-                                         PartCache::LineText line_text, const CompileOptions& options) {
-  return jit::compile(ir::graph_of(listing, parts, part, line_text, parts.numbers_of(part)), options);
 }
 
 uint64_t key_at(uint64_t key, size_t n) { return ir::for_lookup(ir::mix(key, n)); }
@@ -94,13 +89,17 @@ PartCache::Sought::Sought(const ir::Listing& l, const ir::Parts& p, size_t n, Li
       code_hash(hash_of(0, code())),
       hash(hash_of(code_hash, numbers())) {}
 
-std::shared_ptr<Executable> PartCache::find(const Sought& sought) {
+ir::Graph PartCache::graph_of(const Sought& s) {
+  return ir::graph_of(s.listing, s.parts, s.part, s.line_text, s.parts.numbers_of(s.part));
+}
+
+PartCache::Known* PartCache::find(const Sought& sought) {
   const auto [begin, end] = found_.equal_range(ir::for_lookup(sought.hash));
   for (auto it = begin; it != end; ++it)
     if (const Known& k = *it->second;
         std::ranges::equal(k.numbers, sought.numbers()) && std::ranges::equal(k.family->code, sought.code())) {
       known_.splice(known_.begin(), known_, it->second);
-      return it->second->executable;
+      return &*it->second;
     }
   return nullptr;
 }
@@ -124,32 +123,58 @@ std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
 // What is dumped is compiled for that.
 PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileOptions& options) {
   MadePart made{nullptr, {.parts = 1}, sought.hash};
-  if (options.dump_folder.empty() && (made.executable = find(sought))) return made;
-  const std::shared_ptr<Family> family = family_of(sought);
+  Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
+  const std::shared_ptr<Family> family = known ? known->family : family_of(sought);
+  const bool unplanned = is_unplanned(family.get(), options);
+  if (known && known->unplanned == unplanned) {
+    made.stats.unplanned_parts = unplanned;
+    made.executable = known->executable;
+    return made;
+  }
   made.executable = make(sought, *family, options, made.stats);
+  if (known) {
+    known->executable = made.executable;
+    known->unplanned = unplanned;
+    return made;
+  }
   std::vector<int64_t> calls;
   for (const ir::Parts::Node& node : sought.parts.nodes_of(sought.part)) {
     const ir::Entry& entry = sought.listing.entries[node.entry];
     if (node.input == ir::kAbsent && entry.op == ir::Op::external) calls.push_back(sought.listing.attrs(entry)[1]);
   }
   const std::span numbers = sought.numbers();
-  known_.push_front(
-      {ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls), made.executable});
+  known_.push_front({ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls),
+                     made.executable, unplanned});
   found_.emplace(known_.front().hash, known_.begin());
   return made;
 }
 
 std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
                                             CompileStats& stats) {
+  if (is_unplanned(&family, options)) {
+    family.since = listing_;
+    family.seen.see(sought.numbers());
+    ++stats.unplanned_parts;
+    return options.unplanned(graph_of(sought), options);
+  }
   if (options.dump_folder.empty())
-    if (auto executable = resized(sought, family, options, stats)) return executable;
+    if (auto executable = resized(sought, family, options, stats)) {
+      family.planned = true;
+      return executable;
+    }
   CompileOptions own = options;
   if (!own.dump_folder.empty()) own.dump_folder += "-part-" + std::to_string(sought.part);
+  family.planned = true;
   std::shared_ptr<Executable> executable = sought.compiled;
-  if (!executable) executable = compile_part(sought.listing, sought.parts, sought.part, sought.line_text, own);
+  if (!executable) executable = jit::compile(graph_of(sought), own);
   stats += executable->stats();
   ++stats.new_parts;
   return executable;
+}
+
+bool PartCache::is_unplanned(const Family* family, const CompileOptions& options) const {
+  if (!options.unplanned || !options.dump_folder.empty()) return false;
+  return options.unplanned_always || !family || family->since == 0 || family->since == listing_;
 }
 
 // Where this cannot be done, whoever needs a part is told in its turn.
@@ -157,8 +182,11 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   if (!options.dump_folder.empty() || options.other_sizes == OtherSizes::Always) return;
   std::vector<Sought*> wanted;
   std::unordered_set<uint64_t> codes;
-  for (Sought& sought : parts)
-    if (!find_family(sought) && codes.insert(sought.code_hash).second) wanted.push_back(&sought);
+  for (Sought& sought : parts) {
+    const auto family = find_family(sought);
+    if (is_unplanned(family.get(), options) || (family && (family->planned || !family->seen.only(sought.numbers())))) continue;
+    if (codes.insert(sought.code_hash).second) wanted.push_back(&sought);
+  }
   if (wanted.size() < 2) return;
   // The largest first, so that at the end no thread waits long for another.
   std::stable_sort(wanted.begin(), wanted.end(), [](const Sought* a, const Sought* b) {
@@ -169,7 +197,7 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
     const lowering::Threads all(threads);
     for (int64_t i = begin; i < end; ++i) try {
         Sought& s = *wanted[static_cast<size_t>(i)];
-        s.compiled = compile_part(s.listing, s.parts, s.part, s.line_text, options);
+        s.compiled = jit::compile(graph_of(s), options);
       } catch (const std::exception&) {}
   });
 }
@@ -184,7 +212,7 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
       ++stats.resized_parts;
       return executable;
     }
-  const bool first = family.seen.empty(), always = options.other_sizes == OtherSizes::Always;
+  const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())), always = options.other_sizes == OtherSizes::Always;
   family.seen.see(sought.numbers());
   if (always) family.seen.expect_others();
   if ((first && !always) || family.made >= kMostGeneric) return nullptr;
@@ -231,13 +259,32 @@ CompileOptions PartCache::for_parts(CompileOptions options) {
 PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                                               const CompileOptions& options, LineText line_text) {
   use(options);
-  return find_or_make({listing, parts, part, line_text}, options);
+  const Sought sought(listing, parts, part, line_text);
+  if (is_unplanned(find_family(sought).get(), options)) return {};
+  return find_or_make(sought, options);
 }
 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                const std::vector<bool>& donated, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead) {
+  return compile(listing, ir::cut(listing, live, donated), live, options, line_text, ahead);
+}
+
+std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing, std::span<const ir::ValueId> live,
+                                                      const std::vector<bool>& donated, const CompileOptions& options,
+                                                      LineText line_text) {
+  use(options);
   const ir::Parts parts = ir::cut(listing, live, donated);
+  size_t unplanned = 0;
+  for (size_t p = 0; p < parts.size(); ++p)
+    unplanned += is_unplanned(find_family({listing, parts, p, line_text}).get(), options);
+  if (2 * unplanned < parts.size()) return nullptr;
+  return compile(listing, parts, live, options, line_text, nullptr);
+}
+
+std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const ir::Parts& parts,
+                                               std::span<const ir::ValueId> live, const CompileOptions& options,
+                                               LineText line_text, PartsAhead* ahead) {
   std::vector<PartsAhead::Made> made(parts.size());
   if (ahead && same_code(ahead->options(), options)) made = ahead->take(parts, live);
   use(options);
@@ -272,6 +319,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
   stats.turns = count_turns(listing, parts, hashes);
   forget();
   forget_generic();
+  ++listing_;
   return make_sequence(std::move(plan), stats);
 }
 

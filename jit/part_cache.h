@@ -21,6 +21,10 @@ class PartCache {
   std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                       const std::vector<bool>& donated, const CompileOptions& options,
                                       LineText line_text, PartsAhead* ahead = nullptr);
+  // The same if most parts would run without a plan; null otherwise.
+  std::unique_ptr<Executable> compile_if_new(const ir::Listing& listing, std::span<const ir::ValueId> live,
+                                             const std::vector<bool>& donated, const CompileOptions& options,
+                                             LineText line_text);
   // What will become of the values of a part with this key (ir::key_of_entries), the listing's n-th, going by those before.
   struct Expectation {
     const ir::Prospect* prospect = nullptr;  // null: there was none
@@ -33,7 +37,7 @@ class PartCache {
     CompileStats stats;
     uint64_t hash = 0;  // of code and numbers
   };
-  // One part's executable, made if need be. `options`: those for_parts().
+  // One part's executable, made if need be, but for parts that compile() has not met yet: none. `options`: those for_parts().
   MadePart executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                           const CompileOptions& options, LineText line_text);
   static CompileOptions for_parts(CompileOptions options);
@@ -49,6 +53,8 @@ class PartCache {
   struct Family {
     uint64_t hash;
     std::vector<int64_t> code;
+    int64_t since = 0;  // the number of the listing that compile() first met it in; 0: none yet
+    bool planned = false;
     SeenNumbers seen;
     std::list<GenericPart> generic;
     int made = 0;  // of generic ones, or tried to
@@ -59,6 +65,7 @@ class PartCache {
     std::shared_ptr<Family> family;
     std::vector<int64_t> external_calls;
     std::shared_ptr<Executable> executable;
+    bool unplanned = false;
   };
   using Order = std::list<Known>;  // the latest used first
   // A part with the hash of its code, and of all of it.
@@ -73,10 +80,16 @@ class PartCache {
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
   };
-  std::shared_ptr<Executable> find(const Sought& sought);
+  static ir::Graph graph_of(const Sought& sought);
+  Known* find(const Sought& sought);
+  std::unique_ptr<Executable> compile(const ir::Listing& listing, const ir::Parts& parts,
+                                      std::span<const ir::ValueId> live, const CompileOptions& options,
+                                      LineText line_text, PartsAhead* ahead);
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
-  // On all threads, the first part of each code that was never seen.
+  // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that has it.
+  bool is_unplanned(const Family* family, const CompileOptions& options) const;
+  // On all threads, the first part of each code that has no plan yet and should have one.
   void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;
   MadePart find_or_make(const Sought& sought, const CompileOptions& options);
   void use(const CompileOptions& options);
@@ -98,6 +111,7 @@ class PartCache {
     int trust;
   };
   std::unordered_map<uint64_t, Experience> prospects_;  // by key, and by key and place
+  int64_t listing_ = 1;     // the number of the listing that is being compiled, or will be next
   CompileOptions options_;  // under others there are none
   size_t most_ = 1'000, generic_ = 0;
 };

@@ -60,6 +60,7 @@ bool PartsAhead::step(Host& host) {
   } catch (const std::exception&) {
     return true;  // who compiles it in its turn is told
   }
+  if (!planned.made.part.executable) return true;
   planned.made.ran = can_run(planned, host) && run(planned, host);
   runs_ += planned.made.ran;
   planned_.push_back(std::move(planned));

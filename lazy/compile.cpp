@@ -12,6 +12,7 @@
 #include "lazy/recording.h"
 #include "lazy/runner.h"
 #include "lazy/source.h"
+#include "lazy/unplanned.h"
 
 namespace lazuli::lazy {
 
@@ -24,6 +25,8 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
                   : settings.other_sizes == "always" ? jit::OtherSizes::Always
                                                      : jit::OtherSizes::Second;
+  if (may_run_in_parts() && config().unplanned != "never") o.unplanned = unplanned;
+  o.unplanned_always = config().unplanned == "always";
   const std::string& debug = settings.debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
     char name[32];
@@ -111,9 +114,14 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     TraceCache::RunsInParts& runs = cache.runs_of(key);
     // How many turns a loop takes may well change, and a plan of them all gains least.
     const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
-    in_parts = is_worth_cutting(trace) && (runs.count++ < most || config().tiers == "parts");
-    known->executable = in_parts ? cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead)
-                                 : jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    in_parts = is_worth_cutting(trace) && (runs.count < most || config().tiers == "parts");
+    if (in_parts)
+      known->executable = cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead);
+    else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
+      known->executable = cache.parts.compile_if_new(trace.listing(), known->live, donated, options, line_text);
+    in_parts = known->executable != nullptr;
+    if (!in_parts) known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();
     runs.loop = 2 * stats.turns > stats.parts;
     metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);

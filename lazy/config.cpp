@@ -38,6 +38,7 @@ const Setting kSettings[] = {
     {"repeat_backward", "LAZULI_REPEAT_BACKWARD", &Config::repeat_backward, 1, "on off check"},
     {"tiers", "LAZULI_TIERS", &Config::tiers, 1, "auto parts plans"},
     {"plan_after", "LAZULI_PLAN_AFTER", &Config::plan_after},
+    {"unplanned", "LAZULI_UNPLANNED", &Config::unplanned, 1, "auto never always"},
     {"other_sizes", "LAZULI_OTHER_SIZES", &Config::other_sizes, 1, "auto never always"},
     {"run_ahead", "LAZULI_RUN_AHEAD", &Config::run_ahead, 1, "on off all"},
     {"shadow", "LAZULI_SHADOW", &Config::shadow, 0, "all"},

@@ -25,6 +25,8 @@ struct Config {
   std::string tiers = "auto";     // how traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
                                   // a new one in parts, whole when it has come plan_after times; on a GPU plans
   int64_t plan_after = 4;         // a trace that is mostly turns of a loop: 16 times as often
+  std::string unplanned = "auto";  // parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where
+                                   // they were never there before), never, or always (for tests); on a GPU never
   std::string other_sizes =
       "auto";  // plans of parts that serve other sizes: auto (made the second time that sizes are others),
                // always (the first time), never (each set of sizes has its own)

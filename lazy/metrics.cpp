@@ -44,6 +44,7 @@ std::string text(const Compilations& c) {
   if (c.most_ops > c.fewest_ops) out += " to " + std::to_string(c.most_ops);
   out += " ops";
   if (c.parts) out += ", in " + std::to_string(c.parts) + " parts, " + std::to_string(c.new_parts) + " of them new";
+  if (c.unplanned_parts) out += ", " + std::to_string(c.unplanned_parts) + " op by op";
   if (c.resized_parts) out += ", " + std::to_string(c.resized_parts) + " for other sizes";
   if (c.parts_ahead) out += ", " + std::to_string(c.parts_ahead) + " run while recording";
   return out;
@@ -107,15 +108,17 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   ++(stats.parts ? traces_in_parts : traces_compiled);
   compile_ms += us / 1000;
   parts_compiled += stats.new_parts;
+  parts_unplanned += stats.unplanned_parts;
   parts_resized += stats.resized_parts;
   parts_ahead += stats.parts_ahead;
-  parts_reused += stats.parts - stats.new_parts - stats.resized_parts;
+  parts_reused += stats.parts - stats.new_parts - stats.resized_parts - stats.unplanned_parts;
   Compilations& c = compilations_[where];
   add(c.total, us);
   c.fewest_ops = std::min(c.fewest_ops, ops);
   c.most_ops = std::max(c.most_ops, ops);
   c.parts += stats.parts;
   c.new_parts += stats.new_parts;
+  c.unplanned_parts += stats.unplanned_parts;
   c.resized_parts += stats.resized_parts;
   c.parts_ahead += stats.parts_ahead;
 }
@@ -130,7 +133,7 @@ std::string Metrics::json() {
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
     << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
-    << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
+    << ", \"parts_unplanned\": " << parts_unplanned << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
     << ", \"kernels_compiled\": " << kernels.compiled - kernels_base_.compiled
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
@@ -163,7 +166,7 @@ std::string Metrics::explain() {
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
   peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled =
-      parts_reused = parts_resized = parts_ahead = 0;
+      parts_reused = parts_unplanned = parts_resized = parts_ahead = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   external_calls_.clear();

@@ -33,13 +33,13 @@ struct EventTotal {
 struct Compilations {
   EventTotal total;
   size_t fewest_ops = SIZE_MAX, most_ops = 0;
-  int64_t parts = 0, new_parts = 0, resized_parts = 0, parts_ahead = 0;
+  int64_t parts = 0, new_parts = 0, unplanned_parts = 0, resized_parts = 0, parts_ahead = 0;
 };
 
 class Metrics {
  public:
   int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_in_parts = 0, traces_reused = 0, parts_compiled = 0,
-          parts_reused = 0, parts_resized = 0, parts_ahead = 0, ops_executed = 0;
+          parts_reused = 0, parts_unplanned = 0, parts_resized = 0, parts_ahead = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
   int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
   std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;

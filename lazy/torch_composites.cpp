@@ -1,6 +1,8 @@
-// Composite rows as torch's own operators for them. Optimizers' steps, which torch has for tensors that it writes over, are
-// left to their decompositions, and so is what draws random numbers.
+// Composite rows as torch's own operators for them, dropout with our random numbers. Optimizers' steps, which torch has for
+// tensors that it writes over, are left to their decompositions.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include "ir/philox.h"
 #include "lazy/convert.h"
 #include "lazy/torch_rows.h"
 
@@ -89,12 +91,35 @@ std::optional<Tensors> nll_loss(const ir::Node& n, const Tensors& in) {
   if (in[0].dim() == 4) return all(at::nll_loss2d_forward(in[0], in[1].to(at::kLong), maybe(in[2]), reduction, ignored));
   return {};
 }
+// Torch does not ask in the backward.
+void check_classes(const Tensor& target, int64_t classes, int64_t ignored) {
+  const Tensor t = target.masked_fill(target == ignored, 0);
+  TORCH_CHECK(t.numel() == 0 || (t.min().item<int64_t>() >= 0 && t.max().item<int64_t>() < classes), "Target is out of bounds.");
+}
+
 std::optional<Tensors> nll_loss_backward(const ir::Node& n, const Tensors& in) {
   const int64_t reduction = n.attrs.number(0), ignored = n.attrs.number(1);
   const Tensor target = in[2].to(at::kLong), x = in[1].contiguous();
+  if (x.dim() > 0) check_classes(target, x.size(x.dim() == 1 ? 0 : 1), ignored);
   if (in[1].dim() <= 2) return Tensors{at::nll_loss_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
   if (in[1].dim() == 4) return Tensors{at::nll_loss2d_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
   return {};
+}
+
+// With p as its decomposition has it.
+std::optional<Tensors> dropout(const ir::Node& n, const Tensors& in) {
+  const Tensor& x = in[0];
+  if (!x.is_cpu()) return {};
+  const auto seed = in[1].item<int64_t>(), offset = in[2].item<int64_t>();
+  const double p = number_in(in[3]);
+  const Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+  auto* keep = mask.mutable_data_ptr<bool>();
+  const bool in_double = n.types[0].dtype == ir::DType::F64;
+  at::parallel_for(0, x.numel(), 4'096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      keep[i] = in_double ? ir::philox_f64(seed, offset, i) >= p : ir::philox_f32(seed, offset, i) >= static_cast<float>(p);
+  });
+  return Tensors{at::native_dropout_backward(x, mask, p >= 1 ? 0 : 1 / (1 - p)), mask};
 }
 
 std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
@@ -105,6 +130,8 @@ std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
 }
 
 }  // namespace
+
+bool has_torch_composite(const ir::Node& n) { return n.op != Op::adam_step && n.op != Op::sgd_step && n.op != Op::adagrad_step; }
 
 std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
   const auto number = [&](size_t i) { return n.attrs.number(i); };
@@ -132,6 +159,7 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
     case Op::mse_loss: return Tensors{at::mse_loss(in[0], in[1], number(0))};
     case Op::mse_loss_backward: return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
     case Op::addmm: return addmm(n, in);
+    case Op::dropout: return dropout(n, in);
     case Op::dropout_backward: return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};

@@ -1,7 +1,11 @@
 #include "lazy/torch_rows.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <array>
+#include <sstream>
+#include "ir/philox.h"
 #include "lazy/convert.h"
 #include "lazy/eager_rows.h"
 
@@ -17,50 +21,93 @@ at::IntArrayRef list(const ir::Node& n, size_t i) {
   return {ir::numbers(l).data(), l.size()};
 }
 
-std::vector<c10::OperatorHandle> operators_of(Op op) {
-  std::vector<c10::OperatorHandle> found;
-  std::string_view names = ir::info(op).aten;
-  while (!names.empty()) {
-    const size_t space = std::min(names.find(' '), names.size());
-    const std::string name(names.substr(0, space));
-    names.remove_prefix(std::min(space + 1, names.size()));
+// An operator that a row names, and how its arguments are filled: operands in order, the rest at its default.
+struct Operator {
+  enum class Fill : uint8_t { Tensor, Number, ValueOrDefault, Default, Required };
+  c10::OperatorHandle handle;
+  std::optional<c10::OperatorHandle> in_place;  // the same in the first operand's memory
+  std::vector<Fill> fill;
+};
+
+Operator::Fill fill_of(const c10::Argument& a) {
+  if (a.kwarg_only()) return a.name() == "value" ? Operator::Fill::ValueOrDefault : a.default_value() ? Operator::Fill::Default : Operator::Fill::Required;
+  auto type = a.type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  if (type->kind() == c10::TypeKind::TensorType) return Operator::Fill::Tensor;
+  if (type->kind() == c10::TypeKind::NumberType) return Operator::Fill::Number;
+  return a.default_value() ? Operator::Fill::Default : Operator::Fill::Required;
+}
+
+std::vector<Operator> find_operators(Op op) {
+  std::vector<Operator> found;
+  std::istringstream names{std::string(ir::info(op).aten)};
+  for (std::string name; names >> name;) {
     const size_t dot = name.find('.');
     const std::string overload = dot == name.npos ? "" : name.substr(dot + 1);
-    if (auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload})) found.push_back(*handle);
+    const auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
+    if (!handle) continue;
+    found.push_back({*handle, c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot) + "_", overload}), {}});
+    for (const c10::Argument& a : handle->schema().arguments()) found.back().fill.push_back(fill_of(a));
   }
   return found;
 }
 
-// The operators that the row names: its operands are the arguments in order, the rest is at its default.
-std::optional<Tensors> by_name(Op op, const Tensors& in) {
-  for (const c10::OperatorHandle& handle : operators_of(op)) {
+const std::vector<Operator>& operators_of(Op op) {
+  static const auto* all = [] {
+    auto* table = new std::array<std::vector<Operator>, ir::kOpCount>;
+    for (size_t i = 0; i < ir::kOpCount; ++i)
+      if (ir::is_elementwise(static_cast<Op>(i))) (*table)[i] = find_operators(static_cast<Op>(i));
+    return table;
+  }();
+  return (*all)[static_cast<size_t>(op)];
+}
+
+// The arguments from these operands; false if they do not fit.
+bool fill(const Operator& op, const Tensors& in, torch::jit::Stack& stack) {
+  using Fill = Operator::Fill;
+  size_t next = 0;
+  const auto is_number = [&] { return next < in.size() && in[next].defined() && in[next].dim() == 0; };
+  for (size_t i = 0; i < op.fill.size(); ++i) {
+    Fill how = op.fill[i];
+    const c10::Argument& a = op.handle.schema().arguments()[i];
+    if (how == Fill::ValueOrDefault) how = is_number() ? Fill::Number : Fill::Default;
+    if (next == in.size() && (how == Fill::Tensor || how == Fill::Number)) how = Fill::Default;
+    if (how == Fill::Tensor)
+      stack.emplace_back(in[next++]);
+    else if (how == Fill::Number && is_number())
+      stack.emplace_back(in[next++].item());
+    else if (how == Fill::Default && a.default_value())
+      stack.push_back(*a.default_value());
+    else
+      return false;
+  }
+  return next == in.size();
+}
+
+std::optional<Tensors> by_name(Op op, const Tensors& in, bool in_first) {
+  for (const Operator& candidate : operators_of(op)) {
     torch::jit::Stack stack;
-    size_t next = 0;
-    bool fits = true;
-    for (const c10::Argument& a : handle.schema().arguments()) {
-      auto type = a.type();
-      if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-      if (next == in.size() || a.kwarg_only()) {
-        if (a.name() == "value" && next < in.size() && in[next].dim() == 0)
-          stack.emplace_back(in[next++].item());
-        else if (a.default_value())
-          stack.push_back(*a.default_value());
-        else
-          fits = false;
-      } else if (type->kind() == c10::TypeKind::TensorType) {
-        stack.emplace_back(in[next++]);
-      } else if (type->kind() == c10::TypeKind::NumberType && in[next].dim() == 0) {
-        stack.emplace_back(in[next++].item());
-      } else {
-        fits = false;
-      }
-      if (!fits) break;
-    }
-    if (!fits || next != in.size()) continue;
-    handle.callBoxed(stack);
+    if (!fill(candidate, in, stack)) continue;
+    (in_first && candidate.in_place ? *candidate.in_place : candidate.handle).callBoxed(stack);
     return Tensors{stack[0].toTensor()};
   }
   return {};
+}
+
+Tensor random_uniform(const ir::Node& n, const Tensors& in) {
+  const auto seed = in[0].item<int64_t>(), offset = in[1].item<int64_t>();
+  const Tensor index = in[2].contiguous(), out = at::empty(index.sizes(), index.options().dtype(to_torch(n.types[0].dtype)));
+  const auto* at = index.const_data_ptr<int64_t>();
+  const auto draw = [&]<class T>(T* to, auto number) {
+    at::parallel_for(0, index.numel(), 4'096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(number(seed, offset, at[i]));
+    });
+  };
+  switch (n.types[0].dtype) {
+    case ir::DType::F32: draw(out.mutable_data_ptr<float>(), ir::philox_f32); return out;
+    case ir::DType::F64: draw(out.mutable_data_ptr<double>(), ir::philox_f64); return out;
+    default: return {};
+  }
 }
 
 // Rows that no operator's name says everything of.
@@ -88,6 +135,10 @@ std::optional<Tensor> special(const ir::Node& n, const Tensors& in) {
     case Op::index_position: return at::where(in[0] < 0, in[0] + in[1], in[0]);
     case Op::check_index: return in[0].expand(to_ref(n.types[0].shape));
     case Op::require: return in[0];
+    case Op::random_uniform:
+      if (!in[2].is_cpu()) return {};
+      if (Tensor drawn = random_uniform(n, in); drawn.defined()) return drawn;
+      return {};
     default: return {};
   }
 }
@@ -127,7 +178,10 @@ std::optional<Tensor> view(const ir::Node& n, const Tensor& x) {
     case Op::permute: return x.permute(list(n, 0));
     case Op::broadcast: return x.expand(list(n, 0));
     case Op::flip: return at::flip(x, list(n, 0));
-    case Op::as_strided: return at::as_strided(x.contiguous(), list(n, 0), list(n, 1), x.contiguous().storage_offset() + n.attrs.number(2));
+    case Op::as_strided: {
+      const Tensor base = x.contiguous();
+      return at::as_strided(base, list(n, 0), list(n, 1), base.storage_offset() + n.attrs.number(2));
+    }
     case Op::slice: {
       Tensor y = x;
       const auto starts = list(n, 0), sizes = list(n, 1), steps = list(n, 2);
@@ -141,8 +195,10 @@ std::optional<Tensor> view(const ir::Node& n, const Tensor& x) {
 
 std::optional<Tensor> index(const ir::Node& n, const Tensors& in) {
   switch (n.op) {
-    case Op::as_strided_scatter:
-      return at::as_strided_scatter(in[0].contiguous(), in[1], in[1].sizes(), list(n, 0), n.attrs.number(1));
+    case Op::as_strided_scatter: {
+      const Tensor base = in[0].contiguous();
+      return at::as_strided_scatter(base, in[1], in[1].sizes(), list(n, 0), base.storage_offset() + n.attrs.number(1));
+    }
     case Op::cat: return at::cat(in, n.attrs.number(0));
     case Op::gather: return at::gather(in[0], n.attrs.number(0), in[1].to(at::kLong));
     case Op::pad: {
@@ -159,12 +215,12 @@ std::optional<Tensor> index(const ir::Node& n, const Tensors& in) {
 
 }  // namespace
 
-std::optional<Tensors> torch_row(const ir::Node& node, const Tensors& in) {
+std::optional<Tensors> torch_row(const ir::Node& node, const Tensors& in, bool in_first) {
   std::optional<Tensor> one;
   switch (ir::info(node.op).kind) {
     case ir::Kind::Elementwise:
       one = special(node, in);
-      if (!one) return by_name(node.op, in);
+      if (!one) return by_name(node.op, in, in_first);
       break;
     case ir::Kind::Reduction: one = reduction(node, in[0]); break;
     case ir::Kind::View: one = view(node, in[0]); break;

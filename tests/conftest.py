@@ -5,6 +5,9 @@ from pathlib import Path
 
 # Each process compiles its kernels, whatever ran before: the cache on disk has tests of its own.
 os.environ.setdefault("LAZULI_CACHE_DIR", "")
+# Most tests compute something once, and it is our kernels that they test: without this it would be
+# torch's (lazy/test_unplanned.py).
+os.environ.setdefault("LAZULI_UNPLANNED", "never")
 
 import pytest
 import torch

@@ -3,7 +3,7 @@
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
 
-namespace lazuli::ir::passes {
+namespace lazuli::ir {
 namespace {
 
 // Emits into `inner`, expanding composites on the way.
@@ -27,14 +27,20 @@ class Expander final : public Builder {
 
 }  // namespace
 
-Graph decompose(const Graph& graph) {
+namespace passes {
+
+Graph decompose(const Graph& graph) { return decompose_but(graph, nullptr); }
+
+}  // namespace passes
+
+Graph decompose_but(const Graph& graph, bool (*stays)(const Node& composite)) {
   Rewriter r(graph);
   Expander b(r.builder());
   std::vector<Value> results;
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
     const Node& n = graph.nodes[id];
     r.begin(id);
-    if (!is_composite(n.op)) {
+    if (!is_composite(n.op) || (stays && stays(n))) {
       r.copy(id);
       continue;
     }
@@ -46,4 +52,4 @@ Graph decompose(const Graph& graph) {
   return r.finish();
 }
 
-}  // namespace lazuli::ir::passes
+}  // namespace lazuli::ir

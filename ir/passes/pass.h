@@ -26,6 +26,9 @@ struct PassOptions {
 // Runs `passes` (all of them: all_passes()) in order. Errors name the pass.
 Graph run_passes(Graph graph, std::span<const Pass> passes, const PassOptions& options = {});
 
+// Composites become primitive rows but for those that stay; what a decomposition uses does not.
+Graph decompose_but(const Graph& graph, bool (*stays)(const Node& composite));
+
 namespace passes {
 #define PASS(name, begins_at, doc) Graph name(const Graph& graph);
 #include "ir/passes/passes.def"

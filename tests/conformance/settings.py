@@ -20,6 +20,8 @@ SETTINGS = {
     "fusion off": {"LAZULI_FUSION": "0"},
     **{f"{name} off": {"LAZULI_DISABLE_PASSES": name} for name in passes()},
     "all passes off": {"LAZULI_DISABLE_PASSES": ",".join(passes())},
+    "op by op": {"LAZULI_UNPLANNED": "always"},
+    "planned at once": {"LAZULI_UNPLANNED": "never"},
     "parts": {"LAZULI_TIERS": "parts"},
     "plans": {"LAZULI_TIERS": "plans"},
     "parts for any sizes": {"LAZULI_TIERS": "parts", "LAZULI_OTHER_SIZES": "always"},

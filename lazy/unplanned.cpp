@@ -1,0 +1,307 @@
+#include "lazy/unplanned.h"
+
+#include <ATen/ATen.h>
+#include <deque>
+#include <map>
+#include <mutex>
+#include "ir/error.h"
+#include "ir/passes/pass.h"
+#include "lazy/convert.h"
+#include "lazy/memory.h"
+#include "lazy/plain_dispatch.h"
+#include "lazy/torch_buffers.h"
+#include "lazy/torch_rows.h"
+#include "lowering/crew.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using at::Tensor;
+using ir::Op;
+using Tensors = std::vector<Tensor>;
+
+// Torch's kernels do not give what the graph says.
+struct NeedsPlan : std::exception {};
+
+// What external calls gave or threw, by call and in turn, so that none is made twice.
+struct Outcome {
+  std::vector<jit::Buffer> results;
+  std::exception_ptr thrown;
+};
+using Calls = std::map<int64_t, std::deque<Outcome>>;
+
+// The host, but that external calls that have been made already do what they did.
+class Recalling final : public jit::Host {
+ public:
+  Recalling(jit::Host& host, Calls calls) : host_(host), calls_(std::move(calls)) {}
+  jit::Buffer allocate(size_t bytes) override { return host_.allocate(bytes); }
+  void free_memory() override { host_.free_memory(); }
+  jit::PackedOperands* packed_operands() override { return host_.packed_operands(); }
+  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
+                                    std::span<const ir::Type> results) override {
+    auto& made = calls_[call];
+    if (made.empty()) return host_.external(call, line, inputs, results);
+    const Outcome first = std::move(made.front());
+    made.pop_front();
+    if (first.thrown) std::rethrow_exception(first.thrown);
+    return first.results;
+  }
+  bool runs_anywhere(int64_t call) const override { return host_.runs_anywhere(call); }
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const lowering::Layout> results) override {
+    return host_.eager(node, inputs, results);
+  }
+  std::shared_ptr<void> profile(const std::function<std::string()>& step) override { return host_.profile(step); }
+  void* stream() override { return host_.stream(); }
+
+ private:
+  jit::Host& host_;
+  Calls calls_;
+};
+
+// What is known of a graph before it runs.
+struct Schedule {
+  static constexpr uint32_t kNever = UINT32_MAX;
+  ir::Graph graph;
+  std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
+  std::vector<bool> transposed;    // products of which only the transpose is read
+
+  explicit Schedule(ir::Graph g) : graph(std::move(g)), last_use(graph.nodes.size(), kNever), transposed(graph.nodes.size()) {
+    const auto end = static_cast<uint32_t>(graph.nodes.size());
+    for (uint32_t id = 0; id < end; ++id) transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
+    for (ir::Value v : graph.outputs) {
+      last_use[v.node] = end;
+      transposed[v.node] = false;
+    }
+    for (uint32_t id = end; id-- > 0;) {
+      if (last_use[id] == kNever) continue;
+      const ir::Node& n = graph.nodes[id];
+      const bool turns = n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
+      for (ir::Value v : n.inputs) {
+        if (!v) continue;
+        if (last_use[v.node] == kNever) last_use[v.node] = id;
+        if (!turns) transposed[v.node] = false;
+      }
+    }
+  }
+};
+
+// ---- One run
+
+class Run {
+ public:
+  Run(const Schedule& schedule, jit::Host& host, Calls& calls)
+      : graph_(schedule.graph), schedule_(schedule), host_(host), calls_(calls), values_(graph_.nodes.size()) {}
+
+  void run(std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) {
+    for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (schedule_.last_use[id] == Schedule::kNever) continue;
+      values_[id] = node(id, inputs, scalars);
+    }
+    Tensors results;
+    for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
+    values_.clear();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ir::Node& n = graph_[graph_.outputs[i]];
+      if (n.op == Op::input)
+        outputs[i] = inputs[static_cast<size_t>(n.attrs.number(0))];
+      else
+        outputs[i] = buffer_of(own(results[i]));
+    }
+  }
+
+ private:
+  at::TensorOptions options(ir::DType t) const { return at::TensorOptions().dtype(to_torch(t)); }
+
+  // With memory that is all its own: buffers say who else sees theirs.
+  static Tensor& own(Tensor& t) {
+    const auto& storage = t.storage();
+    const bool shared = t.use_count() > 1 || storage.use_count() > 1 || t.storage_offset() != 0 || storage.nbytes() != static_cast<size_t>(t.numel()) * t.itemsize();
+    return shared ? t = t.clone(at::MemoryFormat::Contiguous) : t;
+  }
+
+  Tensor number(ir::DType t, int64_t bits) const {
+    return ir::is_floating(t) ? at::scalar_tensor(std::bit_cast<double>(bits), options(t)) : at::scalar_tensor(bits, options(t));
+  }
+
+  Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars) {
+    const ir::Node& n = graph_.nodes[id];
+    switch (n.op) {
+      case Op::input: return {input(inputs[static_cast<size_t>(n.attrs.number(0))], n.types[0])};
+      // Not rounded to a narrow type for rows that compute with it: where eager rounds a number, recording has done so.
+      case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars[static_cast<size_t>(n.attrs.number(0))])};
+      case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
+      case Op::iota: return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
+      case Op::uninitialized: return {at::empty(to_ref(n.types[0].shape), options(n.types[0].dtype))};
+      default: break;
+    }
+    Tensors in;
+    in.reserve(n.inputs.size());
+    for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
+    if (!ir::is_elementwise(n.op))
+      for (size_t i = 0; i < in.size(); ++i)
+        if (in[i].defined()) in[i] = as_graph_says(in[i], n.inputs[i]);
+    for (ir::Value v : n.inputs)
+      if (v && schedule_.last_use[v.node] == id) values_[v.node].clear();
+    switch (n.op) {
+      case Op::external: return external(n, in);
+      case Op::convert: return {in[0].to(to_torch(n.types[0].dtype))};
+      case Op::bitcast: {
+        const Tensor bytes = in[0].contiguous().flatten();
+        return {bytes.view(to_torch(n.types[0].dtype)).reshape(to_ref(n.types[0].shape))};
+      }
+      default: break;
+    }
+    if (!holds(n, in)) throw NeedsPlan();
+    if (takes_dense_only(n.op))
+      for (Tensor& x : in)
+        if (x.defined()) x = x.contiguous();
+    if (schedule_.transposed[id]) return {at::mm(in[1].t(), in[0].t()).t()};
+    bool in_first = !in.empty() && is_spare(in[0], n.types[0]);
+    if (!in_first && (n.op == Op::add || n.op == Op::mul) && is_spare(in[1], n.types[0])) {
+      std::swap(in[0], in[1]);
+      in_first = true;
+    }
+    std::optional<Tensors> made = torch_row(n, in, in_first);
+    if (!made) throw NeedsPlan();
+    return fitted(n, *std::move(made));
+  }
+
+  Tensor input(const jit::Buffer& b, const ir::Type& t) const {
+    // Of what failed there is none.
+    if (!b.data && t.numel() != 0) throw NeedsPlan();
+    return dense_over(b, t);
+  }
+
+  static Tensor dense_over(const jit::Buffer& b, const ir::Type& t) {
+    return tensor_over(b.data, to_ref(t.shape), to_ref(ir::contiguous_strides(t.shape)), to_torch(t.dtype), b.owner);
+  }
+
+  Tensor as_graph_says(const Tensor& x, ir::Value v) const { return x.to(to_torch(graph_.type(v).dtype)); }
+
+  // Whether what the row refuses is not there.
+  static bool holds(const ir::Node& n, const Tensors& in) {
+    if (n.op == Op::require) return !in[0].any().item<bool>();
+    if (n.op != Op::index_position && n.op != Op::check_index) return true;
+    if (in[0].numel() == 0) return true;
+    if (in[1].numel() != 1) return false;
+    const auto [least, most] = at::aminmax(in[0]);
+    const int64_t size = in[1].item<int64_t>();
+    return least.item<int64_t>() >= (n.op == Op::index_position ? -size : 0) && most.item<int64_t>() < size;
+  }
+
+  // Whether nobody else has the tensor's memory, which is as large as a result of this type.
+  static bool is_spare(const Tensor& t, const ir::Type& type) {
+    if (!t.defined() || type.numel() == 0 || t.use_count() > 1 || t.storage().use_count() > 1) return false;
+    const bool ours = t.storage().data_ptr().get_deleter() == at::getCPUAllocator()->raw_deleter();
+    return ours && t.scalar_type() == to_torch(type.dtype) && t.sizes() == to_ref(type.shape) && t.is_contiguous();
+  }
+
+  // Some of torch's kernels take what they are given for dense.
+  static bool takes_dense_only(Op op) {
+    const ir::Kind kind = ir::info(op).kind;
+    return kind == ir::Kind::Composite || kind == ir::Kind::Window || kind == ir::Kind::Index;
+  }
+
+  // What torch gave, in the row's types.
+  static Tensors fitted(const ir::Node& n, Tensors made) {
+    if (made.size() < n.types.size()) throw NeedsPlan();
+    for (size_t r = 0; r < n.types.size(); ++r) {
+      const at::IntArrayRef shape = to_ref(n.types[r].shape);
+      if (!made[r].defined()) throw NeedsPlan();
+      if (made[r].sizes() != shape) {
+        // Torch's statistics come in other shapes.
+        if (r == 0 || made[r].numel() != n.types[r].numel()) throw NeedsPlan();
+        made[r] = made[r].reshape(shape);
+      }
+      made[r] = made[r].to(to_torch(n.types[r].dtype));
+    }
+    return made;
+  }
+
+  Tensors external(const ir::Node& n, const Tensors& in) {
+    std::vector<jit::BufferView> views;
+    Tensors dense;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!in[i].defined()) {
+        views.push_back({});
+        continue;
+      }
+      const ir::Type& type = graph_.type(n.inputs[i]);
+      dense.push_back(in[i].contiguous());
+      views.push_back({buffer_of(dense.back()), type, ir::contiguous_strides(type.shape), 0});
+    }
+    const std::string& line = n.line < graph_.lines.size() ? graph_.lines[n.line] : "";
+    Outcome& made = calls_[n.attrs.number(0)].emplace_back();
+    try {
+      made.results = host_.external(n.attrs.number(0), line, views, n.types);
+    } catch (const jit::OutOfMemory&) {
+      calls_[n.attrs.number(0)].pop_back();  // a plan may need less
+      throw;
+    } catch (...) {
+      made.thrown = std::current_exception();
+      throw;
+    }
+    Tensors out;
+    for (size_t r = 0; r < made.results.size(); ++r) out.push_back(dense_over(made.results[r], n.types[r]));
+    return out;
+  }
+
+  const ir::Graph& graph_;
+  const Schedule& schedule_;
+  jit::Host& host_;
+  Calls& calls_;
+  std::vector<Tensors> values_;  // by node and result
+};
+
+class Unplanned final : public jit::Executable {
+ public:
+  Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, has_torch_composite)) {
+    stats_.unplanned_parts = 1;
+  }
+
+  void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+           std::span<jit::Buffer> outputs) override {
+    Calls calls;
+    if (try_run(host, inputs, scalars, outputs, calls)) return;
+    Recalling recalling(host, std::move(calls));
+    planned().run(recalling, inputs, donate, scalars, outputs);
+  }
+  jit::Failures failures_of(const jit::Failures& inputs) const override { return planned().failures_of(inputs); }
+  const jit::CompileStats& stats() const override { return stats_; }
+  std::string plan_text() const override { return planned().plan_text(); }
+
+ private:
+  bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars,
+               std::span<jit::Buffer> outputs, Calls& calls) const {
+    const PlainDispatch guard;
+    lowering::openmp_has_worked();
+    try {
+      Run(schedule_, host, calls).run(inputs, scalars, outputs);
+      return true;
+    } catch (const std::exception&) {
+      for (jit::Buffer& b : outputs) b = {};
+      return false;
+    }
+  }
+
+  jit::Executable& planned() const {
+    std::call_once(planned_once_, [&] { planned_ = jit::compile(whole_, options_); });
+    return *planned_;
+  }
+
+  const ir::Graph whole_;
+  const jit::CompileOptions options_;
+  const Schedule schedule_;
+  jit::CompileStats stats_;
+  mutable std::once_flag planned_once_;
+  mutable std::unique_ptr<jit::Executable> planned_;
+};
+
+}  // namespace
+
+std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options) {
+  return std::make_unique<Unplanned>(std::move(graph), options);
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,13 @@
+// A graph that runs one op at a time with torch's own kernels, as eager would: nothing has to be planned or compiled, which is
+// what a graph costs that was never there before and may never come again.
+#pragma once
+#include <memory>
+#include "jit/executable.h"
+
+namespace lazuli::lazy {
+
+// Where torch's kernels fail or have no result, a plan is made after all, and says what is wrong: so errors, and what of the
+// graph is computed in spite of them, are those of the plan. Random numbers are ours. On a CPU only.
+std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options);
+
+}  // namespace lazuli::lazy

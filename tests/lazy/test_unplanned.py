@@ -1,0 +1,217 @@
+"""What was never there before runs op by op, and is planned when it comes again."""
+
+import pytest
+import torch
+from torch import nn
+
+DEVICE = "lazuli"
+
+
+@pytest.fixture(autouse=True)
+def unplanned():
+    with torch.lazuli.config.patch(unplanned="auto"):
+        yield
+
+
+def counted(*names):
+    metrics = torch.lazuli.metrics()
+    return tuple(metrics[name] for name in names)
+
+
+def run(step, *arguments):
+    """The step's result, and what it took: parts without a plan, parts with a new one."""
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_metrics()
+    result = step(*arguments)
+    result = result.cpu() if isinstance(result, torch.Tensor) else result
+    torch.lazuli.synchronize()
+    return result, *counted("parts_unplanned", "parts_compiled", "traces_compiled")
+
+
+def test_the_first_time_is_eagers_bit_for_bit():
+    x, w = torch.randn(70, 80), torch.randn(80, 90)
+
+    def step(x, w):
+        return torch.softmax(torch.tanh(x @ w) * 3 + 0.125, -1).var(0).exp()
+
+    result, unplanned, planned, whole = run(step, x.to(DEVICE), w.to(DEVICE))
+    assert unplanned > 0
+    assert planned == whole == 0
+    assert torch.equal(result, step(x, w))
+    result, unplanned, planned, whole = run(step, x.to(DEVICE), w.to(DEVICE))
+    assert unplanned == 0
+    assert planned + whole > 0
+    torch.testing.assert_close(result, step(x, w))
+
+
+def test_every_turn_of_a_loops_first_trace():
+    w = torch.randn(33, 33, device=DEVICE)
+
+    def step(turns):
+        y = torch.ones(4, 33, device=DEVICE)
+        for _ in range(turns):
+            y = torch.tanh(y @ w + 0.25)
+        return y
+
+    _, unplanned, planned, _ = run(step, 6)
+    assert unplanned >= 6
+    assert planned == 0
+    _, unplanned, planned, _ = run(step, 9)
+    assert planned > 0
+    assert unplanned <= 2
+
+
+def test_other_sizes_the_second_time_make_a_plan_that_serves_all():
+    def step(n):
+        x = torch.linspace(0, 1, n).to(DEVICE)
+        return (torch.sin(x) * x.exp()).sum()
+
+    _, unplanned, _, _ = run(step, 11)
+    assert unplanned > 0
+    for n in (19, 23, 31):
+        result, unplanned, planned, whole = run(step, n)
+        assert unplanned == whole == 0
+        assert planned == (n == 19)
+        x = torch.linspace(0, 1, n)
+        torch.testing.assert_close(result, (torch.sin(x) * x.exp()).sum())
+
+
+def test_dropout_draws_the_same_whoever_computes():
+    def step(seed):
+        torch.manual_seed(seed)
+        return nn.functional.dropout(torch.ones(50, 41, device=DEVICE), 0.3)
+
+    first, unplanned, _, _ = run(step, 5)
+    again, none, _, _ = run(step, 5)
+    assert unplanned > 0
+    assert none == 0
+    assert torch.equal(first, again)
+    assert 0.2 < (first == 0).double().mean() < 0.4
+
+
+def test_an_index_out_of_range_is_the_plans_error_and_takes_nothing_else_along():
+    x = torch.arange(12.0, device=DEVICE)
+    other = x * 2 + 1
+    wrong = (x + 1)[torch.tensor([3, 12], device=DEVICE)]
+    after = wrong + 1
+    with pytest.raises(IndexError, match="out of bounds for dimension with size 12"):
+        torch.lazuli.synchronize()
+    assert other.tolist() == (torch.arange(12.0) * 2 + 1).tolist()
+    with pytest.raises(IndexError):
+        after.tolist()
+
+
+def test_division_by_zero():
+    a, b = torch.tensor([4, 5], device=DEVICE), torch.tensor([2, 0], device=DEVICE)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        (torch.floor_divide(a, b) + 3).tolist()
+
+
+@pytest.mark.parametrize("target", [[0, 5], [-1, 2]])
+def test_a_class_that_is_not_there(target):
+    x = torch.randn(2, 5, device=DEVICE, requires_grad=True)
+    target = torch.tensor(target, device=DEVICE)
+    nn.functional.cross_entropy(x, target).backward()
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.grad.tolist()
+
+
+calls = []
+
+
+@torch.library.custom_op("lazuli_test::counted", mutates_args=())
+def counted_call(x: torch.Tensor) -> torch.Tensor:
+    calls.append(1)
+    if x.dtype == torch.float64:
+        raise ValueError("not in this type")
+    return x * 2
+
+
+@counted_call.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_an_external_call_that_fails_is_made_once():
+    calls.clear()
+    with pytest.raises(Exception, match="not in this type"):
+        counted_call(torch.ones(3, dtype=torch.float64, device=DEVICE) + 1).tolist()
+    assert len(calls) == 1
+
+
+def test_an_external_call_is_made_once_though_another_op_fails():
+    calls.clear()
+    x = torch.ones(3, device=DEVICE)
+    zero = torch.zeros(3, device=DEVICE, dtype=torch.int64)
+    torch.lazuli.synchronize()
+    doubled = counted_call(x)
+    bad = torch.floor_divide(zero + 1, zero)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        torch.lazuli.synchronize()
+    assert doubled.tolist() == [2, 2, 2]
+    assert len(calls) == 1
+    with pytest.raises(RuntimeError):
+        bad.tolist()
+
+
+def test_results_share_no_memory():
+    def step():
+        x = torch.arange(6.0, device=DEVICE)
+        a, b, c, d = (
+            x + 1,
+            torch.ones(3, device=DEVICE),
+            torch.ones(3, device=DEVICE),
+            torch.zeros((), device=DEVICE),
+        )
+        e = torch.zeros((), device=DEVICE)
+        return [a, a[2:4].clone(), b, c, d, e, x.detach().clone()]
+
+    results = step()
+    torch.lazuli.synchronize()
+    before = [t.cpu() for t in results]
+    for i, t in enumerate(results):
+        t.add_(100 + i)
+        torch.lazuli.synchronize()
+        for j, other in enumerate(results):
+            assert torch.equal(other.cpu(), before[j] + (100 + j if j <= i else 0)), (i, j)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adagrad])
+def test_a_first_training_step(optimizer):
+    def trained(device):
+        torch.manual_seed(3)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Flatten(), nn.Linear(288, 5)
+        ).to(device)
+        x, target = torch.randn(4, 3, 8, 8).to(device), torch.tensor([0, 1, 4, 2]).to(device)
+        steps = optimizer(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(model(x), target)
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            losses.append(loss.item())
+        return losses
+
+    torch.lazuli.reset_metrics()
+    losses = trained(DEVICE)
+    assert counted("parts_unplanned")[0] > 0
+    assert losses == pytest.approx(trained("cpu"), rel=2e-5)
+
+
+def test_the_setting():
+    def step(n):
+        return torch.ones(n, device=DEVICE).cos().sum()
+
+    with torch.lazuli.config.patch(unplanned="always"):
+        for _ in range(6):
+            _, unplanned, planned, whole = run(step, 77)
+            assert unplanned > 0
+            assert planned == whole == 0
+    with torch.lazuli.config.patch(unplanned="never"):
+        _, unplanned, planned, whole = run(step, 77)
+    assert unplanned == 0
+    assert planned + whole > 0
+    with pytest.raises(ValueError, match="unplanned"):
+        torch.lazuli.config.unplanned = "sometimes"
