@@ -36,6 +36,9 @@ SETTINGS = {
     "nothing packed": {"LAZULI_MAX_PACKED_BYTES": "0"},
     "reference": {"LAZULI_KERNELS": "eager"},
 }
+# But for these, settings are of our own kernels, which compute then from the first time on.
+for name in SETTINGS.keys() - {PLAIN, "op by op", "reference"}:
+    SETTINGS[name]["LAZULI_UNPLANNED"] = "never"
 
 ONE_BY_ONE = "passes off one by one"
 

@@ -8,3 +8,8 @@ from fuzz.sample import HALVES, run_part
 @pytest.mark.parametrize("first", HALVES[1])
 def test_programs(first):
     run_part(first)
+
+
+@pytest.mark.parametrize("first", HALVES[1])
+def test_programs_op_by_op(first):
+    run_part(first, unplanned="always")

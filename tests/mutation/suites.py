@@ -78,5 +78,7 @@ def pytest(*arguments: str) -> tuple[str, ...]:
 
 
 def programs(folder: Path) -> tuple[str, ...]:
-    options = ("--programs", str(PROGRAMS), "--shrink", "0", "--folder", str(folder))
+    # Our kernels from the first time on; what comes before them the sample has.
+    options = ("--programs", str(PROGRAMS), "--shrink", "0", "--setting", "planned at once")
+    options += ("--folder", str(folder))
     return (".venv/bin/python", "-m", "fuzz", *options)

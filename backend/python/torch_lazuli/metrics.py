@@ -19,9 +19,9 @@ def metrics() -> dict[str, Any]:
     Among them: `kernels` (no counter: the setting, `eager` in reference mode), `ops_recorded`,
     `autograd_nodes` (that had to be made), `derivatives_repeated` (of ops whose backward was
     recorded again as before), `traces_compiled` (planned whole), `traces_in_parts` (runs of
-    traces that were not), `traces_reused`, `parts_compiled`, `parts_reused` and `parts_resized`
-    (of the former: planned anew, run as they were, and run by a plan that was made for other
-    sizes), `parts_ahead` (those that ran while the rest was still being recorded),
+    traces that were not), `traces_reused`, `parts_compiled`, `parts_reused`, `parts_unplanned` and
+    `parts_resized` (of the former: planned anew, run as they were, run op by op as they were never
+    there before, and run by a plan that was made for other sizes), `parts_ahead` (those that ran while the rest was still being recorded),
     `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
     `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
     of values computed apart from the trace, which did not end),
