@@ -6,6 +6,7 @@
 #include <mutex>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
+#include "lazy/adam_step.h"
 #include "lazy/convert.h"
 #include "lazy/memory.h"
 #include "lazy/plain_dispatch.h"
@@ -65,6 +66,7 @@ struct Schedule {
   ir::Graph graph;
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
+  bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
 
   explicit Schedule(ir::Graph g) : graph(std::move(g)), last_use(graph.nodes.size(), kNever), transposed(graph.nodes.size()) {
     const auto end = static_cast<uint32_t>(graph.nodes.size());
@@ -76,6 +78,7 @@ struct Schedule {
     for (uint32_t id = end; id-- > 0;) {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
+      steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
       const bool turns = n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
       for (ir::Value v : n.inputs) {
         if (!v) continue;
@@ -93,7 +96,12 @@ class Run {
   Run(const Schedule& schedule, jit::Host& host, Calls& calls)
       : graph_(schedule.graph), schedule_(schedule), host_(host), calls_(calls), values_(graph_.nodes.size()) {}
 
-  void run(std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) {
+  // Whether it wrote over inputs, so that it cannot be done otherwise any more.
+  bool has_written() const { return !written_.empty(); }
+
+  void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+           std::span<jit::Buffer> outputs) {
+    if (schedule_.steps_only) donate_ = donate;
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       if (schedule_.last_use[id] == Schedule::kNever) continue;
       values_[id] = node(id, inputs, scalars);
@@ -105,6 +113,8 @@ class Run {
       const ir::Node& n = graph_[graph_.outputs[i]];
       if (n.op == Op::input)
         outputs[i] = inputs[static_cast<size_t>(n.attrs.number(0))];
+      else if (const auto written = written_.find(results[i].const_data_ptr()); written != written_.end())
+        outputs[i] = inputs[written->second];
       else
         outputs[i] = buffer_of(own(results[i]));
     }
@@ -143,6 +153,7 @@ class Run {
         if (in[i].defined()) in[i] = as_graph_says(in[i], n.inputs[i]);
     for (ir::Value v : n.inputs)
       if (v && schedule_.last_use[v.node] == id) values_[v.node].clear();
+    if (n.op == Op::adam_step) return adam_step(id, in);
     switch (n.op) {
       case Op::external: return external(n, in);
       case Op::convert: return {in[0].to(to_torch(n.types[0].dtype))};
@@ -165,6 +176,22 @@ class Run {
     std::optional<Tensors> made = torch_row(n, in, in_first);
     if (!made) throw NeedsPlan();
     return fitted(n, *std::move(made));
+  }
+
+  Tensors adam_step(uint32_t id, Tensors& in) {
+    const ir::Node& n = graph_.nodes[id];
+    std::array<Tensor, 3> out;
+    for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t from = kAdamState[i];
+      const ir::Node& made = graph_[n.inputs[from]];
+      const auto position = made.op == Op::input ? static_cast<size_t>(made.attrs.number(0)) : donate_.size();
+      const bool donated = position < donate_.size() && donate_[position] && schedule_.last_use[n.inputs[from].node] == id;
+      if (donated && in[from].numel() > 0) written_.emplace(in[from].const_data_ptr(), position);
+      out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
+    }
+    run_adam_loop(n, in, out);
+    return {out[0], out[1], out[2], out[2]};
   }
 
   Tensor input(const jit::Buffer& b, const ir::Type& t) const {
@@ -252,18 +279,24 @@ class Run {
   jit::Host& host_;
   Calls& calls_;
   std::vector<Tensors> values_;  // by node and result
+  std::span<const bool> donate_;             // by input, if any may be written over
+  std::map<const void*, size_t> written_;    // by memory: the input whose it was
 };
+
+bool runs_whole(const ir::Node& composite) {
+  return composite.op == Op::adam_step ? has_adam_loop(composite) : has_torch_composite(composite);
+}
 
 class Unplanned final : public jit::Executable {
  public:
-  Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, has_torch_composite)) {
+  Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, runs_whole)) {
     stats_.unplanned_parts = 1;
   }
 
   void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) override {
     Calls calls;
-    if (try_run(host, inputs, scalars, outputs, calls)) return;
+    if (try_run(host, inputs, donate, scalars, outputs, calls)) return;
     Recalling recalling(host, std::move(calls));
     planned().run(recalling, inputs, donate, scalars, outputs);
   }
@@ -272,14 +305,16 @@ class Unplanned final : public jit::Executable {
   std::string plan_text() const override { return planned().plan_text(); }
 
  private:
-  bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars,
-               std::span<jit::Buffer> outputs, Calls& calls) const {
+  bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
+               std::span<const int64_t> scalars, std::span<jit::Buffer> outputs, Calls& calls) const {
     const PlainDispatch guard;
     lowering::openmp_has_worked();
+    Run run(schedule_, host, calls);
     try {
-      Run(schedule_, host, calls).run(inputs, scalars, outputs);
+      run.run(inputs, donate, scalars, outputs);
       return true;
     } catch (const std::exception&) {
+      if (run.has_written()) throw;
       for (jit::Buffer& b : outputs) b = {};
       return false;
     }

@@ -71,6 +71,59 @@ TEST(PartCache, TurnsOfALoopShareTheirParameters) {
   EXPECT_EQ(turns(m.graph), 0) << "layers have their own";
 }
 
+// Stands for what runs a part without a plan, and counts as such.
+std::unique_ptr<jit::Executable> without_plan(ir::Graph graph, const jit::CompileOptions& options) {
+  struct Counted final : jit::Executable {
+    std::unique_ptr<jit::Executable> inner;
+    jit::CompileStats own;
+    void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+             std::span<jit::Buffer> outputs) override {
+      inner->run(host, inputs, donate, scalars, outputs);
+    }
+    jit::Failures failures_of(const jit::Failures& inputs) const override { return inner->failures_of(inputs); }
+    const jit::CompileStats& stats() const override { return own; }
+    std::string plan_text() const override { return inner->plan_text(); }
+  };
+  auto counted = std::make_unique<Counted>();
+  counted->inner = jit::compile(std::move(graph), options);
+  return counted;
+}
+
+TEST(PartCache, NewPartsNeedNoPlan) {
+  jit::PartCache cache;
+  jit::CompileOptions options;
+  options.unplanned = without_plan;
+  const auto stats = [&](int64_t steps, auto... more) {
+    const ir::Graph graph = recurrent_step(steps, more...);
+    const Recorded recorded(graph);
+    return cache.compile(recorded.listing(), recorded.live(), graph.donated, options, no_lines)->stats();
+  };
+  jit::CompileStats s = stats(5);
+  EXPECT_EQ(s.unplanned_parts, 6) << "all turns, and the update";
+  EXPECT_EQ(s.new_parts, 0);
+  s = stats(7);
+  EXPECT_EQ(s.unplanned_parts, 0);
+  EXPECT_EQ(s.new_parts, 2) << "they have come in a second listing";
+  EXPECT_EQ(stats(3).new_parts, 0);
+  EXPECT_GT(stats(3, /*keep_states=*/true).unplanned_parts, 0) << "other outputs are other code";
+  options.unplanned_always = true;
+  s = stats(3);
+  EXPECT_EQ(s.unplanned_parts, 4);
+  s = stats(3);
+  EXPECT_EQ(s.unplanned_parts, 4);
+}
+
+TEST(PartCache, AListingThatIsMostlyNew) {
+  jit::PartCache cache;
+  jit::CompileOptions options;
+  options.unplanned = without_plan;
+  const ir::Graph graph = recurrent_step(5);
+  const Recorded recorded(graph);
+  const auto made = [&] { return cache.compile_if_new(recorded.listing(), recorded.live(), graph.donated, options, no_lines); };
+  EXPECT_NE(made(), nullptr);
+  EXPECT_EQ(made(), nullptr) << "its parts are known";
+}
+
 TEST(PartCache, DonatedInputs) {
   jit::PartCache cache;
   for (int64_t steps : {3, 6, 2}) expect_same(cache, recurrent_step(steps), true);

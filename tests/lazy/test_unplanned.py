@@ -215,3 +215,32 @@ def test_the_setting():
     assert planned + whole > 0
     with pytest.raises(ValueError, match="unplanned"):
         torch.lazuli.config.unplanned = "sometimes"
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"weight_decay": 0.1}, {"maximize": True}, {"betas": (0.3, 0.4)}, {"amsgrad": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adams_steps(optimizer, options, dtype):
+    def stepped(device):
+        torch.manual_seed(1)
+        parameters = [
+            torch.randn(n, dtype=dtype).to(device).requires_grad_() for n in (1, 7, 40_000)
+        ]
+        kept = parameters[2].detach().clone()
+        steps = optimizer(parameters, lr=0.01, **options)
+        for k in range(5):
+            for p in parameters:
+                p.grad = torch.cos(p.detach() * 3 + k)
+            steps.step()
+            if device == DEVICE:
+                torch.lazuli.synchronize()
+        return [*(p.detach().cpu() for p in parameters), kept.cpu()]
+
+    with torch.lazuli.config.patch(unplanned="always"):
+        ours = stepped(DEVICE)
+    for mine, eagers in zip(ours, stepped("cpu"), strict=True):
+        torch.testing.assert_close(mine, eagers, rtol=2e-5, atol=1e-6)

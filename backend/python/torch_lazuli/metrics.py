@@ -21,7 +21,8 @@ def metrics() -> dict[str, Any]:
     recorded again as before), `traces_compiled` (planned whole), `traces_in_parts` (runs of
     traces that were not), `traces_reused`, `parts_compiled`, `parts_reused`, `parts_unplanned` and
     `parts_resized` (of the former: planned anew, run as they were, run op by op as they were never
-    there before, and run by a plan that was made for other sizes), `parts_ahead` (those that ran while the rest was still being recorded),
+    there before, and run by a plan that was made for other sizes), `parts_ahead` (those that ran
+    while the rest was still being recorded),
     `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
     `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
     of values computed apart from the trace, which did not end),
