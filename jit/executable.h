@@ -124,7 +124,7 @@ class Device;
 enum class OtherSizes : uint8_t { Never, Second, Always };
 
 struct CompileOptions {
-  // What runs a part that was never there before; null: its plan.
+  // Makes what runs a part that was never there before; null, or if it gives null: its plan does.
   std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
   bool unplanned_always = false;   // nor is any other part planned
   Device* device = nullptr;  // null: the CPU

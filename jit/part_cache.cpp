@@ -125,13 +125,13 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   MadePart made{nullptr, {.parts = 1}, sought.hash};
   Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
   const std::shared_ptr<Family> family = known ? known->family : family_of(sought);
-  const bool unplanned = is_unplanned(family.get(), options);
-  if (known && known->unplanned == unplanned) {
-    made.stats.unplanned_parts = unplanned;
+  if (known && (!known->unplanned || is_unplanned(family.get(), options))) {
+    made.stats.unplanned_parts = known->unplanned;
     made.executable = known->executable;
     return made;
   }
   made.executable = make(sought, *family, options, made.stats);
+  const bool unplanned = made.stats.unplanned_parts > 0;
   if (known) {
     known->executable = made.executable;
     known->unplanned = unplanned;
@@ -153,9 +153,11 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
                                             CompileStats& stats) {
   if (is_unplanned(&family, options)) {
     family.since = listing_;
-    family.seen.see(sought.numbers());
-    ++stats.unplanned_parts;
-    return options.unplanned(graph_of(sought), options);
+    if (std::shared_ptr<Executable> executable = options.unplanned(graph_of(sought), options)) {
+      family.seen.see(sought.numbers());
+      ++stats.unplanned_parts;
+      return executable;
+    }
   }
   if (options.dump_folder.empty())
     if (auto executable = resized(sought, family, options, stats)) {
@@ -174,7 +176,7 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
 
 bool PartCache::is_unplanned(const Family* family, const CompileOptions& options) const {
   if (!options.unplanned || !options.dump_folder.empty()) return false;
-  return options.unplanned_always || !family || family->since == 0 || family->since == listing_;
+  return options.unplanned_always || !family || family->since == 0 || (family->since == listing_ && !family->planned);
 }
 
 // Where this cannot be done, whoever needs a part is told in its turn.

@@ -287,6 +287,23 @@ bool runs_whole(const ir::Node& composite) {
   return composite.op == Op::adam_step ? has_adam_loop(composite) : has_torch_composite(composite);
 }
 
+// Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from numbers that
+// the same seed draws again. A mask of such numbers is exact.
+bool must_repeat_itself(const ir::Graph& graph) {
+  std::vector<bool> drawn(graph.nodes.size());
+  for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+    const ir::Node& n = graph.nodes[id];
+    if (n.op == Op::scalar || n.op == Op::constant) continue;
+    if (std::ranges::any_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; })) return true;
+    drawn[id] = n.op == Op::random_uniform;
+    if (drawn[id] || n.types[0].dtype == ir::DType::Bool) continue;
+    if (std::ranges::none_of(n.inputs, [&](ir::Value v) { return v && drawn[v.node]; })) continue;
+    if (!ir::is_view(n.op)) return true;
+    drawn[id] = true;
+  }
+  return false;
+}
+
 class Unplanned final : public jit::Executable {
  public:
   Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, runs_whole)) {
@@ -336,6 +353,7 @@ class Unplanned final : public jit::Executable {
 }  // namespace
 
 std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options) {
+  if (!options.unplanned_always && must_repeat_itself(graph)) return nullptr;
   return std::make_unique<Unplanned>(std::move(graph), options);
 }
 

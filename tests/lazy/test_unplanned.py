@@ -244,3 +244,33 @@ def test_adams_steps(optimizer, options, dtype):
         ours = stepped(DEVICE)
     for mine, eagers in zip(ours, stepped("cpu"), strict=True):
         torch.testing.assert_close(mine, eagers, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.randn(1000, device=DEVICE),
+        lambda: torch.empty(999, device=DEVICE).exponential_(),
+        lambda: torch.empty(998, device=DEVICE).log_normal_() * 3,
+    ],
+)
+def test_the_same_seed_draws_the_same_numbers_at_once(draw):
+    drawn = []
+    for _ in range(3):
+        torch.manual_seed(4)
+        drawn.append(draw().cpu())
+    assert torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[0], drawn[2])
+
+
+def test_float64_is_planned_at_once():
+    x = torch.randn(30, 40, dtype=torch.float64, device=DEVICE)
+
+    def step():
+        return torch.log_softmax(torch.tanh(x) * 1.5, -1).exp()
+
+    first, unplanned, planned, whole = run(step)
+    assert unplanned == 0
+    assert planned + whole > 0
+    again, _, _, _ = run(step)
+    assert torch.equal(first, again)
