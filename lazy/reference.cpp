@@ -282,8 +282,7 @@ class Run {
     Tensors out;
     for (size_t r = 0; r < buffers.size(); ++r) {
       const ir::Type& t = n.types[r];
-      const ir::Dims strides = ir::contiguous_strides(t.shape);
-      out.push_back(as_here(tensor_over(buffers[r].data, to_ref(t.shape), to_ref(strides), to_torch(t.dtype), buffers[r].owner), t.dtype));
+      out.push_back(as_here(tensor_over(buffers[r], t), t.dtype));
       if (noise_ && ir::is_floating(t.dtype)) out.back() = moved(out.back(), out.back().abs().mul_(4 * spacing(t.dtype).relative), t.dtype);
     }
     return out;

@@ -36,10 +36,6 @@ Reports& reports() {
   return *r;
 }
 
-Tensor tensor_of(const jit::Buffer& b, const ir::Type& t) {
-  return tensor_over(b.data, to_ref(t.shape), to_ref(ir::contiguous_strides(t.shape)), to_torch(t.dtype), b.owner);
-}
-
 std::string line_of(const ir::Graph& g, uint32_t node) {
   const uint32_t line = g.nodes[node].line;
   return line < g.lines.size() ? g.lines[line] : "";
@@ -182,7 +178,7 @@ Shadow::Shadow(const Trace& trace, const std::vector<uint32_t>& lines, std::span
       b = allocate_buffer(inputs[i].bytes);
       backing().copy(b.data, inputs[i].data, inputs[i].bytes);
     }
-    inputs_.push_back(tensor_of(b, type));
+    inputs_.push_back(tensor_over(b, type));
   }
 }
 
@@ -193,7 +189,7 @@ void Shadow::check(std::span<const jit::Buffer> outputs, const std::function<jit
   ++metrics().traces_shadowed;
   try {
     std::vector<Tensor> ours;
-    for (size_t i = 0; i < outputs.size(); ++i) ours.push_back(tensor_of(outputs[i], graph_.type(graph_.outputs[i])));
+    for (size_t i = 0; i < outputs.size(); ++i) ours.push_back(tensor_over(outputs[i], graph_.type(graph_.outputs[i])));
     take_interpreted_rows();
     const Case whole{graph_, inputs_, scalars_};
     const auto difference = judge(graph_, inputs_, scalars_, ours);

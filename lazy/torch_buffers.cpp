@@ -12,6 +12,10 @@ at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef stride
   return at::from_blob(data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device), device);
 }
 
+at::Tensor tensor_over(const jit::Buffer& b, const ir::Type& t) {
+  return tensor_over(b.data, to_ref(t.shape), to_ref(ir::contiguous_strides(t.shape)), to_torch(t.dtype), b.owner);
+}
+
 at::Tensor tensor_over(const jit::BufferView& v) {
   auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
   return tensor_over(first, to_ref(v.type.shape), to_ref(v.strides), to_torch(v.type.dtype), nullptr);

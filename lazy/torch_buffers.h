@@ -9,6 +9,9 @@ namespace lazuli::lazy {
 // on trust: memory of no bytes has no address that CUDA knows, and asking costs a microsecond.
 at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type, std::shared_ptr<void> owner);
 
+// The same over a dense row-major value of this type.
+at::Tensor tensor_over(const jit::Buffer& buffer, const ir::Type& type);
+
 // A tensor over the window. It does not keep the buffer alive; strides are not negative.
 at::Tensor tensor_over(const jit::BufferView& view);
 

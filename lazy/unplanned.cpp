@@ -197,11 +197,7 @@ class Run {
   Tensor input(const jit::Buffer& b, const ir::Type& t) const {
     // Of what failed there is none.
     if (!b.data && t.numel() != 0) throw NeedsPlan();
-    return dense_over(b, t);
-  }
-
-  static Tensor dense_over(const jit::Buffer& b, const ir::Type& t) {
-    return tensor_over(b.data, to_ref(t.shape), to_ref(ir::contiguous_strides(t.shape)), to_torch(t.dtype), b.owner);
+    return tensor_over(b, t);
   }
 
   Tensor as_graph_says(const Tensor& x, ir::Value v) const { return x.to(to_torch(graph_.type(v).dtype)); }
@@ -270,7 +266,7 @@ class Run {
       throw;
     }
     Tensors out;
-    for (size_t r = 0; r < made.results.size(); ++r) out.push_back(dense_over(made.results[r], n.types[r]));
+    for (size_t r = 0; r < made.results.size(); ++r) out.push_back(tensor_over(made.results[r], n.types[r]));
     return out;
   }
 
