@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
 #include "lazy/adam_step.h"
@@ -97,7 +98,7 @@ class Run {
       : graph_(schedule.graph), schedule_(schedule), host_(host), calls_(calls), values_(graph_.nodes.size()) {}
 
   // Whether it wrote over inputs, so that it cannot be done otherwise any more.
-  bool has_written() const { return !written_.empty(); }
+  bool has_written() const { return has_written_; }
 
   void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) {
@@ -110,13 +111,13 @@ class Run {
     for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
     values_.clear();
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const ir::Node& n = graph_[graph_.outputs[i]];
-      if (n.op == Op::input)
-        outputs[i] = inputs[static_cast<size_t>(n.attrs.number(0))];
-      else if (const auto written = written_.find(results[i].const_data_ptr()); written != written_.end())
-        outputs[i] = inputs[written->second];
-      else
+      const auto input = inputs_at_.find(results[i].const_data_ptr());
+      if (input == inputs_at_.end())
         outputs[i] = buffer_of(own(results[i]));
+      else if (static_cast<size_t>(input->second->types[0].bytes()) == results[i].nbytes())
+        outputs[i] = inputs[static_cast<size_t>(input->second->attrs.number(0))];
+      else
+        outputs[i] = buffer_of(results[i].clone());
     }
   }
 
@@ -137,7 +138,7 @@ class Run {
   Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars) {
     const ir::Node& n = graph_.nodes[id];
     switch (n.op) {
-      case Op::input: return {input(inputs[static_cast<size_t>(n.attrs.number(0))], n.types[0])};
+      case Op::input: return {input(inputs, n)};
       // Not rounded to a narrow type for rows that compute with it: where eager rounds a number, recording has done so.
       case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars[static_cast<size_t>(n.attrs.number(0))])};
       case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
@@ -187,17 +188,19 @@ class Run {
       const ir::Node& made = graph_[n.inputs[from]];
       const auto position = made.op == Op::input ? static_cast<size_t>(made.attrs.number(0)) : donate_.size();
       const bool donated = position < donate_.size() && donate_[position] && schedule_.last_use[n.inputs[from].node] == id;
-      if (donated && in[from].numel() > 0) written_.emplace(in[from].const_data_ptr(), position);
+      has_written_ = has_written_ || donated;
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
     run_adam_loop(n, in, out);
     return {out[0], out[1], out[2], out[2]};
   }
 
-  Tensor input(const jit::Buffer& b, const ir::Type& t) const {
+  Tensor input(std::span<const jit::Buffer> inputs, const ir::Node& n) {
+    const jit::Buffer& b = inputs[static_cast<size_t>(n.attrs.number(0))];
     // Of what failed there is none.
-    if (!b.data && t.numel() != 0) throw NeedsPlan();
-    return tensor_over(b, t);
+    if (!b.data && n.types[0].numel() != 0) throw NeedsPlan();
+    if (n.types[0].numel() != 0) inputs_at_.emplace(b.data, &n);
+    return tensor_over(b, n.types[0]);
   }
 
   Tensor as_graph_says(const Tensor& x, ir::Value v) const { return x.to(to_torch(graph_.type(v).dtype)); }
@@ -274,9 +277,11 @@ class Run {
   const Schedule& schedule_;
   jit::Host& host_;
   Calls& calls_;
-  std::vector<Tensors> values_;  // by node and result
-  std::span<const bool> donate_;             // by input, if any may be written over
-  std::map<const void*, size_t> written_;    // by memory: the input whose it was
+  std::vector<Tensors> values_;   // by node and result
+  std::span<const bool> donate_;  // by input, if any may be written over
+  // By memory. Whoever gets it gets the input's own buffer, which knows who else has it.
+  std::unordered_map<const void*, const ir::Node*> inputs_at_;
+  bool has_written_ = false;
 };
 
 bool runs_whole(const ir::Node& composite) {

@@ -34,6 +34,8 @@ def leaves_open(function, args: tuple, kwargs: dict) -> bool:
             return 0 in args[0].stride()  # cpu's read beside what is expanded
         if name == "prod":
             return overflows_in_part(args[0])
+        if "batch_norm" in name and has_few_weights(args):  # cpu reads on beyond them
+            return True
         if name in DEVIATIONS:
             return any(map(has_equal_numbers, rows(name, args)))
         if name in PIVOTING:
@@ -74,6 +76,12 @@ def meets_padding(name: str, args: tuple) -> bool:
     first = 4 if name == "convolution" else 5
     padding, is_transposed = args[first], args[first + 2]
     return any(padding) or is_transposed or tensors[0].is_complex()
+
+
+def has_few_weights(args: tuple) -> bool:
+    """Whether a batch norm has another number of them than of channels."""
+    given = [t for t in args[1:] if isinstance(t, torch.Tensor) and t.dim() == 1 and len(t) > 0]
+    return any(len(t) < args[0].shape[1] for t in given)
 
 
 def is_singular(matrix: torch.Tensor) -> bool:

@@ -410,7 +410,6 @@ def test_bessel_function():
     x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 8.0, 8.1, -30.0, 88.0, 1e3])
     for dtype in (torch.float32, torch.float64):
         expected = torch.i0(x.to(dtype))
-        expected[:2] = math.inf  # eager divides infinities
         for function in (torch.i0, torch.special.i0):
             actual = function(x.to(dtype).to("lazuli")).cpu()
             torch.testing.assert_close(actual, expected, equal_nan=True)

@@ -36,7 +36,7 @@ class Difference:
     path: str  # of which variable; empty for errors
     detail: str
     operator: str = ""  # what made or wrote the variable last
-    is_choice: bool = False  # of integers or booleans
+    is_choice: bool = False  # of integers or booleans, or of whether there is an error
 
     @property
     def signature(self) -> str:
@@ -290,7 +290,8 @@ def different_values(eager: Record, lazuli: Record, failed: set[str]):
             a = actual.get(path)
             if isinstance(a, Raised):
                 if a.kind not in failed:
-                    yield Difference("late error", *where, path, str(a)), lambda _: False
+                    difference = Difference("late error", *where, path, str(a), is_choice=True)
+                    yield difference, functools.partial(may_raise, eager, where[0], a.kind)
                 continue
             if isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor):
                 yield from different_numbers(where, path, e, a)
@@ -306,6 +307,16 @@ def different_values(eager: Record, lazuli: Record, failed: set[str]):
 def same_kernels() -> bool:
     """Whether lazuli calls torch's own kernels for everything."""
     return torch.lazuli.config.kernels == "eager"
+
+
+def may_raise(eager: Record, turn: int, kind: str, arbiter: Arbiter) -> bool:
+    """Whether rounding decides that such an error is raised somewhere in a turn."""
+    return arbiter.anyone(
+        lambda run: any(
+            t == turn and error.kind == kind and (t, i) not in eager.errors
+            for (t, i), error in run.errors.items()
+        )
+    )
 
 
 def different_numbers(where, path, e, a):

@@ -163,6 +163,22 @@ def test_an_integer_is_one_that_noise_gives():
     assert left.tolist() == [False, True]
 
 
+def test_an_error_that_rounding_decides():
+    program = Program(
+        (
+            "v1 = torch.softmax(normal((9,), 4), 0).sum() > 1",
+            "v2 = torch.ones(1).to(dev).index_select(0, v1.to(I64).reshape(1))",
+        )
+    )
+    eager = execute(program, EAGER)
+    assert not eager.errors
+    other = copy.deepcopy(eager)
+    other.values[0, 2]["v2"] = Raised("IndexError", "index out of range", late=True)
+    assert oracle.compare(program, eager, other) is None
+    other.values[0, 2]["v2"] = Raised("RuntimeError", "index out of range", late=True)
+    assert oracle.compare(program, eager, other).kind == "late error"
+
+
 def test_noise_moves_what_is_computed_and_nothing_else():
     x = torch.randn(5, 10)
     tripled = x * 3

@@ -176,6 +176,16 @@ def test_results_share_no_memory():
             assert torch.equal(other.cpu(), before[j] + (100 + j if j <= i else 0)), (i, j)
 
 
+def test_a_copy_of_what_was_there_may_be_written_by_torch():
+    x = torch.arange(5.0, device=DEVICE)
+    torch.lazuli.synchronize()
+    copied = x.repeat(1)
+    torch.lazuli.synchronize()
+    nn.functional.logsigmoid(copied, out=copied)
+    assert x.tolist() == [0, 1, 2, 3, 4]
+    torch.testing.assert_close(copied.cpu(), nn.functional.logsigmoid(torch.arange(5.0)))
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adagrad])
 def test_a_first_training_step(optimizer):
     def trained(device):
