@@ -33,7 +33,8 @@ Tensor convolve(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, 
     return composite(x, w, bias, options...);
   const Tensor xr = at::real(x), xi = at::imag(x), wr = at::real(w), wi = at::imag(w);
   const optional<Tensor> br = biased ? optional(at::real(*bias)) : std::nullopt, bi = biased ? optional(at::imag(*bias)) : std::nullopt;
-  const Tensor re = real(xr, wr, br, options...) - real(xi, wi, std::nullopt, options...);
+  const Tensor first = real(xr, wr, br, options...);  // before the others: errors are of all operands
+  const Tensor re = first - real(xi, wi, std::nullopt, options...);
   const Tensor im = real(xr, wi, bi, options...) + real(xi, wr, std::nullopt, options...);
   return at::complex(re, im);
 }

@@ -189,7 +189,8 @@ class HostTensors {
   static at::Tensor made(const at::Tensor& t, Storage& s) {
     if (!s.writes) return host_view(t, SyncReason::DataDependent);
     // Nothing is there: it is there to be resized.
-    if (t.storage().nbytes() == 0) return at::empty_strided(t.sizes(), t.strides(), at::TensorOptions().dtype(t.dtype()).device(backing().device()));
+    if (t.storage().nbytes() == 0)
+      return at::empty({0}, at::TensorOptions().dtype(t.dtype()).device(backing().device())).as_strided(t.sizes(), t.strides(), t.storage_offset());
     if (!s.memory) {
       s.buffer = materialize(t, SyncReason::DataDependent, true);
       s.memory = resizable(s.buffer);

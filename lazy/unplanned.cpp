@@ -305,6 +305,9 @@ bool must_repeat_itself(const ir::Graph& graph) {
   return false;
 }
 
+// Torch's kernels give now one number, now another: the vectorized remainder is nan where a quotient overflows.
+bool hangs_on_layout(const ir::Node& n) { return (n.op == Op::fmod || n.op == Op::remainder) && ir::is_floating(n.types[0].dtype); }
+
 class Unplanned final : public jit::Executable {
  public:
   Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, runs_whole)) {
@@ -355,6 +358,7 @@ class Unplanned final : public jit::Executable {
 
 std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options) {
   if (!options.unplanned_always && must_repeat_itself(graph)) return nullptr;
+  if (std::ranges::any_of(graph.nodes, hangs_on_layout)) return nullptr;
   return std::make_unique<Unplanned>(std::move(graph), options);
 }
 

@@ -78,3 +78,14 @@ def test_same_as_eager(name, layout):
         return y.detach(), z.grad, torch.tensor(y.stride())
 
     assert_same(compute)
+
+
+@pytest.mark.parametrize("bias", [(1, 4, 1, 2), (2,)])
+def test_a_convolutions_errors_are_of_all_operands(bias):
+    def message(device):
+        x, w = (torch.ones(4, 1, n, dtype=torch.complex64, device=device) for n in (1, 2))
+        with pytest.raises(RuntimeError) as error:
+            torch.conv2d(x, w[None], torch.ones(bias, dtype=w.dtype, device=device))
+        return str(error.value)
+
+    assert message("lazuli") == message("cpu")

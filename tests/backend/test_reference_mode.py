@@ -111,9 +111,12 @@ def test_memory_and_versions_are_eagers():
         "        gaps = torch.ones(5, 2, device=where)[:, 0]\n"
         "        y = fwad.make_dual(gaps, gaps.cos()).reshape(-1)\n"
         "        yield [t.tolist() for t in fwad.unpack_dual(y)]\n"
+        "    y = torch.imag(torch.ones(2, 0, dtype=torch.complex64, device=where))\n"
+        "    torch.full((1,), 3.0, out=y)\n"
+        "    yield y.storage_offset(), y.tolist()\n"
         "print([a == b for a, b in zip(*(list(facts(d)) for d in ('cpu', 'lazuli')))])\n",
     )
-    assert out.strip() == str([True] * 5)
+    assert out.strip() == str([True] * 6)
 
 
 def test_a_recurrent_layer_runs_as_it_was_called():
