@@ -184,6 +184,8 @@ TEST(GenericPart, KnowsWhatMayChangeFromWhatDid) {
   EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 0, jit::SeenNumbers::kConstant, jit::SeenNumbers::kConstant}));
   seen.see(Sizes{7, 8, 64, 5});
   EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 1, jit::SeenNumbers::kConstant, jit::SeenNumbers::kConstant}));
+  seen.see(Sizes{7, 8, 32, 5});
+  EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 1, 2, jit::SeenNumbers::kConstant}));
 }
 
 TEST(GenericPart, OddConstants) {

@@ -145,6 +145,23 @@ TEST(PartsAhead, WhatIsReadOnceMore) {
   expect_same(cache, {}, kAll, 0, 5);
 }
 
+// What is wanted this time is computed as what was wanted before, but from another number.
+TEST(PartsAhead, WhatElseIsWantedThisTime) {
+  jit::PartCache cache;
+  int64_t taken = 0;
+  for (bool second : {false, false, true, true, false}) {
+    Model m;
+    const auto x = m.apply(Op::matmul, {m.input({3, kWidth}), m.input({kWidth, kWidth})});
+    const auto a = m.mul(x, 2), b = m.mul(x, 3);
+    m.graph.outputs = {m.apply(Op::matmul, {second ? b : a, m.input({kWidth, kWidth})})};
+    lazuli::testing::Run r(cache, m.graph);
+    const Ran want = r.alone(), got = r.ahead(kAll);
+    EXPECT_EQ(got.floats, want.floats);
+    taken += r.taken;
+  }
+  EXPECT_GT(taken, 0);
+}
+
 // An index out of range fails as it does without.
 TEST(PartsAhead, Failures) {
   Model m;

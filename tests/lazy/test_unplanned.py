@@ -89,6 +89,31 @@ def test_dropout_draws_the_same_whoever_computes():
     assert 0.2 < (first == 0).double().mean() < 0.4
 
 
+def test_dropout_that_is_differentiated_draws_the_same_whoever_computes():
+    def step(seed):
+        torch.manual_seed(seed)
+        x = torch.ones(30, 41, device=DEVICE, requires_grad=True)
+        nn.functional.dropout(x, 0.3).sum().backward()
+        return x.grad
+
+    first, unplanned, _, _ = run(step, 5)
+    again, none, _, _ = run(step, 5)
+    assert unplanned > 0
+    assert none == 0
+    assert torch.equal(first, again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int16])
+def test_a_number_that_is_a_result(dtype):
+    def step(device):
+        x = torch.full((), 0.1 if dtype.is_floating_point else 7, dtype=dtype, device=device)
+        return x, torch.arange(3, device=device).to(dtype) + x
+
+    for actual, expected in zip(step(DEVICE), step("cpu"), strict=True):
+        assert actual.dtype == dtype
+        assert torch.equal(actual.cpu(), expected)
+
+
 def test_an_index_out_of_range_is_the_plans_error_and_takes_nothing_else_along():
     x = torch.arange(12.0, device=DEVICE)
     other = x * 2 + 1
@@ -119,7 +144,7 @@ def test_a_class_that_is_not_there(target):
 calls = []
 
 
-@torch.library.custom_op("lazuli_test::counted", mutates_args=())
+@torch.library.custom_op("lazuli_test::counted", mutates_args=(), device_types="cpu")
 def counted_call(x: torch.Tensor) -> torch.Tensor:
     calls.append(1)
     if x.dtype == torch.float64:
@@ -164,16 +189,19 @@ def test_results_share_no_memory():
             torch.zeros((), device=DEVICE),
         )
         e = torch.zeros((), device=DEVICE)
-        return [a, a[2:4].clone(), b, c, d, e, x.detach().clone()]
+        return [a, a[2:4].clone(), a.repeat(1), b, c, d, e, x.detach().clone()]
 
     results = step()
     torch.lazuli.synchronize()
     before = [t.cpu() for t in results]
-    for i, t in enumerate(results):
-        t.add_(100 + i)
-        torch.lazuli.synchronize()
-        for j, other in enumerate(results):
-            assert torch.equal(other.cpu(), before[j] + (100 + j if j <= i else 0)), (i, j)
+    # In place from the second time on, when it is planned.
+    for turn in range(3):
+        for i, t in enumerate(results):
+            t.add_(100 + i)
+            torch.lazuli.synchronize()
+            for j, other in enumerate(results):
+                added = (100 + j) * (turn + (j <= i))
+                assert torch.equal(other.cpu(), before[j] + added), (turn, i, j)
 
 
 def test_a_copy_of_what_was_there_may_be_written_by_torch():
