@@ -1,8 +1,6 @@
-// Composite rows as torch's own operators for them, dropout with our random numbers. Optimizers' steps, which torch has for
-// tensors that it writes over, are left to their decompositions.
+// Composite rows as torch's own operators for them. Dropout, which draws our random numbers, and optimizers' steps, which torch
+// has for tensors that it writes over, are left to their decompositions.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include "ir/philox.h"
 #include "lazy/convert.h"
 #include "lazy/torch_rows.h"
 
@@ -106,22 +104,6 @@ std::optional<Tensors> nll_loss_backward(const ir::Node& n, const Tensors& in) {
   return {};
 }
 
-// With p as its decomposition has it.
-std::optional<Tensors> dropout(const ir::Node& n, const Tensors& in) {
-  const Tensor& x = in[0];
-  if (!x.is_cpu()) return {};
-  const auto seed = in[1].item<int64_t>(), offset = in[2].item<int64_t>();
-  const double p = number_in(in[3]);
-  const Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
-  auto* keep = mask.mutable_data_ptr<bool>();
-  const bool in_double = n.types[0].dtype == ir::DType::F64;
-  at::parallel_for(0, x.numel(), 4'096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      keep[i] = in_double ? ir::philox_f64(seed, offset, i) >= p : ir::philox_f32(seed, offset, i) >= static_cast<float>(p);
-  });
-  return Tensors{at::native_dropout_backward(x, mask, p >= 1 ? 0 : 1 / (1 - p)), mask};
-}
-
 std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
   const c10::Scalar beta = in[3].defined() ? in[3].item() : c10::Scalar(1), alpha = in[4].defined() ? in[4].item() : c10::Scalar(1);
   if (in[1].dim() == 2) return Tensors{at::addmm(in[0], in[1], in[2], beta, alpha)};
@@ -159,7 +141,6 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
     case Op::mse_loss: return Tensors{at::mse_loss(in[0], in[1], number(0))};
     case Op::mse_loss_backward: return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
     case Op::addmm: return addmm(n, in);
-    case Op::dropout: return dropout(n, in);
     case Op::dropout_backward: return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};

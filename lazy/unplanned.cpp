@@ -64,12 +64,13 @@ class Recalling final : public jit::Host {
 // What is known of a graph before it runs.
 struct Schedule {
   static constexpr uint32_t kNever = UINT32_MAX;
-  ir::Graph graph;
+  const std::shared_ptr<const ir::Graph> shared;
+  const ir::Graph& graph = *shared;
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
 
-  explicit Schedule(ir::Graph g) : graph(std::move(g)), last_use(graph.nodes.size(), kNever), transposed(graph.nodes.size()) {
+  explicit Schedule(std::shared_ptr<const ir::Graph> g) : shared(std::move(g)), last_use(graph.nodes.size(), kNever), transposed(graph.nodes.size()) {
     const auto end = static_cast<uint32_t>(graph.nodes.size());
     for (uint32_t id = 0; id < end; ++id) transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
     for (ir::Value v : graph.outputs) {
@@ -288,6 +289,12 @@ bool runs_whole(const ir::Node& composite) {
   return composite.op == Op::adam_step ? has_adam_loop(composite) : has_torch_composite(composite);
 }
 
+// What torch has no kernels for, decomposed.
+std::shared_ptr<const ir::Graph> for_torch(const std::shared_ptr<const ir::Graph>& graph) {
+  const auto runs = [](const ir::Node& n) { return !ir::is_composite(n.op) || runs_whole(n); };
+  return std::ranges::all_of(graph->nodes, runs) ? graph : std::make_shared<const ir::Graph>(ir::decompose_but(*graph, runs_whole));
+}
+
 // Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from numbers that
 // the same seed draws again. A mask of such numbers is exact.
 bool must_repeat_itself(const ir::Graph& graph) {
@@ -310,7 +317,8 @@ bool hangs_on_layout(const ir::Node& n) { return (n.op == Op::fmod || n.op == Op
 
 class Unplanned final : public jit::Executable {
  public:
-  Unplanned(ir::Graph graph, const jit::CompileOptions& options) : whole_(std::move(graph)), options_(options), schedule_(ir::decompose_but(whole_, runs_whole)) {
+  Unplanned(ir::Graph graph, const jit::CompileOptions& options)
+      : whole_(std::make_shared<const ir::Graph>(std::move(graph))), options_(options), schedule_(for_torch(whole_)) {
     stats_.unplanned_parts = 1;
   }
 
@@ -342,11 +350,11 @@ class Unplanned final : public jit::Executable {
   }
 
   jit::Executable& planned() const {
-    std::call_once(planned_once_, [&] { planned_ = jit::compile(whole_, options_); });
+    std::call_once(planned_once_, [&] { planned_ = jit::compile(*whole_, options_); });
     return *planned_;
   }
 
-  const ir::Graph whole_;
+  const std::shared_ptr<const ir::Graph> whole_;
   const jit::CompileOptions options_;
   const Schedule schedule_;
   jit::CompileStats stats_;
