@@ -69,7 +69,7 @@ Tensors batch_norm_inference_backward(const ir::Node& n, const Tensors& in) {
 
 struct Groups {
   int64_t n, c, hw, groups;
-  Groups(const ir::Node& node, const Tensor& x) : n(x.size(0)), c(x.size(1)), hw(n * c ? x.numel() / (n * c) : 0), groups(node.attrs.number(0)) {}
+  Groups(const ir::Node& node, const Tensor& x) : n(x.size(0)), c(x.size(1)), hw(n * c != 0 ? x.numel() / (n * c) : 0), groups(node.attrs.number(0)) {}
 };
 Tensors group_norm(const ir::Node& node, const Tensors& in) {
   const Groups g(node, in[0]);

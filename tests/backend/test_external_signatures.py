@@ -189,3 +189,19 @@ def test_operands_that_lie_within_other_values():
         )
 
     assert_same(distances)
+
+
+LIBRARY = torch.library.Library("lazuli_test_signatures", "FRAGMENT")
+LIBRARY.define("same(Tensor x) -> Tensor")
+LIBRARY.impl("same", lambda x: x, "CPU")
+LIBRARY.impl("same", torch.empty_like, "Meta")
+
+
+def test_a_kernel_that_returns_what_it_was_given_though_it_says_otherwise():
+    x = torch.arange(4, device="lazuli").to(torch.float32)
+    torch.lazuli.synchronize()
+    y = torch.ops.lazuli_test_signatures.same(x)
+    torch.lazuli.synchronize()
+    torch.nn.functional.logsigmoid(y, out=y)
+    assert x.tolist() == [0, 1, 2, 3]
+    torch.testing.assert_close(y.cpu(), torch.nn.functional.logsigmoid(torch.arange(4.0)))
