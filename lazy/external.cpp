@@ -200,7 +200,7 @@ class HostTensors {
   std::vector<Storage> storages_;
 };
 
-void run_now(const ExternalCall& call, const Bound& bound, Stack* stack) {
+void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* stack) {
   const auto& slots = call.signature.slots;
   const HostTensors tensors(call, bound);
   const std::vector<at::Tensor>& host = tensors.tensors;
@@ -211,6 +211,7 @@ void run_now(const ExternalCall& call, const Bound& bound, Stack* stack) {
     PlainDispatch guard;
     call.signature.op.callBoxed(results);
   }
+  if (call.promised) confirm_external_call(id, call, host, results);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].same < i || !is_written(call, slots[i])) continue;
     if (tensors.is_replaced(slots[i], host[i]) || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
@@ -325,7 +326,7 @@ void external_call(const c10::OperatorHandle& op, Stack* stack) {
   if (call.deferrable)
     record(id, learned, bound, stack);
   else
-    run_now(call, bound, stack);
+    run_now(id, call, bound, stack);
 }
 
 namespace {

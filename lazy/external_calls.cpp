@@ -94,8 +94,9 @@ bool asserts_on_gpu(const c10::OperatorHandle& op) {
 
 // Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
 // do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
-// kernel itself, if it is torch's, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
-// eager's own error at the line that caused it.
+// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
+// eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call runs at
+// once, and confirms what their meta kernels say.
 class Analysis {
  public:
   explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
@@ -205,6 +206,37 @@ class Analysis {
   std::vector<at::Tensor> bases_, slots_;
 };
 
+std::vector<at::Tensor> tensors_in(const Stack& stack) {
+  std::vector<at::Tensor> found;
+  for (const c10::IValue& v : stack)
+    if (v.isTensor())
+      found.push_back(v.toTensor());
+    else
+      for (const at::Tensor& t : v.toTensorVector()) found.push_back(t);
+  return found;
+}
+
+// Notes the results' own strides.
+bool is_confirmed(ExternalCall& call, std::span<const at::Tensor> operands, const std::vector<at::Tensor>& results) {
+  if (results.size() != call.results.size()) return false;
+  call.fresh_types.clear();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& t = results[i];
+    ExternalResult& r = call.results[i];
+    if (r.kind == ExternalResult::Absent && !t.defined()) continue;
+    const auto shares = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(t); };
+    Order order;
+    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.device().type() != backing().device().type() ||
+        t.sizes() != to_ref(r.geometry.sizes) || t.scalar_type() != r.geometry.type || t.storage_offset() != 0 ||
+        !memory_order(t.sizes(), t.strides(), order) ||
+        std::ranges::any_of(operands, shares) || std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares))
+      return false;
+    r.geometry = geometry_of(t);
+    call.fresh_types.push_back(memory_type(r.geometry));
+  }
+  return true;
+}
+
 // These are in no trace: what is forgotten of them is learned again.
 void forget_undeferrable(Calls& c) {
   std::erase_if(c.by_key, [&](const auto& entry) { return !c.calls.at(entry.second)->deferrable; });
@@ -227,6 +259,8 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   }
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   call->deferrable = Analysis(*call).run();
+  call->promised = call->deferrable && !can_be_rehearsed(op);
+  if (call->promised) call->deferrable = false;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = call->alike && is_little_attention(call->signature);
   std::lock_guard lock(c.mutex);
@@ -234,6 +268,14 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
   if (fresh) c.calls[c.next++] = std::move(call);
   return {it->second, c.calls.at(it->second)};
+}
+
+void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {
+  auto confirmed = std::make_shared<ExternalCall>(call);
+  confirmed->promised = false;
+  confirmed->deferrable = is_confirmed(*confirmed, operands, tensors_in(results));
+  std::lock_guard lock(calls().mutex);
+  if (const auto it = calls().calls.find(id); it != calls().calls.end()) it->second = std::move(confirmed);
 }
 
 void remember_external_call(int64_t id, const ExternalCallRef& call) {

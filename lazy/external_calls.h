@@ -1,6 +1,7 @@
 // The external calls that have been made: what is learned of a signature once holds for all calls that have it.
 #pragma once
 #include <memory>
+#include <span>
 #include <unordered_set>
 #include "lazy/external_signature.h"
 
@@ -19,6 +20,7 @@ struct ExternalCall {
   Signature signature;
   bool describable;
   bool deferrable = false;
+  bool promised = false;  // it would be, by its meta kernel, which is not torch's: the first run, at once, is to confirm that
   bool alike = false;   // its kernel gives the same bits on any thread, and whatever number of threads it uses
   bool little = false;  // one thread had better compute it alone
   std::vector<ExternalResult> results;
@@ -32,6 +34,9 @@ ExternalCallRef external_call_at(int64_t id);
 // The call of this signature by its number, and what is known of it, learned if need be.
 std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                                                        const Bound& bound);
+// A promised call has run: `results` is what it returned for these tensors. Calls of its signature are deferrable from now on if
+// that is what its meta kernel says, but for strides; else they never are.
+void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const torch::jit::Stack& results);
 // A call that is about to be recorded; others may have been forgotten since it was looked up.
 void remember_external_call(int64_t id, const ExternalCallRef& call);
 

@@ -192,16 +192,86 @@ def test_operands_that_lie_within_other_values():
 
 
 LIBRARY = torch.library.Library("lazuli_test_signatures", "FRAGMENT")
-LIBRARY.define("same(Tensor x) -> Tensor")
-LIBRARY.impl("same", lambda x: x, "CPU")
-LIBRARY.impl("same", torch.empty_like, "Meta")
+CALLED = []
 
 
-def test_a_kernel_that_returns_what_it_was_given_though_it_says_otherwise():
-    x = torch.arange(4, device="lazuli").to(torch.float32)
+def operator(name, schema, meta):
+    """One of the CPU, of somebody's own, whose calls are counted."""
+
+    def decorate(kernel):
+        def counted(*arguments):
+            CALLED.append(name)
+            return kernel(*arguments)
+
+        LIBRARY.define(name + schema)
+        LIBRARY.impl(name, counted, "CPU")
+        LIBRARY.impl(name, meta, "Meta")
+        return getattr(torch.ops.lazuli_test_signatures, name)
+
+    return decorate
+
+
+def empty_twice(x):
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+@operator("turned", "(Tensor x) -> Tensor", torch.empty_like)
+def turned(x):
+    return (x * 2).t().contiguous().t()
+
+
+@operator("same", "(Tensor x) -> Tensor", torch.empty_like)
+def same(x):
+    return x
+
+
+@operator("twice", "(Tensor x) -> (Tensor, Tensor)", empty_twice)
+def twice(x):
+    y = x + 1
+    return y, y.view_as(y)
+
+
+@operator("inc", "(Tensor(a!) x) -> ()", lambda x: None)
+def inc(x):
+    x.add_(1)
+
+
+@operator("shorter", "(Tensor x) -> Tensor", torch.empty_like)
+def shorter(x):
+    return x[1:].clone()
+
+
+@pytest.mark.parametrize("call", [turned, same, twice, shorter])
+def test_an_operator_of_somebodys_own_whose_meta_kernel_is_wrong(call):
+    def program(device):
+        CALLED.clear()
+        x, found = torch.arange(6.0).reshape(2, 3).to(device), []
+        for _ in range(3):
+            y = call(x)
+            first = y[0] if isinstance(y, tuple) else y
+            first.add_(1)
+            inc(x[1])
+            found += [x.clone(), *(y if isinstance(y, tuple) else [y]), first.stride()]
+        torch.lazuli.synchronize()
+        return [f.clone() if isinstance(f, torch.Tensor) else f for f in found], list(CALLED)
+
+    (actual, calls), (expected, eagers) = program("lazuli"), program("cpu")
+    assert calls == eagers
+    for a, e in zip(actual, expected, strict=True):
+        assert torch.equal(a.cpu(), e) if isinstance(e, torch.Tensor) else a == e
+
+
+@operator("same_if_positive", "(Tensor x) -> Tensor", torch.empty_like)
+def same_if_positive(x):
+    return x if x[0] > 0 else x + 0
+
+
+def test_what_an_operator_returns_of_its_operands_memory_once_is_copied():
+    same_if_positive(torch.full((4,), -1.0, device="lazuli"))
+    x = torch.arange(1, 5, device="lazuli").to(torch.float32)
     torch.lazuli.synchronize()
-    y = torch.ops.lazuli_test_signatures.same(x)
+    y = same_if_positive(x)
     torch.lazuli.synchronize()
     torch.nn.functional.logsigmoid(y, out=y)
-    assert x.tolist() == [0, 1, 2, 3]
-    torch.testing.assert_close(y.cpu(), torch.nn.functional.logsigmoid(torch.arange(4.0)))
+    assert x.tolist() == [1, 2, 3, 4]
+    torch.testing.assert_close(y.cpu(), torch.nn.functional.logsigmoid(torch.arange(1, 5.0)))
