@@ -140,7 +140,8 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
     take_names(view, cpu);
     return view;
   }
-  at::Tensor adopted = adopt(cpu);
+  const bool shared = cpu.use_count() > 1 || cpu.storage().use_count() > 1;  // the kernel may keep it
+  at::Tensor adopted = adopt(shared ? cpu.clone() : cpu);
   take_names(adopted, cpu);
   return adopted;
 }
@@ -189,8 +190,11 @@ class HostTensors {
   static at::Tensor made(const at::Tensor& t, Storage& s) {
     if (!s.writes) return host_view(t, SyncReason::DataDependent);
     // Nothing is there: it is there to be resized.
-    if (t.storage().nbytes() == 0)
-      return at::empty({0}, at::TensorOptions().dtype(t.dtype()).device(backing().device())).as_strided(t.sizes(), t.strides(), t.storage_offset());
+    if (t.storage().nbytes() == 0) {
+      const auto options = at::TensorOptions().dtype(t.dtype()).device(backing().device());
+      if (t.numel() > 0) return at::empty_strided(t.sizes(), t.strides(), options);
+      return at::empty({0}, options).as_strided(t.sizes(), t.strides(), t.storage_offset());
+    }
     if (!s.memory) {
       s.buffer = materialize(t, SyncReason::DataDependent, true);
       s.memory = resizable(s.buffer);
@@ -222,10 +226,11 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
   drop_arguments(call, stack);
   for (c10::IValue& v : results) {
     if (v.isTensor()) {
-      stack->emplace_back(wrap(v.toTensor(), host, bound.tensors));
+      const at::Tensor t = std::exchange(v, {}).toTensor();
+      stack->emplace_back(wrap(t, host, bound.tensors));
     } else if (v.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& t : v.toTensorVector()) list.push_back(wrap(t, host, bound.tensors));
+      for (const at::Tensor& t : std::exchange(v, {}).toTensorVector()) list.push_back(wrap(t, host, bound.tensors));
       stack->emplace_back(std::move(list));
     } else {
       stack->push_back(std::move(v));
@@ -373,9 +378,13 @@ jit::Buffer dense(const jit::BufferView& v) {
   return copy;
 }
 
-bool lies_in(const at::Tensor& t, const jit::Buffer& b, int64_t bytes) {
-  const auto *at = static_cast<const char*>(t.const_data_ptr()), *begin = static_cast<const char*>(b.data);
-  return at >= begin && at < begin + bytes;
+// Whether nobody else has it, or its memory: a kernel of somebody's own may keep what it returns, or return what it was given.
+bool is_sole(const at::Tensor& t, const std::vector<jit::Buffer>& operands, std::span<const jit::BufferView> views) {
+  if (t.use_count() > 1 || t.storage().use_count() > 1) return false;
+  const auto* at = static_cast<const char*>(t.const_data_ptr());
+  for (size_t k = 0; k < operands.size(); ++k)
+    if (const auto* begin = static_cast<const char*>(operands[k].data); at >= begin && at < begin + views[k].type.bytes()) return false;
+  return true;
 }
 
 }  // namespace
@@ -433,19 +442,19 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     else
       for (const at::Tensor& t : v.toTensorVector()) returned.push_back(t);
   }
+  stack.clear();
   LAZULI_CHECK(returned.size() == call.results.size(), "an external call returned another number of tensors than its meta kernel");
   for (size_t i = 0; i < returned.size(); ++i) {
     if (call.results[i].kind != ExternalResult::Fresh) continue;
-    at::Tensor t = returned[i];
+    at::Tensor t = std::move(returned[i]);
     const Geometry& g = call.results[i].geometry;
     TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
                 " returned ", t.sizes(), " where its meta kernel promised ", to_ref(g.sizes));
-    // A kernel of somebody's own may return what it was given, though it said otherwise.
-    bool is_own = t.strides() == to_ref(g.strides) && t.storage_offset() == 0;
-    for (size_t k = 0; k < storages.size() && is_own; ++k) is_own = !lies_in(t, storages[k], inputs[k].type.bytes());
-    for (size_t k = 0; k < i && is_own; ++k) is_own = call.results[k].kind != ExternalResult::Fresh || !returned[k].is_alias_of(t);
+    const bool is_own = is_sole(t, storages, inputs) && t.strides() == to_ref(g.strides) && t.storage_offset() == 0 &&
+                        t.is_conj() == g.conj && t.is_neg() == g.neg;
     if (!is_own) {
       at::Tensor dense = at::empty_strided(to_ref(g.sizes), to_ref(g.strides), t.options());
+      set_view_bits(dense, g);
       dense.copy_(t);
       t = dense;
     }

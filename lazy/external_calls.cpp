@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <unordered_map>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/zeros.h>
@@ -206,31 +207,43 @@ class Analysis {
   std::vector<at::Tensor> bases_, slots_;
 };
 
-std::vector<at::Tensor> tensors_in(const Stack& stack) {
+// None: something else is among them.
+std::optional<std::vector<at::Tensor>> tensors_in(const Stack& stack) {
   std::vector<at::Tensor> found;
   for (const c10::IValue& v : stack)
     if (v.isTensor())
       found.push_back(v.toTensor());
-    else
+    else if (v.isTensorList())
       for (const at::Tensor& t : v.toTensorVector()) found.push_back(t);
+    else
+      return {};
   return found;
 }
 
-// Notes the results' own strides.
-bool is_confirmed(ExternalCall& call, std::span<const at::Tensor> operands, const std::vector<at::Tensor>& results) {
-  if (results.size() != call.results.size()) return false;
+bool is_resized(const at::Tensor& t, const Geometry& before) {
+  return t.sizes() != to_ref(before.sizes) || t.strides() != to_ref(before.strides);
+}
+
+// Notes the results' own strides. Who returns nothing and writes nothing is called for something else.
+bool is_confirmed(ExternalCall& call, std::span<const at::Tensor> operands, const Stack& stack) {
+  const auto found = tensors_in(stack);
+  if (!found || found->size() != call.results.size() || (found->empty() && call.mutated.empty())) return false;
+  const auto& results = *found;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (is_resized(operands[i], call.signature.slots[i].geometry)) return false;
   call.fresh_types.clear();
   for (size_t i = 0; i < results.size(); ++i) {
     const at::Tensor& t = results[i];
     ExternalResult& r = call.results[i];
     if (r.kind == ExternalResult::Absent && !t.defined()) continue;
-    const auto shares = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(t); };
-    Order order;
-    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.device().type() != backing().device().type() ||
-        t.sizes() != to_ref(r.geometry.sizes) || t.scalar_type() != r.geometry.type || t.storage_offset() != 0 ||
-        !memory_order(t.sizes(), t.strides(), order) ||
-        std::ranges::any_of(operands, shares) || std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares))
+    if (r.kind == ExternalResult::Argument && t.is_same(operands[r.slot])) continue;
+    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.is_nested() || t.is_quantized() ||
+        t.device().type() != backing().device().type() || t.sizes() != to_ref(r.geometry.sizes) || t.scalar_type() != r.geometry.type)
       return false;
+    const auto shares = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(t); };
+    if (std::ranges::any_of(operands, shares) || std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares)) return false;
+    Order order;
+    if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
     r.geometry = geometry_of(t);
     call.fresh_types.push_back(memory_type(r.geometry));
   }
@@ -258,9 +271,9 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
     if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
   }
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
-  call->deferrable = Analysis(*call).run();
-  call->promised = call->deferrable && !can_be_rehearsed(op);
-  if (call->promised) call->deferrable = false;
+  const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
+  call->deferrable = is_known && is_torchs;
+  call->promised = is_known && !is_torchs;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = call->alike && is_little_attention(call->signature);
   std::lock_guard lock(c.mutex);
@@ -273,9 +286,10 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
 void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {
   auto confirmed = std::make_shared<ExternalCall>(call);
   confirmed->promised = false;
-  confirmed->deferrable = is_confirmed(*confirmed, operands, tensors_in(results));
+  confirmed->deferrable = is_confirmed(*confirmed, operands, results);
   std::lock_guard lock(calls().mutex);
-  if (const auto it = calls().calls.find(id); it != calls().calls.end()) it->second = std::move(confirmed);
+  const auto it = calls().calls.find(id);
+  if (it != calls().calls.end() && it->second->promised) it->second = std::move(confirmed);  // else another thread was first
 }
 
 void remember_external_call(int64_t id, const ExternalCallRef& call) {

@@ -79,7 +79,7 @@ def meets_padding(name: str, args: tuple) -> bool:
 
 
 def has_few_weights(args: tuple) -> bool:
-    """Whether a batch norm has another number of them than of channels."""
+    """Whether a batch norm has fewer of them than channels."""
     given = [t for t in args[1:] if isinstance(t, torch.Tensor) and t.dim() == 1 and len(t) > 0]
     return any(len(t) < args[0].shape[1] for t in given)
 

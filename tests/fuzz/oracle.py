@@ -291,7 +291,7 @@ def different_values(eager: Record, lazuli: Record, failed: set[str]):
             if isinstance(a, Raised):
                 if a.kind not in failed:
                     difference = Difference("late error", *where, path, str(a), is_choice=True)
-                    yield difference, functools.partial(may_raise, eager, where[0], a.kind)
+                    yield difference, functools.partial(may_raise, eager, where[0], a)
                 continue
             if isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor):
                 yield from different_numbers(where, path, e, a)
@@ -309,14 +309,14 @@ def same_kernels() -> bool:
     return torch.lazuli.config.kernels == "eager"
 
 
-def may_raise(eager: Record, turn: int, kind: str, arbiter: Arbiter) -> bool:
-    """Whether rounding decides that such an error is raised somewhere in a turn."""
-    return arbiter.anyone(
-        lambda run: any(
-            t == turn and error.kind == kind and (t, i) not in eager.errors
-            for (t, i), error in run.errors.items()
-        )
-    )
+def may_raise(eager: Record, turn: int, raised: Raised, arbiter: Arbiter) -> bool:
+    """Whether rounding decides that the statement which a late error names raises it."""
+    if (named := re.search(r"<statement (\d+)>", raised.message)) is None:
+        return False
+    where = turn, int(named[1])
+    if where in eager.errors:
+        return False
+    return arbiter.anyone(lambda run: where in run.errors and run.errors[where].kind == raised.kind)
 
 
 def different_numbers(where, path, e, a):
