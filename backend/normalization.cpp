@@ -5,6 +5,7 @@
 #include "backend/format.h"
 #include "backend/operands.h"
 #include "lazy/backing.h"
+#include "lazy/tape.h"
 
 namespace lazuli::backend {
 namespace {
@@ -32,6 +33,7 @@ struct Softmax {
   }
   static Tensor forward(const Tensor& x, int64_t dim, bool half_to_float) {
     if (!is_floating(x) || half_to_float) return fall_back<Tensor>(name, "", x, dim, half_to_float);
+    if (x.dim() == 0 && lazy::Tape::current()) throw NotTaped{};  // backward reads what is reshaped, not what is returned
     dim = at::maybe_wrap_dim(dim, x.dim());
     lazy::Recording r;
     return r.tensor(along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type());

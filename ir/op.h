@@ -116,6 +116,7 @@ struct OpInfo {
   int results = 1;                          // -1 = as many as the application says
   uint32_t optional = 0;                    // bit i: operand i may be an absent Value
   std::array<std::string_view, 8> attrs{};  // names, in order
+  bool checks_index = false;  // an index out of range is an error when it runs; rows with a body say so there
   Result result = Result::Same;
   Promote promote = Promote::None;
   // Numbers beside tensors of narrow floating type are rounded to it, rather than to float32. Which, is torch's whim.

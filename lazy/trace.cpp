@@ -1,6 +1,8 @@
 #include "lazy/trace.h"
 
 #include <algorithm>
+#include <ranges>
+#include "ir/body.h"
 
 namespace lazuli::lazy {
 
@@ -135,6 +137,12 @@ ir::Listing Trace::listing() const {
   return l;
 }
 
+bool Trace::would_be_missed(const Entry& e) const {
+  const ir::OpInfo& row = ir::info(e.op);
+  if (row.kind == ir::Kind::External || row.checks_index) return true;
+  return ir::is_elementwise(e.op) && ir::can_fail(e.op) && !ir::is_floating(cells_[e.first_result]->type.dtype);
+}
+
 std::vector<ValueId> Trace::live() const {
   std::vector<ValueId> out;
   for (ValueId v = 0; v < cells_.size(); ++v) {
@@ -142,6 +150,19 @@ std::vector<ValueId> Trace::live() const {
     // An input that somebody still holds is ready already.
     if (c && c->state == Cell::State::Pending && c->references.load(std::memory_order_acquire) > 1) out.push_back(v);
   }
+  if (std::ranges::none_of(entries_, [&](const Entry& e) { return would_be_missed(e); })) return out;
+  std::vector<bool> is_needed(value_count());
+  for (ValueId v : out) is_needed[v] = true;
+  const size_t read = out.size();
+  for (const Entry& e : std::views::reverse(entries_)) {
+    const auto first = is_needed.begin() + e.first_result;
+    const bool is_read = std::find(first, first + e.results, true) != first + e.results;
+    if (!is_read && would_be_missed(e)) out.push_back(e.first_result);
+    if (is_read || would_be_missed(e))
+      for (ValueId v : operands(e))
+        if (v != kAbsent) is_needed[v] = true;
+  }
+  if (out.size() > read) std::ranges::sort(out);
   return out;
 }
 

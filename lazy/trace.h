@@ -101,7 +101,8 @@ class Trace {
   ir::Listing listing() const;
   // Says that the next entry begins something of its own.
   void begin_part() { seams_.push_back(static_cast<uint32_t>(entries_.size())); }
-  // Values that somebody besides the trace can still read.
+  // Values that somebody besides the trace can still read; and of those that nobody reads, what would be missed: an error
+  // that only its numbers show, or the call itself.
   std::vector<ValueId> live() const;
   // Before its values go: gives the nodes that still hold entries what they need of them.
   void settle_segments();
@@ -123,6 +124,7 @@ class Trace {
   int peeks = 0;                        // values of it that were computed apart
 
  private:
+  bool would_be_missed(const Entry& e) const;
   ValueId enter(Cell* cell);
   ValueId append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
   CellRef new_cell(ValueId id, const ir::Type& type);

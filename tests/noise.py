@@ -81,6 +81,7 @@ IN_PARTS = {
     )
 } | {
     aten.gelu.default: gelu,
+    aten.logsumexp.default: lambda *a, **k: logarithm_of_sum(*a, **k),
     aten.var.correction: lambda *a, **k: variance_and_mean(*a, **k)[0],
     aten.std.correction: lambda *a, **k: variance_and_mean(*a, **k)[0].sqrt(),
     aten.var_mean.correction: lambda *a, **k: variance_and_mean(*a, **k),
@@ -97,7 +98,7 @@ PROBABILITIES = {
 
 
 SUMS = (
-    *("add", "sub", "sum", "mean", "addcmul", "addcdiv"),
+    *("add", "sub", "lerp", "sum", "mean", "addcmul", "addcdiv"),
     *("dot", "mv", "mm", "bmm", "addmv", "addmm", "baddbmm"),
 )
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -111,6 +112,17 @@ def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
     if function is aten.sub.Tensor:
         function = aten.add.Tensor
     return function(*args, **kwargs).abs()
+
+
+def logarithm_of_sum(x, dim, keepdim=False):
+    """Of exponentials; the sum is rounded where its logarithm may be next to nothing."""
+    x = x if has_rounding(x) else x.to(torch.get_default_dtype())
+    if x.is_complex() or x.numel() == 0:
+        return x.exp().sum(dim, keepdim).log()
+    largest = x.amax(dim, keepdim=True)
+    largest = largest.masked_fill(largest.isinf(), 0)
+    total = (x - largest).exp().sum(dim, keepdim)
+    return total.log() + largest.reshape(total.shape)
 
 
 def variance_and_mean(x, dim=None, *, correction=None, keepdim=False):

@@ -4,11 +4,12 @@ What is equal, or within two units of the last place, is the same. Elsewhere an 
 it lies within the spread of eager's perturbed runs (`noise.py`) and a few units; or if it is at
 least as near to the result in double precision as eager's is; or if it is (as an integer, a nan,
 an infinity) what one of the other runs has there, or lies between what they have, for bits of a
-float are an integer. Every element has to explain itself: what is far off elsewhere in the tensor,
-or large, excuses nothing. The sign of a zero is compared, a nan's sign and payload are not. What
-is below 2**-120 is as good as any number there, and as a zero of its sign: libraries flush it
-(oneDNN's swish gives 0 for 5e-37). So there is no tolerance: what eager computes reliably has to
-be right, and what it does not, may be anything that eager itself might have given.
+float are an integer. Where most of the perturbed runs are nan, eager's number says nothing. Every
+element has to explain itself: what is far off elsewhere in the tensor, or large, excuses nothing.
+The sign of a zero is compared, a nan's sign and payload are not. What is below 2**-120 is as good
+as any number there, and as a zero of its sign: libraries flush it (oneDNN's swish gives 0 for
+5e-37). So there is no tolerance: what eager computes reliably has to be right, and what it does
+not, may be anything that eager itself might have given.
 """
 
 import torch
@@ -82,6 +83,9 @@ def unexplained(actual, eager, runs: list, exact) -> torch.Tensor:
         about = torch.where(about.isnan(), r, about)  # others may have numbers where eager has none
         spread = torch.maximum(spread, (r - about).abs().nan_to_num(nan=0.0, posinf=torch.inf))
     left &= ~((a - about).abs() <= SPREAD * spread + UNITS * one * (spread > 0))
+    if runs:
+        nans = torch.stack([as_real(r).isnan() for r in runs])
+        left &= ~(2 * nans.sum(0) > len(runs)) | a.isnan() | e.isnan()
     if isinstance(exact, torch.Tensor) and exact.shape == eager.shape and is_rounded(exact):
         if exact.is_complex() != eager.is_complex():
             return left

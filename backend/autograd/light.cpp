@@ -41,7 +41,8 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (meta && meta->fw_grad_) return Route::Torch;
     const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
-    if (t->is_privateuseone() ? t->is_inference() || (requires_grad && !is_as_made(*t, meta)) : requires_grad) ours = false;
+    const bool is_simple = !requires_grad || (is_as_made(*t, meta) && torch::autograd::isDifferentiableType(t->scalar_type()));
+    if (t->is_privateuseone() ? t->is_inference() || !is_simple : requires_grad) ours = false;
   }
   if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
   return ours && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;

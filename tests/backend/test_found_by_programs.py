@@ -555,3 +555,35 @@ def test_the_tangent_of_a_quantiles_share(device, name):
             return torch.autograd.forward_ad.unpack_dual(getattr(torch, name)(x, share)).tangent
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_a_softmax_that_is_written_before_backward(device, function, shape):
+    def run(device):
+        y = function(torch.ones(shape, device=device, requires_grad=True), 0)
+        with torch.no_grad():
+            y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            (y * y).sum().backward()
+        return y
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda x: x * 1, lambda x: x.view(-1), lambda x: x.unsqueeze(0).lt(2), lambda x: x + x],
+    ids=["product", "view", "comparison", "sum"],
+)
+def test_an_integer_that_has_a_history(device, use):
+    """As a comparison in place gives it one: torch refuses to go on from there."""
+
+    def run(device):
+        x = torch.ones(2, dtype=torch.int64).to(device)
+        x.lt_(torch.zeros(2, device=device, requires_grad=True))
+        with pytest.raises(RuntimeError, match="Autograd not support dtype"):
+            use(x)
+        return x.requires_grad, x.tolist()
+
+    assert_same(run)

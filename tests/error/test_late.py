@@ -342,3 +342,46 @@ def test_an_index_of_an_external_call_is_an_index_error():
     for _ in range(2):
         with pytest.raises(IndexError, match="take"):
             y.cpu()
+
+
+UNREAD = {
+    "division": lambda d: of([4, 5], d) // of([0, 1], d),
+    "division by a number": lambda d: of([4, 5], d) // of(0, d),
+    "in place": lambda d: of([4, 5], d).clone().remainder_(of([0, 1], d)),
+    "as an operand": lambda d: torch.fmod(of([4, 5], d), of([0, 1], d)).float().exp().sum(),
+    "probability": lambda d: torch.bernoulli(torch.full((2,), 2.0).to(d)),
+    "solve": lambda d: torch.linalg.inv(torch.zeros(2, 2).to(d)),
+} | OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_an_error_of_a_value_that_nobody_reads(name):
+    """It comes with the next read, which then has its own value."""
+    with pytest.raises((RuntimeError, IndexError)):
+        UNREAD[name]("cpu")
+    torch.lazuli.synchronize()
+    with contextlib.suppress(RuntimeError, IndexError):
+        UNREAD[name]("lazuli")
+        other = torch.ones(3, device="lazuli") * 2
+        with pytest.raises((RuntimeError, IndexError)):
+            other.cpu()
+        assert other.tolist() == [2, 2, 2]
+        return
+    torch.lazuli.synchronize()  # it came at once
+
+
+def test_a_call_whose_result_nobody_reads():
+    """Eager makes it, so it is made: it may do more than it says."""
+    calls = []
+
+    @torch.library.custom_op("lazuli_tests::noted", mutates_args=())
+    def noted(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.shape)
+        return x + 1
+
+    noted.register_fake(torch.empty_like)
+    x = torch.ones(3, device="lazuli")
+    for _ in range(4):
+        noted(x)
+    torch.lazuli.synchronize()
+    assert len(calls) == 4

@@ -29,8 +29,9 @@ def bounded(t: torch.Tensor, dtype) -> str:
     if not t.is_floating_point() or dtype.is_floating_point or dtype.is_complex:
         return ""
     low = 0 if dtype == torch.uint8 else -100
-    numbers = t.detach().reshape(-1)
-    if dtype == torch.bool or bool(((numbers >= low) & (numbers <= 100)).all()):
+    with torch.inference_mode():  # where tensors made in it may be looked at, too
+        fits = dtype == torch.bool or bool(((t >= low) & (t <= 100)).all())
+    if fits:
         return ""
     return f".nan_to_num().clamp({low}, 100)"
 

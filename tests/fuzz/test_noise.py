@@ -194,6 +194,26 @@ def test_a_largest_element_stays_one():
     assert x.grad.isfinite().all()
 
 
+def test_an_interpolation_meets_nothing():
+    """As it does where the product is rounded before it is added, or after."""
+    start, end = torch.full((100,), -2.0), torch.full((100,), 3.0)
+    with Noise(0):
+        met = torch.lerp(start, end, 0.4) == 0
+    assert met.any()
+    assert not met.all()
+
+
+def test_the_logarithm_of_a_sum_next_to_one():
+    x = torch.tensor([0.031, -7.2, -7.2, -7.2]).expand(100, -1).contiguous()
+    with Noise(0):
+        moved = x.logsumexp(1)
+        empty = x[:, :0].logsumexp(1)
+        integers = x.int().logsumexp((0, 1), keepdim=True)
+    assert (moved - x.logsumexp(1)).abs().max() > 5e-8
+    assert torch.equal(empty, x[:, :0].logsumexp(1))
+    assert integers.shape == (1, 1)
+
+
 def test_careful_rounds_once():
     x = torch.tensor([0.1, 0.2, 0.3], dtype=torch.bfloat16)
     with Careful():

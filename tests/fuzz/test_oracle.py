@@ -212,3 +212,13 @@ def test_what_a_statement_binds_and_calls():
     assert assigned("v1, v2 = torch.max(v3, 0)") == ["v1", "v2"]
     assert assigned("with torch.no_grad():\n    v5 = v1 * 2") == ["v5"]
     assert operators("v1 = torch.add(v2.view(3), F.relu(v3))") == ["add", "view", "relu"]
+
+
+def test_a_number_that_rounding_makes_nan():
+    """Where one of many runs is nan, the others still say what its digits are."""
+    eager, other = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 1.1])
+    nan = torch.tensor([1.0, torch.nan])
+    assert not rounding.unexplained(other, eager, [nan, nan, eager], None).any()
+    assert rounding.unexplained(other, eager, [nan, eager, eager], None).tolist() == [False, True]
+    assert rounding.unexplained(other, eager, [], None).any()
+    assert rounding.unexplained(nan, eager, [eager], None).any()
