@@ -106,6 +106,9 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
     args = tree_map_only(torch.Tensor, torch.abs, args)
+    if function.overloadpacket is aten.lerp:
+        start, end, weight = args
+        return start + abs(weight) * (start + end)
     kwargs = {k: abs(x) if k in ("alpha", "beta", "value") else x for k, x in kwargs.items()}
     if "out" in kwargs:  # which has the sum itself
         kwargs["out"] = kwargs["out"].new_empty(0)

@@ -587,3 +587,25 @@ def test_an_integer_that_has_a_history(device, use):
         return x.requires_grad, x.tolist()
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose3d"])
+def test_a_complex_convolution_of_one_sample(device, name):
+    """What it returns is a view, as of real numbers, which `detach_` refuses."""
+    dims = int(name[-2])
+
+    def run(device):
+        x, w = (torch.randn((*c, *[4] * dims), dtype=torch.complex64) for c in ((2,), (2, 2)))
+        y = getattr(F, name)(x.to(device), w.to(device))
+        with pytest.raises(RuntimeError, match="detach views in-place"):
+            y.detach_()
+        return y, torch.tensor(y.stride())
+
+    assert_same(run)
+    for wrong in [(3, *[4] * dims), (2, 2, 2, *[4] * dims)]:
+        assert_same_error(
+            lambda d, shape=wrong: getattr(F, name)(
+                torch.ones(shape, dtype=torch.complex64, device=d),
+                torch.ones((2, 2, *[2] * dims), dtype=torch.complex64, device=d),
+            )
+        )

@@ -30,7 +30,8 @@ def bounded(t: torch.Tensor, dtype) -> str:
         return ""
     low = 0 if dtype == torch.uint8 else -100
     with torch.inference_mode():  # where tensors made in it may be looked at, too
-        fits = dtype == torch.bool or bool(((t >= low) & (t <= 100)).all())
+        numbers = t.reshape(-1)
+        fits = dtype == torch.bool or bool(((numbers >= low) & (numbers <= 100)).all())
     if fits:
         return ""
     return f".nan_to_num().clamp({low}, 100)"

@@ -199,8 +199,10 @@ def test_an_interpolation_meets_nothing():
     start, end = torch.full((100,), -2.0), torch.full((100,), 3.0)
     with Noise(0):
         met = torch.lerp(start, end, 0.4) == 0
+        complex_weight = torch.lerp(start.to(torch.complex64), end.to(torch.complex64), 2j)
     assert met.any()
     assert not met.all()
+    assert complex_weight.isfinite().all()
 
 
 def test_the_logarithm_of_a_sum_next_to_one():
