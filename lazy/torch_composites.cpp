@@ -50,7 +50,11 @@ Tensors batch_norm(const ir::Node&, const Tensors& in) {
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < x.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  r.push_back(at::var(x, dims, at::Scalar(1)));
+  // Torch's kernel updates running statistics with what 16 bits may not hold.
+  const bool is_narrow = at::isReducedFloatingType(x.scalar_type());
+  auto [var, mean] = at::var_mean(is_narrow ? x.to(at::kFloat) : x, dims, at::Scalar(1));
+  if (is_narrow) r[1] = mean;
+  r.push_back(var);
   return r;
 }
 Tensors batch_norm_backward(const ir::Node& n, const Tensors& in) {

@@ -38,15 +38,22 @@ at::Tensor& detach_(c10::DispatchKeySet keys, at::Tensor& self) {
   return self;
 }
 
-// Torch's kernel looks whether a view may be written before it asks the view for its node, which the error names.
-at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& from, bool non_blocking) {
-  if (auto* view = torch::autograd::impl::get_view_autograd_meta(self);
+// Torch's kernels look whether a view may be written before they ask the view for its node, which the error names.
+void name_node(const at::Tensor& written) {
+  if (auto* view = torch::autograd::impl::get_view_autograd_meta(written);
       view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
-    materialize(self);
+    materialize(written);
+}
+at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  name_node(self);
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   torch::jit::Stack stack{self, from, non_blocking};
   call_torch(op, keys, &stack);
   return self;
+}
+void write_by_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  name_node(torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor());
+  call_torch(op, keys, stack);
 }
 
 namespace o = at::_ops;
@@ -59,6 +66,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   install_hooks({region_of_root, take_root});
   m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
   m.impl("copy_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(copy_)));
+  for (const char* name : {"set_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor",
+                           "set_.source_Tensor_storage_offset", "acosh_", "asinh_", "atanh_", "igamma_", "igammac_", "nextafter_"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&write_by_torch>());
   // Arithmetic
   light<o::add_Tensor>(m, "AddBackward0", kUnsaved);
   light<o::sub_Tensor>(m, "SubBackward0", kUnsaved);
