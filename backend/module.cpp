@@ -1,5 +1,6 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
 #include <chrono>
+#include <cstdio>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 #include "backend/autograd/engine.h"
@@ -125,6 +126,11 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_running_node() -> Tensor?", running_node);
   m.def("_has_lost_gpu() -> bool", [] { return lazy::has_lost_gpu(); });
   m.def("_process_ends() -> ()", [] {
+    try {
+      lazy::finish_unread();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "lazuli: as the process ends: %s\n", e.what());
+    }
     lazy::Runner::end();
     lazy::RunAhead::end();
   });

@@ -113,6 +113,7 @@ class Analysis {
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
+    if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
     return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
   }
 

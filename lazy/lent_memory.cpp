@@ -142,7 +142,7 @@ LentMemory::~LentMemory() {
 void LentMemory::open(bool to_write) {
   std::lock_guard lock(recorder().mutex);
   if (state_ == State::Closed) {
-    const jit::Buffer now = materialize(owner_, SyncReason::HostCopy);
+    const jit::Buffer now = materialize_alone(owner_);
     void* filled = reserve(nullptr, size_, PROT_READ | PROT_WRITE);  // beside: no other thread may see half of it
     copy(filled, now.data, bytes_, /*to_host=*/true);
     mprotect(filled, size_, PROT_READ);

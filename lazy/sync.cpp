@@ -136,6 +136,40 @@ bool is_small(const Trace& slice) {
          });
 }
 
+// Of the live values, what nobody reads takes so much.
+int64_t unread_bytes(const Trace& trace, std::span<const ValueId> live) {
+  int64_t bytes = 0;
+  for (ValueId v : live)
+    if (const Cell* c = trace.cell(v); c->references.load(std::memory_order_acquire) == 1) bytes += std::max<int64_t>(c->type.bytes(), 1);
+  return bytes;
+}
+
+// Whether a trace has come to hold much that nobody reads, which eager would have freed at once. It is asked each time that
+// twice as much is pending.
+class UnreadBound {
+ public:
+  bool is_reached(const Trace& trace) {
+    constexpr int64_t kMost = int64_t{64} << 20;
+    if (epoch_ != trace.epoch()) epoch_ = trace.epoch(), due_ = kMost;
+    if (trace.pending_bytes() < due_) return false;
+    due_ = 2 * trace.pending_bytes();
+    return unread_bytes(trace, trace.live()) >= kMost;
+  }
+
+ private:
+  uint64_t epoch_ = 0;
+  int64_t due_ = 0;
+};
+
+// What could not be raised where it was found (materialize_alone). Under the recorder's lock.
+std::exception_ptr& kept_error() {
+  static std::exception_ptr e;
+  return e;
+}
+void raise_kept_error() {
+  if (std::exception_ptr e = std::exchange(kept_error(), nullptr)) std::rethrow_exception(e);
+}
+
 // The value of a pending cell where it can be had without ending the trace: on a GPU, that would wait for all that is
 // queued there, though the value may depend on none of it.
 std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
@@ -147,7 +181,9 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks) return {};
   TraceCache::get().take_known_lines(trace, trace.size());
   auto found = trace.slice(wanted.id, kMostOps);
-  if (!found || !is_small(found->first) || trace.live().size() < 2) return {};
+  if (!found || !is_small(found->first)) return {};
+  // The errors of what nobody reads come with the next read.
+  if (const auto live = trace.live(); live.size() < 2 || unread_bytes(trace, live) > 0) return {};
   const Trace& slice = found->first;
   const std::vector<ValueId> live{found->second};
   if (backing().is_gpu() && !are_filled(slice)) return {};
@@ -220,6 +256,7 @@ void sync(SyncReason reason) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   settle_after_fork();
+  raise_kept_error();
   if (r.trace.empty()) return;
   RECORD_FUNCTION(std::string("lazuli::sync: ") + name(reason), {});
   HostTimer timer(HostAccount::Ending);
@@ -275,6 +312,16 @@ void finish() {
   backing().wait();
 }
 
+void finish_unread() {
+  const Recorder& r = recorder();
+  {
+    std::lock_guard lock(recorder().mutex);
+    settle_after_fork();
+    if (r.trace.empty() || !unread_bytes(r.trace, r.trace.live())) return;
+  }
+  finish();
+}
+
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
   return materialize(storage_of(t), reason, writable);
 }
@@ -282,6 +329,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
 jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   settle_after_fork();
+  raise_kept_error();
   if (s.cell()->state == Cell::State::Pending) {
     if (!writable)
       if (auto apart = peek(reason, *s.cell())) return *std::move(apart);
@@ -306,6 +354,21 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
     if (jit::PackedOperands* packed = packed_operands()) packed->written(c->buffer);
   }
   return c->buffer;
+}
+
+jit::Buffer materialize_alone(LazyStorage& s) {
+  std::lock_guard lock(recorder().mutex);
+  std::exception_ptr others = std::exchange(kept_error(), nullptr);
+  jit::Buffer buffer;
+  try {
+    buffer = materialize(s, SyncReason::HostCopy);
+  } catch (...) {
+    if (s.cell()->state != Cell::State::Ready) throw;
+    if (!others) others = std::current_exception();
+    buffer = materialize(s, SyncReason::HostCopy);
+  }
+  kept_error() = others;
+  return buffer;
 }
 
 at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory) {
@@ -337,6 +400,8 @@ void cut_if_due() {
   const Config& c = config();
   const int64_t limit = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
   const int64_t bytes = r.trace.pending_bytes();
+  static UnreadBound unread;
+  if (unread.is_reached(r.trace)) return sync(SyncReason::Bound);
   if ((r.trace.size() >= r.repetition.due() || bytes >= limit) && c.cut_at_repeat && repeats(r))
     return sync(SyncReason::Repeat);
   // A loop that has just been found may come to the end of its iteration.

@@ -15,12 +15,16 @@ void sync(SyncReason reason);
 
 // Computes likewise, and waits until the backing device is done.
 void finish();
+// For the process's end: the same, if there are calls to make or errors to find of what nobody reads.
+void finish_unread();
 
 // The tensor's storage as host memory, computed if need be: with the whole trace, or, if little is needed for it and
 // config().peek says so, apart from the trace, which goes on and computes the value once more. `writable`: nobody else
 // shares the buffer afterwards.
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
 jit::Buffer materialize(LazyStorage& storage, SyncReason reason, bool writable = false);
+// The same for who can be told of no error but the storage's own: others come from the next sync or materialize().
+jit::Buffer materialize_alone(LazyStorage& storage);
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);
 // The same over memory that materialize() gave for the tensor's storage.

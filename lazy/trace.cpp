@@ -139,6 +139,7 @@ ir::Listing Trace::listing() const {
 
 bool Trace::would_be_missed(const Entry& e) const {
   const ir::OpInfo& row = ir::info(e.op);
+  if (e.results == 0) return false;
   if (row.kind == ir::Kind::External || row.checks_index) return true;
   return ir::is_elementwise(e.op) && ir::can_fail(e.op) && !ir::is_floating(cells_[e.first_result]->type.dtype);
 }

@@ -4,7 +4,11 @@
 """
 
 import contextlib
+import ctypes
 import inspect
+import subprocess
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -385,3 +389,59 @@ def test_a_call_whose_result_nobody_reads():
         noted(x)
     torch.lazuli.synchronize()
     assert len(calls) == 4
+
+
+def test_an_assertion_is_made_at_once():
+    with pytest.raises(RuntimeError, match="nonzero value"):
+        torch._assert_async(torch.zeros((), device="lazuli"))
+
+
+def test_memory_at_an_address_is_read_whatever_else_fails():
+    """Who reads it can be told of no error; the next who asks Lazuli is."""
+    x, y = torch.ones(3, dtype=torch.int64).to("lazuli"), torch.ones(4, device="lazuli") * 5
+    x // torch.zeros_like(x)
+    numbers = ctypes.cast(y.data_ptr(), ctypes.POINTER(ctypes.c_float))
+    assert numbers[0] == 5
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        (y + 1).cpu()
+    assert (y + 1).tolist() == [6] * 4
+
+
+def test_what_nobody_reads_is_not_kept():
+    """Eager frees each at once; a trace that would hold too many of them ends."""
+    x, i = torch.ones(1 << 20).to("lazuli"), torch.arange(1 << 20).to("lazuli")
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_peak_memory_stats()
+    before = torch.lazuli.memory_allocated()
+    for k in range(100):
+        (x + k).gather(0, i)
+    torch.lazuli.synchronize()
+    assert torch.lazuli.max_memory_allocated() - before < 256 << 20
+
+
+@pytest.mark.parametrize("way", ["call", "error"])
+def test_a_process_that_ends_before_a_read(way, tmp_path):
+    script = tmp_path / "ends.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, torch
+            @torch.library.custom_op("lazuli_tests::told", mutates_args=())
+            def told(x: torch.Tensor) -> torch.Tensor:
+                print("told")
+                return x + 1
+            told.register_fake(torch.empty_like)
+            x = torch.ones(3, dtype=torch.int64).to("lazuli")
+            if sys.argv[1] == "call":
+                for _ in range(3):
+                    told(x)
+            else:
+                x // torch.zeros_like(x)
+            """
+        )
+    )
+    ended = subprocess.run(
+        [sys.executable, script, way], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert ended.stdout.count("told") == (3 if way == "call" else 0)
+    assert ("ZeroDivisionError" in ended.stderr) == (way == "error")
