@@ -1,4 +1,4 @@
-"""Recording: nothing runs before somebody reads, and what nobody reads never runs."""
+"""Recording: nothing runs before somebody reads, nor what nobody reads or would miss."""
 
 import torch
 
