@@ -158,10 +158,12 @@ std::vector<ValueId> Trace::live() const {
   for (const Entry& e : std::views::reverse(entries_)) {
     const auto first = is_needed.begin() + e.first_result;
     const bool is_read = std::find(first, first + e.results, true) != first + e.results;
-    if (!is_read && would_be_missed(e)) out.push_back(e.first_result);
-    if (is_read || would_be_missed(e))
-      for (ValueId v : operands(e))
-        if (v != kAbsent) is_needed[v] = true;
+    if (!is_read) {
+      if (!would_be_missed(e)) continue;
+      out.push_back(e.first_result);
+    }
+    for (ValueId v : operands(e))
+      if (v != kAbsent) is_needed[v] = true;
   }
   if (out.size() > read) std::ranges::sort(out);
   return out;

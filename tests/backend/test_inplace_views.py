@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import assert_same, normal, tensor
+from differential import assert_same, assert_same_error, normal, tensor
 
 WINDOWS = {
     "rows": lambda x: x[1:3],
@@ -203,3 +203,16 @@ def test_writing_into_a_view_that_backward_needs():
         z.backward()
 
     assert_same_error(fail, RuntimeError)
+
+
+@pytest.mark.parametrize("name", ["set_", "asinh_", "nextafter_", "add_", "copy_", "zero_"])
+@pytest.mark.parametrize("split", [torch.unbind, lambda x: torch.split(x, 1)])
+def test_a_write_to_one_of_many_views(device, name, split):
+    """The error names the node that gave the views."""
+
+    def run(device):
+        one = split(torch.ones(2, device=device, requires_grad=True))[1]
+        other = () if name in ("asinh_", "zero_") else (torch.zeros_like(one),)
+        getattr(one, name)(*other)
+
+    assert "is a view and is being modified inplace" in assert_same_error(run, RuntimeError)

@@ -142,3 +142,17 @@ def test_a_version_that_rises_alone():
         return seen
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_a_softmax_that_is_written_before_backward(device, function, shape):
+    def run(device):
+        y = function(torch.ones(shape, device=device, requires_grad=True), 0)
+        with torch.no_grad():
+            y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            (y * y).sum().backward()
+        return y
+
+    assert_same(run)
