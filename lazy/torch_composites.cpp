@@ -50,11 +50,12 @@ Tensors batch_norm(const ir::Node&, const Tensors& in) {
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < x.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  // Torch's kernel updates running statistics with what 16 bits may not hold.
+  // Torch's kernel updates running statistics with what 16 bits may not hold. The mean is that of a sum: the one that
+  // comes with a variance is nan where all numbers are the same infinity.
   const bool is_narrow = at::isReducedFloatingType(x.scalar_type());
-  auto [var, mean] = at::var_mean(is_narrow ? x.to(at::kFloat) : x, dims, at::Scalar(1));
-  if (is_narrow) r[1] = mean;
-  r.push_back(var);
+  const Tensor wide = is_narrow ? x.to(at::kFloat) : x;
+  if (is_narrow) r[1] = wide.mean(dims);
+  r.push_back(wide.var(dims));
   return r;
 }
 Tensors batch_norm_backward(const ir::Node& n, const Tensors& in) {

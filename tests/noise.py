@@ -120,9 +120,9 @@ def sum_of_sizes(function, args: tuple, kwargs: dict) -> torch.Tensor:
 def logarithm_of_sum(x, dim, keepdim=False):
     """Of exponentials; the sum is rounded where its logarithm may be next to nothing."""
     x = x if has_rounding(x) else x.to(torch.get_default_dtype())
-    if x.is_complex() or x.numel() == 0:
+    if x.numel() == 0:
         return x.exp().sum(dim, keepdim).log()
-    largest = x.amax(dim, keepdim=True)
+    largest = x.real.amax(dim, keepdim=True)
     largest = largest.masked_fill(largest.isinf(), 0)
     total = (x - largest).exp().sum(dim, keepdim)
     return total.log() + largest.reshape(total.shape)
@@ -210,8 +210,10 @@ class Noise(TorchDispatchMode):
                 tree_map_only(torch.Tensor, moved, one) if self.may_move(function, i) else one
                 for i, one in enumerate(args)
             )
-        if name.rstrip("_") in COMPARISONS and has_rounding(args[0]):
-            args = (self.met(*args[:2]), *args[1:])
+        compares = name.rstrip("_") in COMPARISONS
+        if compares and has_rounding(args[0]):
+            met = self.met(*args[:2])
+            args = (args[0].copy_(met) if name.endswith("_") else met, *args[1:])
         if name in ("pow", "pow_") and isinstance(args[1], torch.Tensor):
             args = (args[0], near_integer(args[1]), *args[2:])
         for i in PROBABILITIES.get(name, ()):
@@ -219,7 +221,7 @@ class Noise(TorchDispatchMode):
         if name == "prod" and args[0].dim() > 0 and args[0].numel() > 0:
             args = (self.partial_products(args[0], *args[1:2]), *args[1:])
         result = function(*args, **kwargs)
-        if not moves:
+        if not moves or compares:
             return result
         # In forward mode a result may be the dual tensor itself: torch crashes where it is written.
         if torch.autograd.forward_ad._current_level >= 0:
@@ -274,7 +276,11 @@ class Noise(TorchDispatchMode):
         if t.is_neg():
             return self.moved(t._neg_view())._neg_view()
         same_strides = torch.empty_like(t)
-        return same_strides.copy_(t * self.factor(t))
+        if not t.is_complex():
+            return same_strides.copy_(t * self.factor(t))
+        # Part by part: as a product of complex numbers an infinite part would make the other nan.
+        parts = torch.view_as_real(t) * self.factor(t).unsqueeze(-1)
+        return same_strides.copy_(torch.view_as_complex(parts))
 
     def partial_products(self, t: torch.Tensor, dim: int | None = None) -> torch.Tensor:
         """Of a few factors each, in another order; their product is that of all.

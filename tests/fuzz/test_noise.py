@@ -150,9 +150,13 @@ def test_what_is_nearly_equal_may_be_equal():
     with Noise(0):
         apart = (x * 3) != (x * 3)
         less = x < 1
+        written = torch.linspace(0.5, 1.5, 100)
+        written[50] = 1
+        written.lt_(1)
     assert apart.any()
     assert not apart.all()
     assert not less.all()
+    assert set(written.tolist()) == {0.0, 1.0}
 
 
 def test_what_cancels_in_a_fused_sum_may_be_nothing():
@@ -214,6 +218,18 @@ def test_the_logarithm_of_a_sum_next_to_one():
     assert (moved - x.logsumexp(1)).abs().max() > 5e-8
     assert torch.equal(empty, x[:, :0].logsumexp(1))
     assert integers.shape == (1, 1)
+
+
+def test_complex_numbers_with_a_large_or_infinite_part():
+    large = torch.tensor([1e6 + 2e6j, 1e6 - 1e6j], dtype=torch.complex128)
+    infinite = torch.complex(torch.tensor([float("inf")]), torch.ones(1))
+    with Noise(0):
+        total = large.logsumexp(0)
+        real = (infinite + infinite).real
+        imag = (infinite + infinite).imag
+    torch.testing.assert_close(total, large.logsumexp(0), atol=1e-6, rtol=1e-12)
+    assert real.isinf().all()
+    assert imag.isfinite().all()
 
 
 def test_careful_rounds_once():

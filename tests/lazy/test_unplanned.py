@@ -335,3 +335,7 @@ def test_running_statistics_that_the_type_of_the_data_does_not_hold(kind):
     expected = step(x.cpu())
     torch.testing.assert_close(first, expected, atol=0, rtol=2e-2)
     assert expected[1].max() > 65504 * 0.05
+
+    without_end, _, _, _ = run(step, torch.full_like(x, -torch.inf))
+    assert without_end[0].isneginf().all()
+    assert without_end[1].isnan().all()
