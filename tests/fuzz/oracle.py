@@ -210,10 +210,14 @@ def different_errors(eager: Record, lazuli: Record):
         e, a = eager.errors.get(where), lazuli.errors.get(where)
 
         def excuse(arbiter, where=where, a=a):
+            if a is not None and a.late and may_raise(eager, where[0], a, arbiter):
+                return True
             return arbiter.anyone(lambda run: same_error(run.errors.get(where), a))
 
         if not same_error(e, a) and not refused_by_gpu(a):
-            yield Difference(error_kind(e, a), *where, "", f"{a} where eager has {e}"), excuse
+            detail = f"{a} where eager has {e}"
+            is_choice = a is not None and a.late
+            yield Difference(error_kind(e, a), *where, "", detail, is_choice=is_choice), excuse
 
 
 def same_error(e: Raised | None, a: Raised | None) -> bool:
