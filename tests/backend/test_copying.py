@@ -1,4 +1,4 @@
-"""`copy.deepcopy` and `copy.copy`, of tensors, modules and optimizers."""
+"""Copies, of tensors, modules and optimizers: each has its own memory, whoever writes."""
 
 import copy
 
@@ -131,6 +131,38 @@ def test_between_the_elements_memory_stays(size, stride):
         memory = x.as_strided((x.untyped_storage().nbytes() // 4,), (1,))
         memory.fill_(-1)
         x.copy_(normal(*size, device=device))
+        return x, memory
+
+    assert_same(change)
+
+
+@torch.library.custom_op("lazuli_test::nines", mutates_args=("x",), device_types="cpu")
+def nines(x: torch.Tensor) -> None:
+    x.fill_(9)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["unknown", "known"])
+def test_what_another_library_writes_is_no_copys(later):
+    if later:
+        nines(torch.ones(6, device="lazuli"))
+
+    def change(device):
+        x = normal(6, device=device)
+        copied, cloned = torch.empty_like(x).copy_(x), x.clone()
+        sums = copied.sum() + cloned.sum()
+        nines(x)
+        return x, copied, cloned, sums
+
+    assert_same(change)
+
+
+def test_a_copy_into_elements_that_share_memory():
+    """As many as the storage has, but one of them twice, and one is in none."""
+
+    def change(device):
+        memory = torch.full((4,), -1.0, device=device)
+        x = memory.as_strided((2, 2), (1, 1))
+        x.copy_(torch.tensor([[0.0, 1.0], [1.0, 2.0]], device=device))
         return x, memory
 
     assert_same(change)

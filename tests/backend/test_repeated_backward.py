@@ -192,12 +192,13 @@ def add_one(x):
 
 
 @pytest.mark.parametrize("write", [add_one, torch.autograd.graph.increment_version])
-def test_an_operand_that_was_written(setting, write):
+@pytest.mark.parametrize("is_leaf", [False, True], ids=["result", "leaf"])
+def test_an_operand_that_was_written(setting, write, is_leaf):
     """The second counts as a write, and leaves the numbers as they are."""
 
     def run(device):
         w = normal(3, 3, device=device).requires_grad_()
-        kept = w * 1
+        kept = w if is_leaf else w * 1
         for i in range(ITERATIONS):
             y = kept.exp() @ kept
             if i == ITERATIONS - 1:

@@ -1,6 +1,8 @@
 """Parameters in the order in which libraries read them: kept between runs, not once they change."""
 
 import copy
+import ctypes
+import itertools
 
 import pytest
 import torch
@@ -38,6 +40,27 @@ def _from_host(model: nn.Module) -> None:
         p.copy_(torch.full(p.shape, 0.02))
 
 
+def _at_their_addresses(model: nn.Module) -> None:
+    for p in model.parameters():
+        memory = (ctypes.c_float * p.numel()).from_address(p.data_ptr())
+        memory[:] = [0.02] * p.numel()
+
+
+def _by_another_library(model: nn.Module) -> None:
+    """By operators that nothing is known of, which are called while they are recorded."""
+    for p in model.parameters():
+        name = f"lazuli_test::fill{next(_numbers)}"
+        write = torch.library.custom_op(name, _fill, mutates_args=("x",), device_types="cpu")
+        write(p)
+
+
+_numbers = itertools.count()
+
+
+def _fill(x: torch.Tensor) -> None:
+    x.fill_(0.02)
+
+
 def _a_part(model: nn.Module) -> None:
     for p in model.parameters():
         p[..., :1] = 0.5
@@ -69,6 +92,8 @@ def _train(model: nn.Module) -> None:
         _read_in_place,
         _through_data,
         _from_host,
+        _at_their_addresses,
+        _by_another_library,
         _a_part,
         _by_an_operator_without_a_row,
         _load,
