@@ -64,3 +64,41 @@ def test_floor_division_in_place(divisor, counters):
 
     assert_same(divide)
     assert not counters()["external_calls"]
+
+
+AT_BOUNDS = {
+    "hardtanh": lambda x: torch.nn.functional.hardtanh(x, -0.5, 0.5),
+    "relu": torch.relu,
+    "relu6": torch.nn.functional.relu6,
+    "threshold": lambda x: torch.nn.functional.threshold(x, 0.5, 2.0),
+    "hardsigmoid": torch.nn.functional.hardsigmoid,
+    "hardshrink": torch.nn.functional.hardshrink,
+    "softshrink": torch.nn.functional.softshrink,
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("function", AT_BOUNDS.values(), ids=AT_BOUNDS.keys())
+def test_derivatives_at_the_bounds(function):
+    def derivative(device):
+        x = torch.tensor([-3.0, -0.5, 0, 0.5, 3, 6], device=device, requires_grad=True)
+        y = function(x)
+        y.sum().backward()
+        return y, x.grad
+
+    assert_same(derivative)
+
+
+def test_an_interpolation_begins_and_ends_where_it_is_told():
+    """Though the difference of both loses all digits of the smaller."""
+
+    def interpolate(device):
+        start = torch.tensor([1.0, 1e8, -3.3, 1e-20], device=device)
+        end = torch.tensor([3.0, 0.1, 7.7, -5.0], device=device)
+        weights = torch.tensor([0.0, 1.0, 0.0, 1.0], device=device)
+        exact = torch.stack([start.lerp(end, 0.0), start.lerp(end, 1.0), start.lerp(end, weights)])
+        assert torch.equal(exact[0], start)
+        assert torch.equal(exact[1], end)
+        return exact
+
+    assert_same(interpolate)

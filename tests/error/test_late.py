@@ -246,6 +246,18 @@ def test_training_goes_on_after_a_failed_step():
         assert torch.isfinite(loss.detach().cpu())
 
 
+def test_the_same_steps_with_other_numbers_go_on():
+    numbers = torch.arange(1, 5, device="lazuli")
+    for last in (0, 1, 0, 1):
+        divisors = torch.tensor([1, 2, 1, last]).to("lazuli")
+        quotients = numbers // divisors
+        if last:
+            assert quotients.tolist() == [1, 1, 3, 4]
+        else:
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                quotients.tolist()
+
+
 def test_synchronize_reports_too():
     broken = fails_late()
     with pytest.raises((RuntimeError, IndexError), match="take"):

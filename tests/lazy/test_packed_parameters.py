@@ -113,6 +113,32 @@ def test_changed_parameters_are_read(change) -> None:
     torch.testing.assert_close(ours(x.to(DEVICE)).cpu(), cpu(x), rtol=1e-4, atol=1e-4)
 
 
+@torch.no_grad()
+def test_parameters_of_one_storage() -> None:
+    flat, x = torch.randn(2 * 96 * 512), torch.randn(16, 512)
+    ours = flat.to(DEVICE)
+    parts = [
+        (nn.Parameter(a.view(96, 512)), b.view(96, 512))
+        for a, b in zip(ours.chunk(2), flat.chunk(2), strict=True)
+    ]
+    for _ in range(4):
+        for weight, expected in parts:
+            y = nn.functional.linear(x.to(DEVICE), weight).cpu()
+            torch.testing.assert_close(y, x @ expected.T, rtol=1e-4, atol=1e-3)
+
+
+@torch.no_grad()
+def test_a_parameter_in_the_memory_of_one_that_is_gone() -> None:
+    x = torch.randn(16, 512)
+    for _ in range(4):
+        expected = torch.randn(96, 512)
+        weight = nn.Parameter(expected.to(DEVICE))
+        for _ in range(4):
+            y = nn.functional.linear(x.to(DEVICE), weight).cpu()
+            torch.testing.assert_close(y, x @ expected.T, rtol=1e-4, atol=1e-3)
+        del weight
+
+
 def _held() -> int:
     torch.lazuli.synchronize()
     return torch.lazuli.metrics()["bytes_live"]
