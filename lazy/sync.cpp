@@ -313,11 +313,11 @@ void finish() {
 }
 
 void finish_unread() {
-  const Recorder& r = recorder();
+  Recorder& r = recorder();
   {
-    std::lock_guard lock(recorder().mutex);
+    std::lock_guard lock(r.mutex);
     settle_after_fork();
-    if (r.trace.empty() || !unread_bytes(r.trace, r.trace.live())) return;
+    if (!kept_error() && (r.trace.empty() || !unread_bytes(r.trace, r.trace.live()))) return;
   }
   finish();
 }
