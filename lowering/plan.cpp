@@ -283,13 +283,13 @@ class Planner {
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
   }
 
-  // A value that took over its operand's place whole needs no copying there.
+  // A value that took over its operand's place whole needs no copying there: each element is read from where it goes
+  // (lowering/in_place.h).
   static bool is_self_copy(const PlanStep& s) {
     if (s.kind != PlanStep::Kernel || s.chunks > 1 || s.loops.nest.insts.size() != 2 || s.loops.accesses.size() != 2)
       return false;
-    const BoundAccess &a = s.loops.accesses[0], &b = s.loops.accesses[1];
-    return s.blocks[0] == s.blocks[1] && a.offset == b.offset && a.strides == b.strides &&
-           !s.loops.nest.accesses[0].indexed && s.loops.nest.accesses[0].dtype == s.loops.nest.accesses[1].dtype;
+    const auto& accesses = s.loops.nest.accesses;
+    return s.blocks[0] == s.blocks[1] && !accesses[0].indexed && accesses[0].dtype == accesses[1].dtype;
   }
 
   const ir::Graph& graph_;

@@ -75,6 +75,28 @@ TEST(PackedOperands, WindowsOfOneParameterAreApart) {
   }
 }
 
+// The same for weights of convolutions, which are packed on processors, too, whose library packs no product.
+TEST(PackedOperands, WindowsOfOneKernelAreApart) {
+  Model m;
+  constexpr int64_t kChannels = 16, kSize = 8;
+  const ir::Value x = m.input({2, kChannels, kSize, kSize}), weights = m.input({2 * kChannels, kChannels, 3, 3});
+  for (int64_t half : {0, 1}) {
+    const ir::Value w = m.apply(ir::Op::slice, {weights}, {{half * kChannels, 0, 0, 0}, {kChannels, kChannels, 3, 3}, {1, 1, 1, 1}});
+    m.graph.outputs.push_back(
+        m.apply(ir::Op::convolution, {x, w}, ir::Attrs{{1, 1}, {1, 1}, {1, 1}, {0}, {0, 0}, {1}}));
+  }
+  PackingHost host;
+  const auto e = jit::compile(m.graph, {});
+  const Floats a = random_floats(2 * kChannels * kSize * kSize, 1), w = random_floats(2 * kChannels * kChannels * 9, 2);
+  const jit::Buffer ab = buffer_of(host, a), wb = buffer_of(host, w);
+  const Ran first = run(*e, host, m.graph, {ab, wb});  // nothing is packed yet
+  EXPECT_NE(first.floats[0], first.floats[1]);
+  for (int i = 0; i < 3; ++i) {
+    const Ran again = run(*e, host, m.graph, {ab, wb});
+    for (int half : {0, 1}) expect_close(again.floats[half], first.floats[half], 1e-4f);
+  }
+}
+
 TEST(PackedOperands, OtherContentsArePackedAnew) {
   ProductModel p;
   PackingHost host;

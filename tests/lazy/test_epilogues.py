@@ -107,6 +107,22 @@ def test_the_product_itself_is_read_too(product):
     assert_same(compute, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("later", ["mm", "linear", "row sums"])
+def test_an_operand_that_is_made_after_the_product(later):
+    def compute(device):
+        a, b = normal(64, 64, device=device), normal(64, 64, device=device)
+        y = a @ b
+        x = {
+            "mm": lambda: b @ a,
+            "linear": lambda: F.linear(b, a).relu(),
+            "row sums": lambda: b.exp().sum(1, keepdim=True),
+        }[later]()
+        return y + x
+
+    with torch.lazuli.config.patch(tiers="plans"):  # in parts the two would be planned apart
+        assert_same(compute, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("product", ["mm", "bmm", "linear", "conv2d"])
 def test_bfloat16(product):
     make, shape = PRODUCTS[product]
