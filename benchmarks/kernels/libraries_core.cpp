@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lowering/libraries/gemm.h"
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling.h"
@@ -96,12 +97,16 @@ Layout transposed(DType t, const Dims& shape) {
 
 void bench_matmul(DType t, int64_t batch, int64_t m, int64_t n, int64_t k) {
   const auto shape = [&](int64_t rows, int64_t columns) { return batch ? Dims{batch, rows, columns} : Dims{rows, columns}; };
-  for (bool tb : {false, true}) {
-    const Layout a = dense_layout(t, shape(m, k)), out = dense_layout(t, shape(m, n));
-    const Layout b = tb ? transposed(t, shape(k, n)) : dense_layout(t, shape(k, n));
-    const std::string name = std::string("mm ") + std::string(ir::name(t)) + (batch ? " " + std::to_string(batch) + "x" : " ") +
-                             std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + (tb ? " bT" : "");
-    bench(name, 2.0 * std::max<int64_t>(batch, 1) * m * n * k, {a, b}, {out}, [&] { return make_matmul(a, b, out); });
+  const auto operand = [&](bool turned, int64_t rows, int64_t columns) {
+    return turned ? transposed(t, shape(rows, columns)) : dense_layout(t, shape(rows, columns));
+  };
+  for (auto [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}}) {
+    const Layout a = operand(ta, m, k), b = operand(tb, k, n), out = operand(false, m, n);
+    const std::string name = std::string(ir::name(t)) + (batch ? " " + std::to_string(batch) + "x" : " ") + std::to_string(m) +
+                             "x" + std::to_string(n) + "x" + std::to_string(k) + (ta ? " aT" : "") + (tb ? " bT" : "");
+    const double flops = 2.0 * std::max<int64_t>(batch, 1) * m * n * k;
+    bench("mm " + name, flops, {a, b}, {out}, [&] { return make_matmul(a, b, out); });
+    if (t == DType::F32) bench("own mm " + name, flops, {a, b}, {out}, [&] { return make_gemm(a, b, out, {}); });
   }
 }
 
@@ -152,7 +157,7 @@ int main(int argc, char** argv) {
     for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
              {4, 4, 4}, {1, 768, 768}, {1, 3072, 768}, {1, 768, 3072}, {8, 768, 768}, {32, 128, 128}, {32, 768, 768},
              {32, 3072, 768}, {128, 128, 128}, {128, 768, 768}, {512, 768, 768}, {512, 3072, 768}, {512, 768, 3072},
-             {2048, 128, 512}, {2048, 768, 768}, {2048, 3072, 768}, {768, 768, 2048}})
+             {2048, 128, 512}, {2048, 768, 768}, {2048, 3072, 768}, {768, 768, 2048}, {1024, 256, 480}, {256, 1024, 480}})
       bench_matmul(t, 0, m, n, k);
     for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{64, 64, 32}, {128, 128, 64}, {128, 64, 128}, {64, 16, 64}, {128, 128, 16}})
       bench_matmul(t, 48, m, n, k);

@@ -1,88 +1,230 @@
 #include "lowering/libraries/gemm.h"
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/post_ops.h"
-#include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering {
 namespace {
 
-// One thread's tile of the result, and the depth of the panels that it is summed from.
-constexpr int64_t kTileRows = 96, kTileColumns = 128, kDepth = 256;
-// The micro-kernel's part of the tile, held in registers: kRows x two vectors.
-constexpr int64_t kRows = 12;
+// As in "Anatomy of High-Performance Matrix Multiplication" (Goto, van de Geijn, 2008): a micro-kernel holds a small block
+// of the result in registers and walks along k over a panel of b that stays in the first cache, and blocks of a in the
+// second. Each tile of the result is one thread's.
+constexpr int64_t kDepth = 256;                            // of panels along k
+constexpr int64_t kMostRows = 240, kMostColumns = 512;     // of a tile
+constexpr int64_t kFewestRows = 48, kFewestColumns = 128;  // down to which tiles are cut, so that each thread has some
+constexpr int64_t kFewColumns = 4;                         // panels of b for which packing a is not worth it
+// Products with fewer multiplications are not worth a second thread.
+constexpr int64_t kWorthSharing = 1 << 16;
 
-template <class C>
-struct Panels {
-  static constexpr int64_t kLanes = 64 / sizeof(C);
-  static constexpr int64_t kColumns = 2 * kLanes;
-  alignas(64) C a[kTileRows * kDepth];     // [row block][k][kRows]
-  alignas(64) C b[kTileColumns * kDepth];  // [column block][k][kColumns]
-  alignas(64) C sum[kTileRows * kTileColumns];
+// A block of the result, rows x two vectors, that fits into the registers.
+struct Geometry {
+  int64_t rows, vector_bytes;
+  template <class C>
+  int64_t columns() const {
+    return 2 * vector_bytes / static_cast<int64_t>(sizeof(C));
+  }
 };
+constexpr Geometry kBaseline{6, 16}, kAvx2{6, 32}, kAvx512{12, 64};
+constexpr int64_t kMostBlock = kAvx512.rows * 2 * kAvx512.vector_bytes;  // bytes
+constexpr int64_t kPadding = 64;  // bytes behind what transpose_rows() writes
+
+Geometry geometry() {
+  switch (host_features()) {
+    case Features::Avx512: return kAvx512;
+    case Features::Avx2: return kAvx2;
+    case Features::Baseline: break;
+  }
+  return kBaseline;
+}
 
 // Integers wrap around: so they are multiplied as unsigned ones, where that is defined.
 template <class C>
 using Wrapping = typename std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>, std::type_identity<C>>::type;
 
-// sum += a * b for a whole tile of packed panels, `depth` deep. Spelled once for each target: GCC splits vector types
-// for the function that they stand in.
-#define LAZULI_MICRO_KERNEL(name, target)                                                              \
-  template <class C>                                                                                   \
-  target void name(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {                       \
-    typedef Wrapping<C> Lane;                                                                          \
-    typedef Lane Vector __attribute__((vector_size(64)));                                              \
-    for (int64_t j = 0; j < columns; j += Panels<C>::kColumns)                                         \
-      for (int64_t i = 0; i < rows; i += kRows) {                                                      \
-        const Lane* a = reinterpret_cast<const Lane*>(p->a + i * kDepth);                              \
-        const Vector* b = reinterpret_cast<const Vector*>(p->b + j * kDepth);                          \
-        Vector s[kRows][2];                                                                            \
-        _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                 \
-          const Vector* sum = reinterpret_cast<const Vector*>(p->sum + (i + r) * kTileColumns + j);    \
-          s[r][0] = sum[0], s[r][1] = sum[1];                                                          \
-        }                                                                                              \
-        for (int64_t k = 0; k < depth; ++k, a += kRows, b += 2) {                                      \
-          const Vector b0 = b[0], b1 = b[1];                                                           \
-          _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                               \
-            s[r][0] += a[r] * b0;                                                                      \
-            s[r][1] += a[r] * b1;                                                                      \
-          }                                                                                            \
-        }                                                                                              \
-        _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                 \
-          Vector* sum = reinterpret_cast<Vector*>(p->sum + (i + r) * kTileColumns + j);                \
-          sum[0] = s[r][0], sum[1] = s[r][1];                                                          \
-        }                                                                                              \
-      }                                                                                                \
+// A block of rows of a, with strides.
+template <class C>
+struct Rows {
+  const C* data;
+  int64_t row, depth;
+};
+
+// A block of sums, zero before the first panel.
+template <class C>
+struct Block {
+  C* data;
+  int64_t stride;
+  bool is_zero;
+};
+
+// sum += a * b, `depth` deep; b is packed. Spelled once for each target: GCC splits vector types for the function that they
+// stand in.
+#define LAZULI_MICRO_KERNEL(name, target, shape)                                               \
+  template <class C>                                                                           \
+  target void name(const Rows<C>& rows, const C* columns, int64_t depth, const Block<C>& sum) { \
+    typedef Wrapping<C> Lane;                                                                  \
+    typedef Lane Vector __attribute__((vector_size(shape.vector_bytes)));                      \
+    typedef Lane Loose __attribute__((vector_size(shape.vector_bytes), aligned(sizeof(C))));   \
+    constexpr int64_t kRows = shape.rows;                                                      \
+    const int64_t row = rows.row;                                                              \
+    const Lane* a[kRows / 3];                                                                  \
+    for (int64_t r = 0; r < kRows / 3; ++r)                                                    \
+      a[r] = reinterpret_cast<const Lane*>(rows.data) + 3 * r * row;                           \
+    const Vector* b = reinterpret_cast<const Vector*>(columns);                                \
+    Vector s[kRows][2];                                                                        \
+    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                             \
+      s[r][0] = s[r][1] = Vector{};                                                            \
+      __builtin_prefetch(sum.data + r * sum.stride, 1);                                        \
+    }                                                                                          \
+    _Pragma("GCC unroll 4") for (int64_t k = 0; k < depth; ++k, b += 2) {                      \
+      const Vector b0 = b[0], b1 = b[1];                                                       \
+      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                           \
+        const Lane x = a[r / 3][r % 3 * row];                                                  \
+        s[r][0] += x * b0;                                                                     \
+        s[r][1] += x * b1;                                                                     \
+      }                                                                                        \
+      _Pragma("GCC unroll 4") for (int64_t r = 0; r < kRows / 3; ++r) a[r] += rows.depth;      \
+    }                                                                                          \
+    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                             \
+      Loose* to = reinterpret_cast<Loose*>(sum.data + r * sum.stride);                         \
+      if (!sum.is_zero) s[r][0] += to[0], s[r][1] += to[1];                                    \
+      to[0] = s[r][0], to[1] = s[r][1];                                                        \
+    }                                                                                          \
   }
-LAZULI_MICRO_KERNEL(micro_kernel_baseline, )
-LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2)
-LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512)
+LAZULI_MICRO_KERNEL(micro_kernel_baseline, , kBaseline)
+LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2)
+LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512)
 
 template <class C>
-void micro_kernel(Panels<C>* p, int64_t rows, int64_t columns, int64_t depth) {
+void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum) {
   switch (host_features()) {
-    case Features::Avx512: return micro_kernel_avx512(p, rows, columns, depth);
-    case Features::Avx2: return micro_kernel_avx2(p, rows, columns, depth);
-    case Features::Baseline: return micro_kernel_baseline(p, rows, columns, depth);
+    case Features::Avx512: return micro_kernel_avx512(a, b, depth, sum);
+    case Features::Avx2: return micro_kernel_avx2(a, b, depth, sum);
+    case Features::Baseline: return micro_kernel_baseline(a, b, depth, sum);
   }
 }
 
-// Packs `size` x `depth` elements into blocks of `block`, zero beyond the edge.
-template <class T, class C>
-void pack(const T* source, int64_t stride, int64_t depth_stride, int64_t size, int64_t depth, int64_t block, C* out) {
-  for (int64_t first = 0; first < size; first += block) {
-    C* panel = out + first * kDepth;
-    const int64_t width = std::min(block, size - first);
-    for (int64_t k = 0; k < depth; ++k, panel += block) {
-      const T* s = source + first * stride + k * depth_stride;
-      for (int64_t i = 0; i < width; ++i) panel[i] = static_cast<C>(s[i * stride]);
-      for (int64_t i = width; i < block; ++i) panel[i] = C(0);
+// Where the operand's `size` x depth elements lie: strides along both.
+template <class T>
+struct Matrix {
+  const T* data;
+  int64_t stride, depth;
+};
+
+// Packs one block of `width` elements, zero from `size` on, for each of `depth` positions.
+struct PackBlock {
+  template <class T, class C>
+  LAZULI_INLINE static void run(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
+    if (size < width) std::fill(to, to + width * depth, C(0));
+    if (from.depth == 1) {
+      for (int64_t i = 0; i < size; ++i) {
+        const T* x = from.data + i * from.stride;
+        for (int64_t k = 0; k < depth; ++k) to[k * width + i] = static_cast<C>(x[k]);
+      }
+    } else if (from.stride == 1) {
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i]);
+    } else {
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i * from.stride]);
     }
   }
+};
+
+// Rows of eight floats become columns of `width` rows, six or a multiple of eight. Of six, each column is written with two
+// more that the next one overwrites.
+LAZULI_TARGET_AVX2 void transpose_rows(Matrix<float> from, int64_t depth, int64_t width, float* to) {
+  for (int64_t k = 0; k < depth; k += 8)
+    for (int64_t first = 0; first < width; first += 8) {
+      __m256 x[8], y[8];
+      for (int i = 0; i < 8; ++i)
+        x[i] = _mm256_loadu_ps(from.data + std::min<int64_t>(first + i, width - 1) * from.stride + k);
+      for (int i = 0; i < 4; ++i) {
+        y[2 * i] = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+        y[2 * i + 1] = _mm256_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+      }
+      for (int half = 0; half < 8; half += 4)
+        for (int i = 0; i < 2; ++i) {
+          x[half + 2 * i] = _mm256_shuffle_ps(y[half + i], y[half + 2 + i], 0x44);
+          x[half + 2 * i + 1] = _mm256_shuffle_ps(y[half + i], y[half + 2 + i], 0xee);
+        }
+      for (int i = 0; i < 4; ++i)
+        _mm256_storeu_ps(to + (k + i) * width + first, _mm256_permute2f128_ps(x[i], x[4 + i], 0x20));
+      for (int i = 0; i < 4; ++i)
+        _mm256_storeu_ps(to + (k + 4 + i) * width + first, _mm256_permute2f128_ps(x[i], x[4 + i], 0x31));
+    }
 }
+
+// `bytes` side by side for each position.
+template <int64_t bytes>
+void copy_rows(const char* from, int64_t stride, int64_t depth, char* to) {
+  for (int64_t k = 0; k < depth; ++k) std::memcpy(to + k * bytes, from + k * stride, bytes);
+}
+
+template <class T, class C>
+void pack_block(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
+  if constexpr (std::is_same_v<T, C>)
+    if (from.stride == 1 && size == width) {
+      const auto* data = reinterpret_cast<const char*>(from.data);
+      const int64_t stride = from.depth * static_cast<int64_t>(sizeof(T));
+      switch (width * sizeof(T)) {
+        case 24: return copy_rows<24>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 32: return copy_rows<32>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 48: return copy_rows<48>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 64: return copy_rows<64>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 128: return copy_rows<128>(data, stride, depth, reinterpret_cast<char*>(to));
+      }
+    }
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<C, float>)
+    if (from.depth == 1 && size == width && host_features() == Features::Avx2) {
+      const int64_t whole = depth / 8 * 8;
+      transpose_rows(from, whole, width, to);
+      from.data += whole, depth -= whole, to += whole * width;
+    }
+  if (depth) run_for_host<PackBlock>(from, size, depth, width, to);
+}
+
+// Packs all blocks; where each position is far from the next, a few of them for all blocks, then the next few: each lies in
+// another page.
+template <class T, class C>
+void pack(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
+  const int64_t few = from.stride == 1 ? 16 : depth;
+  for (int64_t k = 0; k < depth; k += few)
+    for (int64_t i = 0; i < size; i += width)
+      pack_block(Matrix<T>{from.data + i * from.stride + k * from.depth, from.stride, from.depth}, std::min(width, size - i),
+                 std::min(few, depth - k), width, to + i * depth + k * width);
+}
+
+// A chain of post-ops on a part of the result: each is a loop of its own, over rows that stay in the first cache.
+struct FinishRow {
+  template <class C, class E>
+  LAZULI_INLINE static void run(const PostOp* op, C* x, int64_t n, const E* y, int64_t stride) {
+    switch (op->kind) {
+      case PostOp::Add:
+        if (stride == 1)
+          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] + static_cast<C>(y[c]));
+        else
+          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] + static_cast<C>(y[c * stride]));
+        return;
+      case PostOp::Mul:
+        if (stride == 1)
+          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] * static_cast<C>(y[c]));
+        else
+          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] * static_cast<C>(y[c * stride]));
+        return;
+      case PostOp::Relu:
+        for (int64_t c = 0; c < n; ++c) x[c] = x[c] < C(0) ? C(0) : x[c];
+        return;
+      default:
+        for (int64_t c = 0; c < n; ++c) x[c] = apply_post_op(*op, x[c], C(0));
+    }
+  }
+};
+
+int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 class Gemm final : public LibraryCall {
  public:
@@ -91,24 +233,58 @@ class Gemm final : public LibraryCall {
     const size_t rank = out.shape.size();
     m_ = out.shape[rank - 2], n_ = out.shape[rank - 1], k_ = a.shape[rank - 1];
     batches_ = ir::product(std::span(out.shape.data(), rank - 2));
+    cut();
   }
 
   void run(const void* const* operands, void* const* results, void* scratch) override {
     with_element_type(out_.dtype, [&](auto t) {
       using T = decltype(t);
-      if constexpr (!std::is_same_v<T, bool>)
-        run_typed<T>(operands, static_cast<T*>(results[0]), static_cast<Panels<Compute<T>>*>(scratch));
+      if constexpr (!std::is_same_v<T, bool>) run_typed<T>(operands, static_cast<T*>(results[0]), scratch);
     });
   }
 
-  size_t scratch_bytes() const override {
-    return with_element_type(out_.dtype, [&](auto t) { return sizeof(Panels<Accumulator<decltype(t)>>); }) * threads_;
-  }
+  size_t scratch_bytes() const override { return threads_ * scratch_of_one(); }
   std::string describe() const override { return "gemm:own:" + std::string(ir::name(out_.dtype)); }
 
  private:
+  int64_t tiles() const { return batches_ * down_ * across_; }
+
+  // Chooses the tiles: as large as caches allow, but so many that threads have about equally much.
+  void cut() {
+    const int64_t block = with_element_type(out_.dtype, [&](auto t) { return columns_of<decltype(t)>(); });
+    int64_t rows = kMostRows, columns = kMostColumns;
+    const auto apply = [&] {
+      down_ = (m_ + rows - 1) / rows, across_ = (n_ + columns - 1) / columns;
+      rows_ = rounded_up((m_ + down_ - 1) / down_, geometry().rows);
+      columns_ = rounded_up((n_ + across_ - 1) / across_, block);
+      down_ = (m_ + rows_ - 1) / rows_, across_ = (n_ + columns_ - 1) / columns_;
+    };
+    apply();
+    const auto is_even = [&] {
+      const int64_t turns = (tiles() + threads_ - 1) / threads_;
+      return turns * threads_ * 8 <= tiles() * 9;
+    };
+    while (!is_even() && (rows_ > kFewestRows || columns_ > kFewestColumns)) {
+      columns_ > 2 * rows_ && columns_ > kFewestColumns ? columns = std::max(columns_ / 2, block) : rows = rows_ / 2;
+      rows = std::max(rows, geometry().rows);
+      const int64_t before = tiles();
+      apply();
+      if (tiles() == before) break;
+    }
+  }
+
   template <class T>
-  using Accumulator = std::conditional_t<std::is_same_v<T, bool>, uint8_t, Compute<T>>;
+  using Sum = std::conditional_t<std::is_same_v<T, bool>, uint8_t, Compute<T>>;
+  template <class T>
+  static int64_t columns_of() {
+    return geometry().columns<Sum<T>>();
+  }
+
+  // Packed panels of both operands, and sums where the result cannot hold them.
+  size_t scratch_of_one() const {
+    const int64_t bytes = with_element_type(out_.dtype, [](auto t) { return static_cast<int64_t>(sizeof(Sum<decltype(t)>)); });
+    return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPadding, 64) + kMostBlock;
+  }
 
   int64_t batch_offset(const ir::Dims& strides, int64_t batch) const {
     int64_t at = 0;
@@ -117,58 +293,99 @@ class Gemm final : public LibraryCall {
   }
 
   template <class T>
-  void run_typed(const void* const* operands, T* out, Panels<Compute<T>>* scratch) const {
-    const int64_t down = (m_ + kTileRows - 1) / kTileRows, across = (n_ + kTileColumns - 1) / kTileColumns;
-    const int64_t tiles = batches_ * down * across;
-    const int threads = batches_ * m_ * n_ * (k_ + 1) > 32768 ? threads_ : 1;
-    share_out(tiles, threads, [&](int64_t begin, int64_t end, int worker) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        const int64_t j = tile % across * kTileColumns, i = tile / across % down * kTileRows;
-        run_tile<T>(operands, out, scratch + worker, tile / across / down, i, j);
+  void run_typed(const void* const* operands, T* out, void* scratch) const {
+    const bool worth = m_ * n_ > kWorthSharing / std::max<int64_t>(1, batches_ * k_);
+    const bool in_place = std::is_same_v<T, Compute<T>> && out_.strides.back() == 1;
+    share_out(tiles(), worth ? threads_ : 1, [&](int64_t begin, int64_t end, int worker) {
+      auto* mine = reinterpret_cast<Compute<T>*>(static_cast<char*>(scratch) + worker * scratch_of_one());
+      // Tiles one below the other share panels of b.
+      for (int64_t tile = begin, next; tile < end; tile = next) {
+        next = in_place ? std::min(end, (tile / down_ + 1) * down_) : tile + 1;
+        const int64_t i = tile % down_ * rows_, j = tile / down_ % across_ * columns_;
+        run_tiles<T>(operands, out, mine, tile / down_ / across_, i, std::min(m_, i + (next - tile) * rows_), j, in_place);
       }
     });
   }
 
+  // Rows i to `last` of a column of tiles: of several only in place.
   template <class T>
-  void run_tile(const void* const* operands, T* out, Panels<Compute<T>>* p, int64_t batch, int64_t i, int64_t j) const {
+  void run_tiles(const void* const* operands, T* out, Compute<T>* scratch, int64_t batch, int64_t i, int64_t last, int64_t j,
+                 bool in_place) const {
     using C = Compute<T>;
+    const int64_t block_rows = geometry().rows, block_columns = columns_of<T>();
     const size_t row = out_.shape.size() - 2, column = row + 1;
-    const T* a = static_cast<const T*>(operands[0]) + batch_offset(a_.strides, batch) + i * a_.strides[row];
+    const T* a = static_cast<const T*>(operands[0]) + batch_offset(a_.strides, batch);
     const T* b = static_cast<const T*>(operands[1]) + batch_offset(b_.strides, batch) + j * b_.strides[column];
-    const int64_t rows = std::min(kTileRows, m_ - i), columns = std::min(kTileColumns, n_ - j);
-    std::fill(p->sum, p->sum + kTileRows * kTileColumns, C(0));
+    T* to = out + batch_offset(out_.strides, batch) + i * out_.strides[row] + j * out_.strides[column];
+    const int64_t columns = std::min(columns_, n_ - j);
+
+    C *packed_b = scratch, *packed_a = packed_b + columns_ * kDepth;
+    C* sums = packed_a + rows_ * kDepth + kPadding / static_cast<int64_t>(sizeof(C));
+    C* edge = reinterpret_cast<C*>(reinterpret_cast<char*>(scratch) + scratch_of_one() - kMostBlock);
+    int64_t stride = columns_;
+    if constexpr (std::is_same_v<T, C>)
+      if (in_place) sums = to, stride = out_.strides[row];
+
     for (int64_t k = 0; k < k_; k += kDepth) {
       const int64_t depth = std::min(kDepth, k_ - k);
-      pack(a + k * a_.strides[column], a_.strides[row], a_.strides[column], rows, depth, kRows, p->a);
-      pack(b + k * b_.strides[row], b_.strides[column], b_.strides[row], columns, depth, Panels<C>::kColumns, p->b);
-      micro_kernel(p, rows, columns, depth);
+      pack(Matrix<T>{b + k * b_.strides[row], b_.strides[column], b_.strides[row]}, columns, depth, block_columns, packed_b);
+      for (int64_t first = i; first < last; first += rows_) {
+        const int64_t rows = std::min(rows_, last - first);
+        const Matrix<T> left{a + first * a_.strides[row] + k * a_.strides[column], a_.strides[row], a_.strides[column]};
+        // Rows that lie along k and meet few columns are read where they are, but for those at the edge.
+        const bool packs = !std::is_same_v<T, C> || left.depth != 1 || columns > kFewColumns * block_columns;
+        const int64_t unpacked = packs ? 0 : rows / block_rows * block_rows;
+        pack(Matrix<T>{left.data + unpacked * left.stride, left.stride, left.depth}, rows - unpacked, depth, block_rows,
+             packed_a + unpacked * depth);
+        C* tile = sums + (first - i) * stride;
+        for (int64_t c = 0; c < columns; c += block_columns) {
+          const int64_t wide = std::min(block_columns, columns - c);
+          for (int64_t r = 0; r < rows; r += block_rows) {
+            const int64_t high = std::min(block_rows, rows - r);
+            Rows<C> block{packed_a + r * depth, 1, block_rows};
+            if constexpr (std::is_same_v<T, C>)
+              if (r < unpacked) block = {left.data + r * left.stride, left.stride, 1};
+            run_block(block, packed_b + c * depth, depth, {tile + r * stride + c, stride, k == 0},
+                      !in_place || (high == block_rows && wide == block_columns) ? nullptr : edge, high, wide);
+          }
+          if (k + depth == k_ && !ops_.empty()) finish<T>(operands + 2, tile + c, stride, rows, wide, batch, first, j + c);
+        }
+      }
     }
-    finish<T>(operands + 2, p->sum, rows, columns, batch, i, j);
-    T* to = out + batch_offset(out_.strides, batch) + i * out_.strides[row] + j * out_.strides[column];
-    for (int64_t r = 0; r < rows; ++r)
+    if (in_place) return;
+    for (int64_t r = 0; r < last - i; ++r)
       for (int64_t c = 0; c < columns; ++c)
-        to[r * out_.strides[row] + c * out_.strides[column]] = static_cast<T>(p->sum[r * kTileColumns + c]);
+        to[r * out_.strides[row] + c * out_.strides[column]] = static_cast<T>(sums[r * stride + c]);
   }
 
-  // The post-ops, on the tile of sums.
+  // Of a block at the edge, only high x wide elements have room: it is computed elsewhere.
+  template <class C>
+  static void run_block(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum, C* elsewhere, int64_t high,
+                        int64_t wide) {
+    if (!elsewhere) return micro_kernel(a, b, depth, sum);
+    const int64_t columns = geometry().columns<C>();
+    micro_kernel(a, b, depth, Block<C>{elsewhere, columns, true});
+    for (int64_t y = 0; y < high; ++y)
+      for (int64_t x = 0; x < wide; ++x) {
+        C& to = sum.data[y * sum.stride + x];
+        to = static_cast<C>(elsewhere[y * columns + x] + (sum.is_zero ? C(0) : to));
+      }
+  }
+
+  // The post-ops, on a part of the sums.
   template <class T>
-  void finish(const void* const* operands, Compute<T>* sum, int64_t rows, int64_t columns, int64_t batch, int64_t i,
-              int64_t j) const {
-    using C = Compute<T>;
+  void finish(const void* const* operands, Compute<T>* sum, int64_t stride, int64_t rows, int64_t columns, int64_t batch,
+              int64_t i, int64_t j) const {
     const size_t row = out_.shape.size() - 2, column = row + 1;
-    size_t at = 0;
     for (const PostOp& op : ops_) {
       const ir::Dims& s = op.operand.strides;
-      const void* operand = has_operand(op) ? operands[at++] : nullptr;
+      const void* operand = has_operand(op) ? *operands++ : nullptr;
       const int64_t base = operand ? batch_offset(s, batch) + i * s[row] + j * s[column] : ir::Size(0);
-      const ir::DType dtype = operand ? op.operand.dtype : out_.dtype;
-      with_element_type(dtype, [&](auto e) {
+      const int64_t down = operand ? int64_t{s[row]} : 0, along = operand ? int64_t{s[column]} : 0;
+      with_element_type(operand ? op.operand.dtype : out_.dtype, [&](auto e) {
         const auto* y = static_cast<const decltype(e)*>(operand);
         for (int64_t r = 0; r < rows; ++r)
-          for (int64_t c = 0; c < columns; ++c) {
-            C& x = sum[r * kTileColumns + c];
-            x = apply_post_op(op, x, y ? static_cast<C>(y[base + r * s[row] + c * s[column]]) : C(0));
-          }
+          run_for_host<FinishRow>(&op, sum + r * stride, columns, y ? y + base + r * down : y, along);
       });
     }
   }
@@ -177,6 +394,7 @@ class Gemm final : public LibraryCall {
   std::vector<PostOp> ops_;
   int threads_;
   int64_t m_, n_, k_, batches_;
+  int64_t rows_ = 0, columns_ = 0, down_ = 0, across_ = 0;  // of a tile; how many tiles
 };
 
 }  // namespace

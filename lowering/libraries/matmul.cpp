@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include "lowering/libraries/blas_product.h"
+#include "lowering/libraries/clones.h"
 #include "lowering/libraries/gemm.h"
 #include "lowering/libraries/host_blas.h"
 #include "lowering/libraries/matmul_operands.h"
@@ -194,9 +195,30 @@ class SwappedCall final : public LibraryCall {
   std::vector<const void*> operands_;
 };
 
+// Whether our own product is the fastest on processors without AVX-512: of all that is not small, where making the call must
+// cost little, so that the other choice is a BLAS; else of gradients of weights, whose first operand is transposed. For those
+// oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
+// benchmarks/kernels/libraries_core.cpp.
+bool is_for_gemm(const Product& p, Effort effort) {
+  constexpr int64_t kEnough = 1 << 15;
+  const size_t rank = p.out.shape.size(), row = rank - 2, column = rank - 1;
+  if (host_features() == Features::Avx512 || p.out.strides[column] != 1) return false;
+  for (const Layout* l : {&p.a, &p.b, &p.out})
+    if (l->dtype != DType::F32) return false;
+  const int64_t rows = p.out.shape[row], columns = p.out.shape[column], depth = p.a.shape[column];
+  if (effort == Effort::Little) {
+    // What is packed for few elements of the result costs more than it saves.
+    const bool plain = p.a.strides[column] == 1 && p.b.strides[column] == 1;
+    const int64_t few = plain && columns <= 64 ? 24 : 48;
+    return p.ops.empty() && rows >= few && columns >= few && (plain || depth >= few);
+  }
+  return rank == 2 && rows * columns >= kEnough && p.a.strides[0] == 1 && std::ranges::all_of(p.ops, is_simple);
+}
+
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  if (is_for_gemm(p, effort)) return make_gemm(p.a, p.b, p.out, p.ops);
   // A BLAS reads columns once for two rows or more, too.
   const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;
   if (effort == Effort::Little && rows)

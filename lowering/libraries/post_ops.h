@@ -10,6 +10,9 @@ namespace lazuli::lowering {
 
 inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.kind == PostOp::Mul; }
 
+// Whether it takes no function that a loop of C++ computes slowly.
+inline bool is_simple(const PostOp& op) { return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::Scale; }
+
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
 // it does not broadcast.
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape);

@@ -1,7 +1,5 @@
-// Matrix products against a plain triple loop in float64.
 #include "lowering/libraries/onednn.h"
-#include "lowering/libraries/post_ops.h"
-#include "tests/lowering/libraries_support.h"
+#include "tests/lowering/products.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -11,47 +9,11 @@ using testing::expect_close;
 using testing::layout;
 using testing::Tensor;
 
-// The product at `at`, after `ops`, in float64.
-double reference(const Tensor& a, const Tensor& b, const std::vector<PostOp>& ops, std::vector<Tensor>& operands,
-                 const ir::Dims& at, const ir::Dims& shape) {
-  const size_t rank = at.size();
-  ir::Dims ia = at, ib = at;
-  double sum = 0;
-  for (int64_t k = 0; k < a.layout.shape[rank - 1]; ++k) {
-    ia[rank - 1] = k, ib[rank - 2] = k;
-    sum += a.get(ia) * b.get(ib);
-  }
-  size_t next = 0;
-  for (const PostOp& op : ops) {
-    double y = 0;
-    if (has_operand(op)) {
-      Tensor& t = operands[next++];
-      const Layout wide = broadcast_to(t.layout, shape);
-      ir::Dims index(t.layout.shape.size(), 0);
-      for (size_t d = 0; d < index.size(); ++d)
-        index[d] = wide.strides[d + rank - index.size()] ? at[d + rank - index.size()] : ir::Size(0);
-      y = t.get(index);
-    }
-    sum = apply_post_op(op, sum, y);
-  }
-  return sum;
-}
-
-void check(const Layout& la, const Layout& lb, const Layout& lo, std::vector<PostOp> ops = {}) {
-  const double range = ir::is_integral(lo.dtype) ? 5 : 1;
-  Tensor a = Tensor::random(la, 1, ir::is_signed(la.dtype) ? -range : 0, range);
-  Tensor b = Tensor::random(lb, 2, ir::is_signed(lb.dtype) ? -range : 0, range);
-  Tensor out(lo);
-  std::vector<Tensor> operands;
-  std::vector<Tensor*> inputs{&a, &b};
-  for (const PostOp& op : ops)
-    if (has_operand(op)) operands.push_back(Tensor::random(op.operand, 3 + operands.size()));
-  for (Tensor& t : operands) inputs.push_back(&t);
-  auto call = make_matmul(la, lb, lo, ops);
-  testing::run(*call, inputs, {&out});
-  const double scale = std::sqrt(static_cast<double>(la.shape.back()));
-  expect_close(out, [&](const ir::Dims& at) { return reference(a, b, ops, operands, at, lo.shape); }, scale,
-               call->describe());
+void check(const Layout& a, const Layout& b, const Layout& out, std::vector<PostOp> ops = {}) {
+  const auto make = [](const Layout& x, const Layout& y, const Layout& z, std::span<const PostOp> post_ops) {
+    return make_matmul(x, y, z, post_ops);
+  };
+  testing::check_product(make, a, b, out, std::move(ops));
 }
 
 void check(DType t, int64_t m, int64_t n, int64_t k, std::vector<PostOp> ops = {}) {
@@ -212,7 +174,7 @@ TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
       testing::run(*packed.pack, {&b}, {&bytes});
       testing::run(*packed.call, {&a, &bytes, &bias}, {&out});
       std::vector<Tensor> operands{bias};
-      expect_close(out, [&](const ir::Dims& at) { return reference(a, b, ops, operands, at, {9, 50}); }, 9,
+      expect_close(out, [&](const ir::Dims& at) { return testing::product_at(a, b, ops, operands, at, {9, 50}); }, 9,
                    packed.call->describe());
     }
 }
