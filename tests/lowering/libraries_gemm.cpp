@@ -42,7 +42,7 @@ TEST(Gemm, EveryOrder) {
               check(layout(t, {m, k}, a, padding), layout(t, {k, n}, b, padding), layout(t, {m, n}, out, padding));
   // Whole panels, one behind the other in memory, and sums behind them.
   for (const Order& a : {across, down})
-    check(layout(DType::F32, {60, 264}, a), layout(DType::F32, {264, 80}), layout(DType::F32, {60, 80}, down));
+    check(layout(DType::F32, {60, 512}, a), layout(DType::F32, {512, 80}), layout(DType::F32, {60, 80}, down));
   check({DType::F32, {50, 60}, {240, 2}}, {DType::F32, {60, 40}, {3, 200}}, {DType::F32, {50, 40}, {160, 2}});
 }
 
