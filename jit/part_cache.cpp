@@ -204,16 +204,56 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   });
 }
 
+void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& options) {
+  if (!options.dump_folder.empty() || !may_resize(options)) return;
+  struct Wanted {
+    Sought* sought;
+    std::shared_ptr<Family> family;
+  };
+  std::vector<Wanted> wanted;
+  std::unordered_set<uint64_t> hashes;
+  for (Sought& sought : parts) {
+    auto family = find_family(sought);
+    if (!family || family->generic.empty() || is_unplanned(family.get(), options) || find(sought)) continue;
+    if (hashes.insert(sought.hash).second) wanted.push_back({&sought, std::move(family)});
+  }
+  if (wanted.size() < 2) return;
+  const int threads = lowering::crew_size();
+  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+    const lowering::Threads all(threads);
+    for (int64_t i = begin; i < end; ++i) try {
+        const auto& [sought, family] = wanted[static_cast<size_t>(i)];
+        for (const GenericPart& plan : family->generic)
+          if ((sought->resized = plan.executable(sought->numbers(), options))) {
+            sought->plan = &plan;
+            break;
+          }
+      } catch (const std::exception&) {}
+  });
+}
+
+std::shared_ptr<Executable> PartCache::of_known_plan(const Sought& sought, Family& family, const CompileOptions& options) {
+  for (auto it = family.generic.begin(); it != family.generic.end(); ++it) {
+    std::shared_ptr<Executable> executable = sought.resized;
+    if (executable ? &*it != sought.plan : !(executable = it->executable(sought.numbers(), options))) continue;
+    family.generic.splice(family.generic.begin(), family.generic, it);
+    return executable;
+  }
+  return sought.resized;  // the plan itself may have been forgotten since
+}
+
+bool PartCache::may_resize(const CompileOptions& options) {
+  return options.other_sizes != OtherSizes::Never && (!options.device || options.device == &cpu_device());
+}
+
 std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
                                                CompileStats& stats) {
-  if (options.other_sizes == OtherSizes::Never || (options.device && options.device != &cpu_device())) return nullptr;
-  for (auto it = family.generic.begin(); it != family.generic.end(); ++it)
-    if (std::shared_ptr<Executable> executable = it->executable(sought.numbers(), options)) {
-      family.generic.splice(family.generic.begin(), family.generic, it);
-      stats += executable->stats();
-      ++stats.resized_parts;
-      return executable;
-    }
+  if (!may_resize(options)) return nullptr;
+  if (auto executable = of_known_plan(sought, family, options)) {
+    stats += executable->stats();
+    ++stats.resized_parts;
+    return executable;
+  }
   const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())), always = options.other_sizes == OtherSizes::Always;
   family.seen.see(sought.numbers());
   if (always) family.seen.expect_others();
@@ -295,6 +335,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
   for (size_t p = 0; p < parts.size(); ++p)
     if (!made[p].part.executable) missing.emplace_back(listing, parts, p, line_text);
   compile_new(missing, own);
+  resize_known(missing, own);
   for (const Sought& sought : missing) {
     made[sought.part].part = find_or_make(sought, own);
     learn(listing, parts, sought.part);

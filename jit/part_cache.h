@@ -77,6 +77,8 @@ class PartCache {
     const LineText line_text;
     const uint64_t code_hash, hash;
     std::shared_ptr<Executable> compiled;  // for its own numbers, if that has been done
+    std::shared_ptr<Executable> resized;   // the same of a plan for other numbers, which may be gone
+    const GenericPart* plan = nullptr;
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
   };
@@ -91,6 +93,8 @@ class PartCache {
   bool is_unplanned(const Family* family, const CompileOptions& options) const;
   // On all threads, the first part of each code that has no plan yet and should have one.
   void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;
+  // On all threads, what known plans for other numbers make of parts that are not known.
+  void resize_known(std::vector<Sought>& parts, const CompileOptions& options);
   MadePart find_or_make(const Sought& sought, const CompileOptions& options);
   void use(const CompileOptions& options);
   std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
@@ -98,6 +102,9 @@ class PartCache {
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.
   std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
                                       CompileStats& stats);
+  // Of a plan that there is.
+  static std::shared_ptr<Executable> of_known_plan(const Sought& sought, Family& family, const CompileOptions& options);
+  static bool may_resize(const CompileOptions& options);
   // For parts that begin like this one.
   void learn(const ir::Listing& listing, const ir::Parts& parts, size_t part);
   void forget();

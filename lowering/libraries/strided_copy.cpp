@@ -126,16 +126,16 @@ void strided_copy(const Layout& from, const void* source, const Layout& to, void
 Layout dense_layout(ir::DType dtype, const ir::Dims& shape) {
   Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
   for (size_t d = shape.size(); d-- > 1;)
-    layout.strides[d - 1] = layout.strides[d] * std::max<int64_t>(shape[d], 1);
+    layout.strides[d - 1] = layout.strides[d] * max(shape[d], ir::Size(1));
   return layout;
 }
 
 Layout channels_last_layout(ir::DType dtype, const ir::Dims& shape) {
   Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
-  int64_t stride = std::max<int64_t>(shape[1], 1);
+  ir::Size stride = max(shape[1], ir::Size(1));
   for (size_t d = shape.size(); d-- > 2;) {
     layout.strides[d] = stride;
-    stride *= std::max<int64_t>(shape[d], 1);
+    stride *= max(shape[d], ir::Size(1));
   }
   layout.strides[0] = stride;
   return layout;

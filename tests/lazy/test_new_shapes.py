@@ -198,6 +198,36 @@ def test_two_models_in_turn():
     assert_same(compute, rtol=1e-4, atol=1e-5)
 
 
+def test_images_of_any_size(device, counters):
+    """Convolutions, whose images lie channels-last: plans hold none of their sizes."""
+    compiled = []
+
+    def run(where):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 24, 3, stride=2, padding=1),
+            nn.BatchNorm2d(24),
+            nn.ReLU(),
+            nn.Conv2d(24, 8, 1),
+        ).to(where)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        losses = []
+        for size in (40, 48, 44, 52, 60, 56, 64, 46):
+            torch.lazuli.reset_metrics()
+            loss = model(normal(2, 3, size, size + 4, device=where)).square().mean()
+            losses.append(take_step(optimizer, loss).cpu())
+            if where == device:
+                compiled.append(counters()["parts_compiled"])
+        return losses, list(model.parameters())
+
+    assert_same(run, rtol=1e-4, atol=1e-5)
+    assert compiled[0] > 0
+    assert compiled[-4:] == [0] * 4
+
+
 def test_sequences_of_any_length(counters):
     """The traces have other operations before the end, not only other sizes."""
 
