@@ -8,6 +8,7 @@
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
+#include "backend/draws.h"
 #include "backend/generator.h"
 #include "backend/operands.h"
 #include "lazy/backing.h"
@@ -94,17 +95,6 @@ bool draws_as_eager() {
   return true;
 }
 
-namespace {
-
-using at::Tensor;
-using std::optional;
-
-// Whether kernels of ours fill it with random numbers.
-bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
-// Whether kernels of ours fill it; what several of its elements in one place are is eager's to say.
-bool is_filled(const Tensor& t) { return is_drawn(t) && !overlaps_itself(t); }
-
-// Uniform numbers in [0, 1) of this shape, in the compute type.
 ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Generator& g) {
   int64_t n = ir::product(shape);
   Generator::Draw d = g.draw(n);
@@ -119,6 +109,27 @@ ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Gen
   }
   return r.reshape(u, shape);
 }
+
+ir::Value positive_uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Generator& g) {
+  const ir::DType compute = ir::compute_type(type);
+  const double least = type == ir::DType::F64 ? 0x1p-54 : type == ir::DType::F16 ? 0x1p-24 : 0x1p-25;
+  return r.emit(ir::Op::maximum, {uniform(r, shape, compute, g), r.constant(least, compute)});
+}
+
+ir::Value exponential(lazy::Recording& r, const ir::Dims& shape, ir::DType type, double rate, Generator& g) {
+  const ir::Value u = positive_uniform(r, shape, type, g);
+  return r.mul(r.emit(ir::Op::log1p, {r.neg(u)}), r.number(-1 / rate, ir::compute_type(type)));
+}
+
+namespace {
+
+using at::Tensor;
+using std::optional;
+
+// Whether kernels of ours fill it with random numbers.
+bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
+// Whether kernels of ours fill it; what several of its elements in one place are is eager's to say.
+bool is_filled(const Tensor& t) { return is_drawn(t) && !overlaps_itself(t); }
 
 Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g) {
   if (!is_filled(self) || !is_floating(self) || !(from <= to)) return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
@@ -149,17 +160,17 @@ template <class F>
 Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
-  ir::Value u = uniform(r, lazy::to_dims(self.sizes()), c, generator_of(g));
-  u = r.emit(ir::Op::maximum, {u, r.constant(t == ir::DType::F64 ? 0x1p-54 : t == ir::DType::F16 ? 0x1p-24 : 0x1p-25, c)});
+  ir::Value u = positive_uniform(r, lazy::to_dims(self.sizes()), t, generator_of(g));
   r.write(self, r.convert(of(r, u, c), t));
   return self;
 }
 
 Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
   if (!is_filled(self) || !is_floating(self) || !(lambda > 0)) return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
-  return transformed(self, g, [&](lazy::Recording& r, ir::Value u, ir::DType c) {
-    return r.mul(r.emit(ir::Op::log1p, {r.neg(u)}), r.number(-1 / lambda, c));
-  });
+  lazy::Recording r;
+  const ir::DType t = lazy::to_ir(self.scalar_type());
+  r.write(self, r.convert(exponential(r, lazy::to_dims(self.sizes()), t, lambda, generator_of(g)), t));
+  return self;
 }
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, optional<at::Generator> g) {

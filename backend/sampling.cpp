@@ -5,7 +5,7 @@
 #include <limits>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
-#include "backend/generator.h"
+#include "backend/draws.h"
 #include "backend/operands.h"
 #include "backend/requirements.h"
 
@@ -59,17 +59,26 @@ Tensor& geometric_(Tensor& self, double p, optional<at::Generator> g) {
 
 // One category of each distribution: that which has the largest quotient of weight and exponential number (the "exponential
 // race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits numbers would be equal.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, optional<at::Generator> g) {
   const int64_t n = count.expect_int();
   if (n != 1 || !is_drawn(weights) || weights.dim() < 1 || weights.dim() > 2 || weights.numel() == 0)
     return fall_back<Tensor>("aten::multinomial", "", weights, n, replacement, g);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Tensor sound = required(weights, (weights >= 0).logical_and_(weights < kInfinity), Requirement::Weights);
-  const Tensor sum = sound.sum(-1, true);
-  const Tensor possible = required(sum, sum > 0, Requirement::SomeWeight);
-  const auto wide = weights.options().dtype(at::toOpMathType(weights.scalar_type()));
-  const Tensor race = at::empty(weights.sizes(), wide).exponential_(1, g);
-  return at::argmax(sound.mul(possible > 0).div(race), -1, true);
+  // In one recording, since generation and agents draw at each step.
+  lazy::Recording r;
+  const ir::DType type = lazy::to_ir(weights.scalar_type()), wide = ir::compute_type(type);
+  const ir::Dims shape = lazy::to_dims(weights.sizes());
+  const ir::Attrs along_last{{weights.dim() - 1}, {1}};
+  const auto compare = [&](ir::Op op, ir::Value x, double with) { return r.emit(op, {x, r.constant(with, type)}); };
+  const ir::Value x = r.value(weights);
+  const ir::Value are_sound = r.emit(ir::Op::logical_and, {compare(ir::Op::ge, x, 0), compare(ir::Op::lt, x, kInfinity)});
+  const ir::Value sound = required(r, x, are_sound, Requirement::Weights);
+  const ir::Value sum = r.emit(ir::Op::sum, {sound}, along_last);
+  const ir::Value possible = compare(ir::Op::gt, required(r, sum, compare(ir::Op::gt, sum, 0), Requirement::SomeWeight), 0);
+  const ir::Value weight = r.mul(sound, r.broadcast(r.convert(possible, type), shape));
+  const ir::Value race = r.emit(ir::Op::div, {r.convert(weight, wide), exponential(r, shape, wide, 1, generator_of(g))});
+  return r.tensor(r.emit(ir::Op::argmax, {race}, along_last), at::kLong);
 }
 
 }  // namespace
