@@ -26,7 +26,31 @@ bool is_alias_of_any(const at::Tensor& t, std::initializer_list<const at::Tensor
   return std::ranges::any_of(others, [&](const at::Tensor* o) { return o->has_storage() && o->is_alias_of(t); });
 }
 
+namespace {
+
+// The type of all tensors with dimensions where no other operand can change it; otherwise torch is asked, which makes a
+// tensor of each number.
+std::optional<c10::ScalarType> common_type(const Operands& operands) {
+  auto common = c10::ScalarType::Undefined;
+  for (const Operand& o : operands) {
+    if (!o.tensor || o.tensor->dim() == 0) continue;
+    if (common != c10::ScalarType::Undefined && common != o.tensor->scalar_type()) return {};
+    common = o.tensor->scalar_type();
+  }
+  const bool floating = c10::isFloatingType(common);
+  if (!floating && (common == c10::ScalarType::Bool || !c10::isIntegralType(common, false))) return {};
+  for (const Operand& o : operands) {
+    if (o.tensor && o.tensor->dim() != 0) continue;
+    const c10::ScalarType other = o.tensor ? o.tensor->scalar_type() : o.number.type();
+    if (c10::isComplexType(other) || (!floating && c10::isFloatingType(other))) return {};
+  }
+  return common;
+}
+
+}  // namespace
+
 c10::ScalarType promoted_type(const Operands& operands) {
+  if (const auto common = common_type(operands)) return *common;
   at::native::ResultTypeState state = {};
   for (const Operand& o : operands)
     state = o.tensor ? at::native::update_result_type_state(*o.tensor, state)
