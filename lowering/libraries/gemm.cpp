@@ -368,7 +368,8 @@ class Gemm final : public LibraryCall {
     for (int64_t y = 0; y < high; ++y)
       for (int64_t x = 0; x < wide; ++x) {
         C& to = sum.data[y * sum.stride + x];
-        to = static_cast<C>(elsewhere[y * columns + x] + (sum.is_zero ? C(0) : to));
+        const auto part = static_cast<Wrapping<C>>(elsewhere[y * columns + x]);
+        to = static_cast<C>(sum.is_zero ? part : part + static_cast<Wrapping<C>>(to));
       }
   }
 
@@ -404,6 +405,7 @@ std::unique_ptr<LibraryCall> make_gemm(const Layout& a, const Layout& b, const L
   if (a.dtype != out.dtype || b.dtype != out.dtype || out.dtype == ir::DType::Bool || !ir::is_native(out.dtype))
     throw TypeError("no matrix product of " + std::string(ir::name(a.dtype)) + " and " +
                     std::string(ir::name(b.dtype)) + " to " + std::string(ir::name(out.dtype)));
+  LAZULI_CHECK(ir::product(out.shape) != 0 && a.shape.back() != 0, "a product of nothing is no product");
   return std::make_unique<Gemm>(a, b, out, post_ops);
 }
 

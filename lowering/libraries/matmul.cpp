@@ -200,7 +200,7 @@ class SwappedCall final : public LibraryCall {
 // oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
 // benchmarks/kernels/libraries_core.cpp.
 bool is_for_gemm(const Product& p, Effort effort) {
-  constexpr int64_t kEnough = 1 << 15;
+  constexpr int64_t kFew = 48, kEnough = 1 << 15;
   const size_t rank = p.out.shape.size(), row = rank - 2, column = rank - 1;
   if (host_features() == Features::Avx512 || p.out.strides[column] != 1) return false;
   for (const Layout* l : {&p.a, &p.b, &p.out})
@@ -209,10 +209,10 @@ bool is_for_gemm(const Product& p, Effort effort) {
   if (effort == Effort::Little) {
     // What is packed for few elements of the result costs more than it saves.
     const bool plain = p.a.strides[column] == 1 && p.b.strides[column] == 1;
-    const int64_t few = plain && columns <= 64 ? 24 : 48;
+    const int64_t few = plain && columns <= 64 ? kFew / 2 : kFew;
     return p.ops.empty() && rows >= few && columns >= few && (plain || depth >= few);
   }
-  return rank == 2 && rows * columns >= kEnough && p.a.strides[0] == 1 && std::ranges::all_of(p.ops, is_simple);
+  return rank == 2 && std::min({rows, columns, depth}) >= kFew && rows * columns >= kEnough && p.a.strides[0] == 1 && std::ranges::all_of(p.ops, is_simple);
 }
 
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
