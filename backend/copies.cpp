@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/StreamGuard.h>
+#include <cstring>
 #include "backend/registration.h"
 #include "backend/dispatch.h"
 #include "backend/elementwise.h"
@@ -25,6 +26,13 @@ using c10::Scalar;
 
 bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.sizes(), t.strides(), order); }
 
+// Whether the bytes are just those of a little host memory: torch's copy costs more than they do.
+bool is_plain(const Tensor& host, c10::ScalarType type, size_t bytes) {
+  constexpr size_t kLittle = 16 << 10;  // bytes
+  return bytes <= kLittle && !lazy::backing().is_gpu() && host.is_cpu() && host.layout() == c10::kStrided &&
+         host.scalar_type() == type && host.is_contiguous() && !host.is_conj() && !host.is_neg() && !host._is_zerotensor();
+}
+
 // A row-major snapshot of host memory on our side; the caller may change its tensor at once. `host` may also be torch's
 // own tensor on the backing GPU, which work in the current stream may still be about to fill.
 lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
@@ -34,8 +42,12 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   // Not behind the previous step.
   c10::OptionalStreamGuard guard(host.is_cpu() ? lazy::backing().side_stream() : std::nullopt);
   jit::Buffer buffer = lazy::allocate_buffer(bytes);
-  ir::Dims strides = ir::contiguous_strides(lazy::to_dims(host.sizes()));
-  lazy::tensor_over(buffer.data, host.sizes(), lazy::to_ref(strides), type, nullptr).copy_(host);
+  if (is_plain(host, type, bytes)) {
+    if (bytes) std::memcpy(buffer.data, host.const_data_ptr(), bytes);
+  } else {
+    const ir::Dims strides = ir::contiguous_strides(lazy::to_dims(host.sizes()));
+    lazy::tensor_over(buffer.data, host.sizes(), lazy::to_ref(strides), type, nullptr).copy_(host);
+  }
   ir::Type value{dtype, lazy::to_dims(host.sizes())};
   if (dtype == ir::DType::Opaque) value = {ir::DType::U8, {static_cast<int64_t>(bytes)}};
   lazy::CellRef cell = lazy::make_ready(std::move(buffer), std::move(value));
