@@ -57,10 +57,10 @@ Tensor& geometric_(Tensor& self, double p, optional<at::Generator> g) {
   return self.copy_(waited.ceil_().clamp_min_(1));
 }
 
-// One category of each distribution: that which has the largest quotient of weight and exponential number (the "exponential
-// race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits numbers would be equal.
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// One category of each distribution: that which has the largest quotient of weight and exponential number (the "exponential
+// race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits numbers would be equal.
 Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, optional<at::Generator> g) {
   const int64_t n = count.expect_int();
   if (n != 1 || !is_drawn(weights) || weights.dim() < 1 || weights.dim() > 2 || weights.numel() == 0)

@@ -79,6 +79,18 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
   return turns;
 }
 
+// Where this cannot be done, whoever needs a part is told in its turn.
+template <class T, class F>
+void make_on_all_threads(const std::vector<T>& wanted, F make) {
+  const int threads = lowering::crew_size();
+  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+    const lowering::Threads all(threads);
+    for (int64_t i = begin; i < end; ++i) try {
+        make(wanted[static_cast<size_t>(i)]);
+      } catch (const std::exception&) {}
+  });
+}
+
 }  // namespace
 
 PartCache::Sought::Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text)
@@ -179,7 +191,6 @@ bool PartCache::is_unplanned(const Family* family, const CompileOptions& options
   return options.unplanned_always || !family || family->since == 0 || (family->since == listing_ && !family->planned);
 }
 
-// Where this cannot be done, whoever needs a part is told in its turn.
 void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& options) const {
   if (!options.dump_folder.empty() || options.other_sizes == OtherSizes::Always) return;
   std::vector<Sought*> wanted;
@@ -194,14 +205,7 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   std::stable_sort(wanted.begin(), wanted.end(), [](const Sought* a, const Sought* b) {
     return a->parts.nodes_of(a->part).size() > b->parts.nodes_of(b->part).size();
   });
-  const int threads = lowering::crew_size();
-  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
-    const lowering::Threads all(threads);
-    for (int64_t i = begin; i < end; ++i) try {
-        Sought& s = *wanted[static_cast<size_t>(i)];
-        s.compiled = jit::compile(graph_of(s), options);
-      } catch (const std::exception&) {}
-  });
+  make_on_all_threads(wanted, [&](Sought* s) { s->compiled = jit::compile(graph_of(*s), options); });
 }
 
 void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& options) {
@@ -218,17 +222,12 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
     if (hashes.insert(sought.hash).second) wanted.push_back({&sought, std::move(family)});
   }
   if (wanted.size() < 2) return;
-  const int threads = lowering::crew_size();
-  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
-    const lowering::Threads all(threads);
-    for (int64_t i = begin; i < end; ++i) try {
-        const auto& [sought, family] = wanted[static_cast<size_t>(i)];
-        for (const GenericPart& plan : family->generic)
-          if ((sought->resized = plan.executable(sought->numbers(), options))) {
-            sought->plan = &plan;
-            break;
-          }
-      } catch (const std::exception&) {}
+  make_on_all_threads(wanted, [&](const Wanted& w) {
+    for (const GenericPart& plan : w.family->generic)
+      if ((w.sought->resized = plan.executable(w.sought->numbers(), options))) {
+        w.sought->plan = &plan;
+        break;
+      }
   });
 }
 

@@ -212,7 +212,8 @@ bool is_for_gemm(const Product& p, Effort effort) {
     const int64_t few = plain && columns <= 64 ? kFew / 2 : kFew;
     return p.ops.empty() && rows >= few && columns >= few && (plain || depth >= few);
   }
-  return rank == 2 && std::min({rows, columns, depth}) >= kFew && rows * columns >= kEnough && p.a.strides[0] == 1 && std::ranges::all_of(p.ops, is_simple);
+  return rank == 2 && std::min({rows, columns, depth}) >= kFew && rows * columns >= kEnough && p.a.strides[0] == 1 &&
+         std::ranges::all_of(p.ops, is_simple);
 }
 
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {

@@ -595,21 +595,3 @@ def test_a_complex_convolution_of_one_sample(device, name):
                 torch.ones((2, 2, *[2] * dims), dtype=torch.complex64, device=d),
             )
         )
-
-
-@pytest.mark.parametrize("shape", [(1,), (5,), (2, 3)])
-def test_rows_of_numbers(device, shape):
-    """A window on a number or a range has memory where somebody reads it by an index."""
-
-    def run(device):
-        zero = torch.zeros(1, dtype=torch.int64, device=device)
-        full = torch.full(shape, 3.0, device=device)
-        counted = torch.arange(6.0, device=device)
-        return (
-            torch.index_select(full, 0, zero).square(),
-            torch.index_select(full[0:1], 0, zero).div_(2),
-            torch.index_select(counted[1:4].view(3, 1), 0, zero) + 1,
-            torch.index_select(full.expand(2, *shape), 0, zero) * 2,
-        )
-
-    assert_same(run)

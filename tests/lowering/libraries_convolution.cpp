@@ -90,23 +90,7 @@ void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops =
   auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops);
   testing::run(*call, inputs, {&y});
   expect_close(y, [&](const Dims& at) {
-    double v = sums_y.get(at);
-    size_t next = 0;
-    for (const PostOp& op : ops) {
-      double operand = 0;
-      if (has_operand(op)) {
-        Tensor& o = operands[next++];
-        const Layout wide = broadcast_to(o.layout, y_shape);
-        Dims index(o.layout.shape.size(), 0);
-        for (size_t d = 0; d < index.size(); ++d) {
-          const size_t e = d + at.size() - index.size();
-          index[d] = wide.strides[e] ? at[e] : ir::Size(0);
-        }
-        operand = o.get(index);
-      }
-      v = apply_post_op(op, v, operand);
-    }
-    return v;
+    return testing::after_post_ops(sums_y.get(at), ops, operands, at, y_shape);
   }, 4, "forward " + call->describe());
 
   auto input_grad = make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p);

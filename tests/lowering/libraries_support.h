@@ -10,6 +10,7 @@
 #include <vector>
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
+#include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering::testing {
@@ -86,6 +87,27 @@ class Tensor {
   std::vector<uint8_t> memory_;
   size_t start_;
 };
+
+// x, the result's element at `at`, after `ops`, in float64.
+inline double after_post_ops(double x, const std::vector<PostOp>& ops, const std::vector<Tensor>& operands, const ir::Dims& at,
+                             const ir::Dims& shape) {
+  size_t next = 0;
+  for (const PostOp& op : ops) {
+    double y = 0;
+    if (has_operand(op)) {
+      const Tensor& t = operands[next++];
+      const Layout wide = broadcast_to(t.layout, shape);
+      ir::Dims index(t.layout.shape.size(), 0);
+      for (size_t d = 0; d < index.size(); ++d) {
+        const size_t e = d + at.size() - index.size();
+        index[d] = wide.strides[e] ? at[e] : ir::Size(0);
+      }
+      y = t.get(index);
+    }
+    x = apply_post_op(op, x, y);
+  }
+  return x;
+}
 
 // Runs `call` with aligned scratch of exactly the size it asks for; guards must hold.
 inline void run(LibraryCall& call, std::vector<Tensor*> operands, std::vector<Tensor*> results) {
