@@ -135,7 +135,7 @@ void differentiate(Recording& r, const Fragment& f, std::span<const ir::Value> c
   for (const Replaced& by : replaced) b.replace(by);
   for (size_t i = 0; i < f.outputs.size(); ++i) {
     const auto& o = f.outputs[i];
-    if (o.slot == Fragment::kNone || !cotangents[i]) continue;
+    if (o.slot == Fragment::kNone || o.constant || !cotangents[i]) continue;
     b.add(o.slot, b.ordered(cotangents[i], o.order));
   }
   // Gradients flow through a slot if they are wanted for something that it is computed from.

@@ -29,8 +29,9 @@ struct Fragment {
     uint32_t attrs, attr_count;
   };
   struct Output {
-    uint16_t slot = kNone;  // kNone: no gradient flows from it
+    uint16_t slot = kNone;  // kNone: no gradient flows from it, and no derivative reads it
     Order order;            // as for an input's slot
+    bool constant = false;  // to torch it has no history
   };
   c10::SmallVector<Slot, 3> slots;
   c10::SmallVector<Step, 1> steps;

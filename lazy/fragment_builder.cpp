@@ -75,13 +75,14 @@ void FragmentBuilder::collect(const Trace& trace, size_t begin, size_t end) {
   }
 }
 
-bool FragmentBuilder::add_output(const Cell* cell, const Order& order) {
+bool FragmentBuilder::add_output(const Cell* cell, const Order& order, bool constant) {
   Fragment::Output o;
   if (cell) {
     o.slot = slot_of(cell);
-    if (o.slot == Fragment::kNone) return false;
+    o.constant = constant;
+    if (o.slot == Fragment::kNone && !constant) return false;
     o.order = order;
-    if (!f_.slots[o.slot].active) o.slot = Fragment::kNone;
+    if (!constant && !f_.slots[o.slot].active) o.slot = Fragment::kNone;
   }
   f_.outputs.push_back(std::move(o));
   return true;
@@ -167,7 +168,7 @@ uint16_t FragmentBuilder::copy_kept(const Fragment& earlier, uint16_t slot) {
 Saved FragmentBuilder::finish(const Trace& trace) {
   c10::SmallVector<bool, 16> reached(f_.slots.size());
   for (size_t i = 0; i < f_.outputs.size(); ++i)
-    if (f_.outputs[i].slot != Fragment::kNone) {
+    if (f_.outputs[i].slot != Fragment::kNone && !f_.outputs[i].constant) {
       reached[f_.outputs[i].slot] = true;
       saved_.flowing |= uint64_t{1} << i;
     }

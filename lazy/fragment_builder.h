@@ -25,7 +25,7 @@ class FragmentBuilder {
   // What the op recorded.
   void collect(const Trace& trace, size_t begin, size_t end);
   // A result: the value that it holds, in this order; null: no gradient flows from it. False when nobody recorded it.
-  bool add_output(const Cell* cell, const Order& order);
+  bool add_output(const Cell* cell, const Order& order, bool constant = false);
   // Ends building: keeps what the derivative reads.
   Saved finish(const Trace& trace);
 

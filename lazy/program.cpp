@@ -27,7 +27,7 @@ std::string key_of(const Fragment& f) {
     put(static_cast<int64_t>(s.op)), put(s.operands), put(s.operand_count), put(s.results), put(s.result_count),
         put(s.attrs), put(s.attr_count);
   put_all(f.operands);
-  for (const auto& o : f.outputs) put(o.slot), put_all(o.order);
+  for (const auto& o : f.outputs) put(o.slot), put_all(o.order), put(o.constant);
   put_all(f.attrs);
   return key;
 }

@@ -21,7 +21,7 @@ uint64_t short_key_of(const Trace& trace, const Segment& s) {
   const Entry& e = trace.entries()[s.begin];
   const size_t n = e.operand_count;
   if (s.end - s.begin != 1 || s.reads.size() != n || n > 4 || e.results != 1 || s.outputs.size() != 1 ||
-      s.outputs[0].id != e.first_result || !ir::reads_alike_for_all_shapes(e.op))
+      s.outputs[0].id != e.first_result || s.outputs[0].constant || !ir::reads_alike_for_all_shapes(e.op))
     return 0;
   auto dtype_of = [&](ValueId v) { return static_cast<uint64_t>(trace.cell(v)->type.dtype); };
   const auto operands = trace.operands(e);
@@ -58,7 +58,7 @@ void describe(const Trace& trace, const Segment& s, std::vector<uint64_t>& key) 
     key.push_back(e.attr_count);
     for (int64_t a : trace.attrs(e)) key.push_back(static_cast<uint64_t>(a));
   }
-  for (const auto& o : s.outputs) key.push_back(place(s, o.id, first));
+  for (const auto& o : s.outputs) key.push_back(place(s, o.id, first) | uint64_t{o.constant} << 32);
 }
 
 Saved find(const Trace& trace, const Segment& s) {

@@ -164,7 +164,7 @@ Saved build(Fragment& fragment, const Trace& trace, const Segment& s) {
   builder.collect(trace, s.begin, s.end);
   if (builder.too_long()) return {};
   for (const auto& o : s.outputs)
-    if (!builder.add_output(o.id == kAbsent ? nullptr : trace.cell(o.id), o.order ? s.order(o) : Order())) return {};
+    if (!builder.add_output(o.id == kAbsent ? nullptr : trace.cell(o.id), o.order ? s.order(o) : Order(), o.constant)) return {};
   return builder.finish(trace);
 }
 

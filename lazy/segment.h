@@ -25,6 +25,7 @@ struct Segment final : Pooled<Segment, 128> {
     uint16_t order = 0;    // one of `orders`, from 1 on: the dimensions as they lie in memory; 0: as they are
     uint16_t tensor = 0;   // of a read value: which of the op's tensors showed it
     bool active = false;   // gradients flow through it
+    bool constant = false; // of an output: to torch it has no history, whatever it was computed from
   };
   Segment();
   ~Segment();

@@ -48,7 +48,7 @@ ir::Value OpTape::read(Recording& r, const at::Tensor& t, ir::Value v, const Ord
 void OpTape::made(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) {
   const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
   const bool output = is_output(made_.size(), impl->dtype().toScalarType());
-  segment_->outputs.push_back({output ? v.node + v.result : kAbsent, segment_->add_order(order)});
+  segment_->outputs.push_back({.id = v.node + v.result, .order = segment_->add_order(order), .constant = !output});
   made_.push_back({impl, &r.cell(v)});
 }
 
@@ -85,12 +85,16 @@ bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
   for (size_t i = 0; i < results.size(); ++i) {
     const at::Tensor* t = results[i];
     Segment::Value v{kAbsent};
-    if (t->defined() && is_output(i, t->scalar_type())) {
+    if (t->defined()) {
       Cell* cell;
       Order order;
-      if (!value_of(*t, cell, order) || cell->epoch != epoch) return false;
-      v.id = cell->id;
-      v.order = s.add_order(order);
+      v.constant = !is_output(i, t->scalar_type());
+      if (value_of(*t, cell, order) && cell->epoch == epoch) {
+        v.id = cell->id;
+        v.order = s.add_order(order);
+      } else if (!v.constant) {
+        return false;
+      }
     }
     s.outputs.push_back(v);
   }
@@ -150,7 +154,7 @@ ir::Value DerivativeTape::note(Recording& r, ir::Value v, uint16_t input, const 
 ir::Value DerivativeTape::read_earlier(Recording& r, uint16_t slot, ir::Value v) {
   const Fragment::Slot& s = earlier_.slots[slot];
   for (size_t i = 0; i < earlier_.outputs.size(); ++i)
-    if (earlier_.outputs[i].slot == slot)
+    if (earlier_.outputs[i].slot == slot && !earlier_.outputs[i].constant)
       return note(r, v, static_cast<uint16_t>(first_result_ + i), earlier_.outputs[i].order, &s);
   if (s.from == Fragment::Slot::From::Input) {
     if (s.index != Fragment::kNone) return note(r, v, static_cast<uint16_t>(first_tensor_ + s.index), s.order, &s);

@@ -44,8 +44,13 @@ Tensors layer_norm_backward(const ir::Node& n, const Tensors& in) {
   return all(at::native_layer_norm_backward(in[0].contiguous(), in[1].contiguous(), shape, stat(in[2]), stat(in[3]), weight, bias, mask(true, true)));
 }
 
-Tensors batch_norm(const ir::Node&, const Tensors& in) {
+// Whether torch would multiply weights and statistics out first (decompose_norm.cpp), as it does for dense operands, which is less
+// exact, where eager's operand was not dense.
+bool folds_unasked(const ir::Node& n, const Tensor& x) { return n.attrs.number(0) == 0 && x.is_cpu() && x.is_non_overlapping_and_dense(); }
+
+std::optional<Tensors> batch_norm(const ir::Node& n, const Tensors& in) {
   const Tensor& x = in[0];
+  if (folds_unasked(n, x)) return {};
   Tensors r = all(at::native_batch_norm(x, maybe(in[1]), maybe(in[2]), {}, {}, true, 0.1, number_in(in[3])));
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < x.dim(); ++d)
@@ -62,8 +67,9 @@ Tensors batch_norm_backward(const ir::Node& n, const Tensors& in) {
   const Maybe weight = in[2].defined() ? in[2] : at::ones({in[1].size(1)}, in[3].options());
   return or_zeros(all(at::native_batch_norm_backward(in[0], in[1], weight, {}, {}, in[3], in[4], true, 1e-5, mask(true, true))), n);
 }
-Tensors batch_norm_inference(const ir::Node&, const Tensors& in) {
-  return {std::get<0>(at::native_batch_norm(in[0], maybe(in[1]), maybe(in[2]), maybe(in[3]), maybe(in[4]), false, 0.1, number_in(in[5])))};
+std::optional<Tensors> batch_norm_inference(const ir::Node& n, const Tensors& in) {
+  if (folds_unasked(n, in[0])) return {};
+  return Tensors{std::get<0>(at::native_batch_norm(in[0], maybe(in[1]), maybe(in[2]), maybe(in[3]), maybe(in[4]), false, 0.1, number_in(in[5])))};
 }
 Tensors batch_norm_inference_backward(const ir::Node& n, const Tensors& in) {
   const Maybe weight = in[2].defined() ? in[2] : at::ones({in[1].size(1)}, in[3].options());

@@ -26,15 +26,17 @@ Tensor tensor_of(const c10::weak_intrusive_ptr<c10::TensorImpl>& impl) {
 }  // namespace
 
 void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits) {
+  traits_ = traits;
+  flowing_ = saved.flowing;
   for (size_t i = 0; saved.inputs >> i; ++i)
     if (saved.inputs >> i & 1) keep(true, i, *inputs[i]);
   for (size_t i = 0; saved.outputs >> i; ++i)
-    if (saved.outputs >> i & 1) keep(false, i, without_history(*results[i]));
+    if (saved.outputs >> i & 1) keep(false, i, saved.flowing >> i & 1 ? without_history(*results[i]) : *results[i]);
   for (size_t i = 0; traits.watched_inputs >> i; ++i)
-    if (traits.watched_inputs & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i]);
+    if (traits.watched_inputs & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i], nullptr);
   for (size_t i = 0; traits.watched_results >> i; ++i)
-    if (traits.watched_results & ~saved.outputs & uint64_t{1} << i) watch(*results[i]);
-  traits_ = traits;
+    if (traits.watched_results & ~saved.outputs & uint64_t{1} << i)
+      watch(*results[i], saved.flowing >> i & 1 ? nullptr : lazy::storage_of(*results[i]).cell());
   keeps_ = traits.keeps || saved.any;
   segment_ = std::move(segment);
 }
@@ -48,10 +50,10 @@ void Operation::keep(bool input, size_t index, Tensor t) {
   k.tensor = std::move(t);
 }
 
-void Operation::watch(const Tensor& t) {
+void Operation::watch(const Tensor& t, const lazy::Cell* shows) {
   if (t.is_inference()) return;
   const c10::VariableVersion& counter = t.unsafeGetTensorImpl()->version_counter();
-  watched_.push_back({counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr())});
+  watched_.push_back({counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr()), shows});
 }
 
 void Operation::share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const {
@@ -113,10 +115,14 @@ void Operation::check() const {
   TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
   for (const Kept& k : kept_)
     if (const uint32_t now = k.tensor.unsafeGetTensorImpl()->version_counter().current_version(); now != k.version)
-      refuse(k.tensor, k.input, k.index, now, k.version);
+      refuse(k.tensor, k.input || !(flowing_ >> k.index & 1), k.index, now, k.version);
   for (const Watched& w : watched_)
     if (const uint32_t now = w.counter.current_version(); now != w.version)
       refuse(tensor_of(w.tensor), /*input=*/true, 0, now, w.version);
+  for (const Watched& w : watched_)
+    if (const Tensor t = w.shows ? tensor_of(w.tensor) : Tensor(); t.defined() && lazy::storage_of(t).cell() != w.shows)
+      TORCH_CHECK(false, "lazuli: a result that ", name_, " kept for backward was given other numbers by `.data`, which its derivative ",
+                  "does not read. Use a copy of it.");
 }
 
 void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, uint32_t expected) const {

@@ -57,7 +57,7 @@ class Operation {
 
  private:
   // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new `.data` of
-  // it counts, and a result without its history.
+  // it counts, as is a result that has no history; another result is kept without it.
   struct Kept {
     at::Tensor tensor;
     const lazy::Cell* cell;  // what its storage held
@@ -71,14 +71,16 @@ class Operation {
     c10::VariableVersion counter;
     uint32_t version;
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+    const lazy::Cell* shows;  // of a result that has no history, which torch would read again; else null
   };
-  void watch(const at::Tensor& t);
+  void watch(const at::Tensor& t, const lazy::Cell* shows);
   [[noreturn]] void refuse(const at::Tensor& t, bool input, size_t index, uint32_t now, uint32_t expected) const;
   // Values that were replaced behind the version counter's back.
   c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;
 
   const char* name_;
   NodeTraits traits_;
+  uint64_t flowing_ = 0;  // results that have a history
   bool keeps_ = false, released_ = false;
   lazy::SegmentRef segment_;
   std::unique_ptr<ViewDerivative> view_;

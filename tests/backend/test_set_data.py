@@ -82,6 +82,57 @@ def test_gradient_after_data_changed_of_what_was_read_in_another_order(trace):
     assert_same(differentiate, ignore=["stride"])
 
 
+KEPT_RESULTS = {
+    "mean of a layer": (lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), 1),
+    "scale of a layer": (lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), 2),
+    "mean of a group": (lambda x: torch.native_group_norm(x, None, None, 2, 3, 4, 3, 1e-5), 1),
+    "scale of a batch": (
+        lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5),
+        2,
+    ),
+    "sum of weights": (
+        lambda x: torch.ops.aten.nll_loss2d_forward(
+            x[None], torch.ones(1, 3, 4, dtype=torch.int64, device=x.device), None, 1, -100
+        ),
+        1,
+    ),
+    "indices": (lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True), 1),
+}
+
+
+@pytest.mark.parametrize("way", ["replaced", "written"])
+@pytest.mark.parametrize("trace", ["goes on", "has ended"])
+@pytest.mark.parametrize("name", KEPT_RESULTS)
+def test_gradient_after_data_changed_of_a_result(name, trace, way):
+    """Of those that have no history, torch's backward reads what they show then."""
+    call, number = KEPT_RESULTS[name]
+
+    def differentiate(device):
+        x = normal(2, 3, 4, device=device, grad=True)
+        results = call(x)
+        if trace == "has ended" and device == "lazuli":
+            torch.lazuli.synchronize()
+        kept = results[number]
+        other = kept.detach() * 0 + 2
+        if way == "replaced":
+            kept.data = other
+        else:
+            kept.data.copy_(other)
+        results[0].sin().sum().backward()
+        return x.grad
+
+    assert_same(differentiate)
+
+
+def test_data_of_a_result_that_backward_does_not_read_is_refused(device):
+    """Statistics of 16 bits: eager's backward reads them, ours what they are rounded from."""
+    x = normal(3, 4, device=device).bfloat16().requires_grad_()
+    y, mean, _ = torch.native_layer_norm(x, (4,), None, None, 1e-5)
+    mean.data = mean.data * 2
+    with pytest.raises(RuntimeError, match="kept for backward was given other numbers"):
+        y.sum().backward()
+
+
 def test_data_of_another_shape_keeps_the_old_gradient_out():
     def change(device):
         x = normal(3, device=device, grad=True)

@@ -74,7 +74,7 @@ def sliced(text, t, shape, rng):
     extra = t.dim() - len(shape)
     if extra < 0 or any(a < b for a, b in zip(t.shape[extra:], shape, strict=True)):
         return None
-    if 0 in t.shape[:extra]:
+    if any(size <= 0 for size in t.shape[:extra]):  # below 0: torch's resize_ does not ask
         return None
     items = [str(rng.randrange(size)) for size in t.shape[:extra]]
     for has, wants in zip(t.shape[extra:], shape, strict=True):

@@ -340,3 +340,19 @@ def test_running_statistics_that_the_type_of_the_data_does_not_hold(kind):
     without_end, _, _, _ = run(step, torch.full_like(x, -torch.inf))
     assert without_end[0].isneginf().all()
     assert without_end[1].isnan().all()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_norm_of_strided_memory_is_as_exact_as_eagers(training):
+    """Torch's kernels for dense operands multiply weights and statistics out first."""
+
+    def step(x):
+        numbers = (torch.tensor([n], device=x.device) for n in (1.0, 1.0, 0.66, -1.77))
+        return torch.nn.functional.batch_norm(x, *numbers, training=training)
+
+    x = torch.ones(3, 2)
+    first, unplanned, _, _ = run(lambda x: step(x[:, :1]), x.to(DEVICE))
+    assert unplanned
+    expected = step(x[:, :1])
+    assert (expected == -1.77).all()
+    assert torch.equal(first, expected)
