@@ -126,6 +126,8 @@ def test_gradient_after_data_changed_of_a_result(name, trace, way):
 
 def test_data_of_a_result_that_backward_does_not_read_is_refused(device):
     """Statistics of 16 bits: eager's backward reads them, ours what they are rounded from."""
+    if not torch.lazuli.config.light_autograd:
+        pytest.skip("torch's own formula")
     x = normal(3, 4, device=device).bfloat16().requires_grad_()
     y, mean, _ = torch.native_layer_norm(x, (4,), None, None, 1e-5)
     mean.data = mean.data * 2

@@ -3,10 +3,12 @@
 Run with LAZULI_KERNELS=eager, a number of threads and the models' names; the last line is JSON: by
 model, what differs. With --shadow it trains on lazuli alone, with its own kernels, each trace a
 second time by torch's, and says what that reports. With --whole batches have their usual size and
-detectors take as many steps as the others.
+detectors take as many steps as the others. `diffusion` needs the package diffusers. The status is 1
+where something differs.
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import warnings
@@ -72,6 +74,23 @@ RECURRENT = {
     "lstm": lambda: Recurrent("LSTM"),
     "lstm-packed": lambda: Recurrent("LSTM", packed=True, bidirectional=True),
 }
+
+
+def diffusion() -> nn.Module:
+    """Predicts the noise in an image, given how noisy it is."""
+    from diffusers import UNet2DModel
+
+    return UNet2DModel(
+        sample_size=16,
+        layers_per_block=1,
+        block_out_channels=(16, 32),
+        norm_num_groups=8,
+        attention_head_dim=8,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    )
+
+
 DETECTORS = {"ssd": ssd, "faster-rcnn": faster_rcnn}
 
 
@@ -84,11 +103,22 @@ def loss_of_detector(model: nn.Module, where: str) -> torch.Tensor:
     return sum(model(images, [target, target]).values())
 
 
+def loss_of_diffusion(model: nn.Module, where: str) -> torch.Tensor:
+    images, noise = (torch.randn(2, 3, 16, 16).to(where) for _ in range(2))
+    times = torch.tensor([3, 700]).to(where)
+    share = torch.tensor([0.9, 0.1]).to(where).view(2, 1, 1, 1)
+    noisy = share.sqrt() * images + (1 - share).sqrt() * noise
+    return nn.functional.mse_loss(model(noisy, times).sample, noise)
+
+
 def build(name: str, whole: bool):
     """The model, and what gives its loss on a device."""
     if name in DETECTORS:
         model = DETECTORS[name]()
         return model, lambda where: loss_of_detector(model, where)
+    if name == "diffusion":
+        model = diffusion()
+        return model, lambda where: loss_of_diffusion(model, where)
     if name in RECURRENT:
         model, batch = RECURRENT[name](), lambda: {"x": torch.randn(7, 4, 8)}
     else:
@@ -107,7 +137,7 @@ def train(name: str, where: str, options) -> dict[str, torch.Tensor]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     seen = {}
     few = options.autocast or (name in DETECTORS and not options.whole)
-    for step in range(2 if few else STEPS):
+    for step in range(options.steps or (2 if few else STEPS)):
         with torch.autocast(where, torch.bfloat16, enabled=options.autocast):
             loss = loss_on(where)
         optimizer.zero_grad()
@@ -128,10 +158,17 @@ def other_than_eagers(name: str, options) -> list[str]:
 
 
 def seen_by_shadows(name: str, options) -> list[str]:
-    with warnings.catch_warnings(), torch.lazuli.shadow(action="warn") as found:
+    action = "raise" if options.first else "warn"
+    with (
+        warnings.catch_warnings(),
+        contextlib.suppress(torch.lazuli.ShadowMismatch),
+        torch.lazuli.shadow(action=action) as found,
+    ):
         warnings.simplefilter("ignore")
         train(name, "lazuli", options)
     print(f"{name}: {found.traces} traces, {len(found.reports)} reports", file=sys.stderr)
+    for report in found.reports:
+        print(f"shadow of {name}: {report.op} at {report.line}", file=sys.stderr)
     return [report.text for report in found.reports]
 
 
@@ -141,11 +178,19 @@ def main() -> None:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--autocast", action="store_true", help="in bfloat16, two steps")
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--shadow", action="store_true")
+    parser.add_argument("--first", action="store_true", help="nothing after the first difference")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     differences = seen_by_shadows if options.shadow else other_than_eagers
-    print(json.dumps({name: differences(name, options) for name in options.names}))
+    found = {}
+    for name in options.names:
+        found[name] = differences(name, options)
+        if options.first and found[name]:
+            break
+    print(json.dumps(found))
+    sys.exit(any(found.values()))
 
 
 if __name__ == "__main__":
