@@ -13,6 +13,13 @@ from undefined import has_rounding, written
 
 WIDE = dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128)
 
+# What torch's kernel rounds to float32 in any type: a sixth.
+RIGHT = {
+    torch.ops.aten.hardsigmoid_backward.default: lambda gradient, x: torch.where(
+        x.abs() < 3, gradient / 6, 0.0
+    )
+}
+
 
 class Careful(TorchDispatchMode):
     """While it is on, each operator runs a second time, wide, and gives its results those numbers.
@@ -33,7 +40,7 @@ class Careful(TorchDispatchMode):
         if not torch.equal(before, torch.get_rng_state()):
             return result
         try:
-            wide = function(*wide_args, **wide_kwargs)
+            wide = RIGHT.get(function, function)(*wide_args, **wide_kwargs)
         except RuntimeError:
             return result
         take(tree_leaves(result), tree_leaves(wide))

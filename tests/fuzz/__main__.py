@@ -17,7 +17,7 @@ from settings import PLAIN, SETTINGS, under  # noqa: E402
 from fuzz.generate import LENGTH, generate  # noqa: E402
 from fuzz.outcomes import Outcomes  # noqa: E402
 
-SECONDS = 20  # for a program
+SECONDS = 60  # for a program
 REDUCED = 2  # programs of a group
 
 

@@ -25,7 +25,7 @@ from fuzz.observe import GEOMETRY
 from fuzz.program import Program, assigned, operators, variables
 from fuzz.scope import EAGER, EAGER_ON_GPU, EXACT, LAZULI, NARROW, on_gpu
 
-FEW, MANY = 6, 20  # perturbed runs
+FEW, MANY, MOST = 6, 20, 50  # perturbed runs; the most before a program counts as failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Difference:
 class Arbiter:
     """Eager's perturbed runs and the wide one, made when somebody asks."""
 
-    def __init__(self, program: Program, eager: Record):
-        self.program, self.eager = program, eager
+    def __init__(self, program: Program, eager: Record, many: int):
+        self.program, self.eager, self.many = program, eager, many
         self.perturbed: list[Record] = []
         self.is_undefined = False  # some number depends on what C++ leaves open
 
@@ -83,7 +83,7 @@ class Arbiter:
         return (
             any(has(run) for run in self.runs(FEW))
             or has(self.careful)
-            or any(has(run) for run in self.runs(MANY))
+            or any(has(run) for run in self.runs(self.many))
         )
 
 
@@ -102,12 +102,13 @@ def seen_by_shadows() -> Difference | None:
     return Difference(f"shadow's {first.kind}", 0, 0, "", first.text, first.op)
 
 
-def compare(program: Program, eager: Record, lazuli: Record) -> Difference | None:
+def compare(program: Program, eager: Record, lazuli: Record, many: int = MANY) -> Difference | None:
     """The first difference in the order of the program, errors and geometry before numbers.
 
-    Where rounding has decided an integer, all that may follow from it is open.
+    Where rounding has decided an integer, all that may follow from it is open. `many`: how many
+    perturbed runs are asked.
     """
-    arbiter = Arbiter(program, eager)
+    arbiter = Arbiter(program, eager, many)
     ends = [met_again(eager, lazuli), not_for_gpus(lazuli), left_half_done(program, eager, lazuli)]
     for end in ends:
         for turn, statement in end.items():
@@ -336,7 +337,7 @@ def different_numbers(where, path, e, a):
 
         if same_kernels():
             return arbiter.runs(1) and arbiter.is_undefined
-        for count in (0, FEW, MANY):  # the wide run alone explains most
+        for count in (0, FEW, arbiter.many):  # the wide run alone explains most
             runs = [of(run) for run in arbiter.runs(count)]
             if any(isinstance(run, torch.Tensor) and run.shape != e.shape for run in runs):
                 return True  # rounding decides how many there are, as of what `unique` gives
@@ -431,7 +432,7 @@ def plain_excused(arbiter, where, path, e, a) -> bool:
     if isinstance(e, bool):
         return False
     expected, actual = digits(e), digits(a)
-    runs = [digits(of(run)) for run in arbiter.runs(MANY) if isinstance(of(run), type(e))]
+    runs = [digits(of(run)) for run in arbiter.runs(arbiter.many) if isinstance(of(run), type(e))]
     if any(len(other) != len(expected) for other in [actual, *runs]):
         return False
     spreads = [max(abs(x - y) for y in near) for x, *near in zip(expected, *runs, strict=True)]

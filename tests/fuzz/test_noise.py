@@ -1,5 +1,7 @@
 """What the noise says of conversions that C++ leaves open, and that it disturbs no program."""
 
+import contextlib
+
 import pytest
 import torch
 from careful import Careful
@@ -241,3 +243,14 @@ def test_careful_rounds_once():
     assert total == x.double().logsumexp(0).bfloat16()
     assert torch.equal(y, (x.double() + 0.3 * x.double()).bfloat16())
     assert torch.equal(drawn, torch.manual_seed(0) and torch.rand(3))
+
+
+def test_a_sixth_is_exact_where_torch_has_rounded_it():
+    x = torch.tensor([-4.0, 1.0], dtype=torch.float64, requires_grad=True)
+    for scope, sixth in (
+        (contextlib.nullcontext(), float(torch.tensor(1 / 6))),
+        (Careful(), 1 / 6),
+    ):
+        with scope:
+            (g,) = torch.autograd.grad(torch.nn.functional.hardsigmoid(x).sum(), x)
+        assert g.tolist() == [0, sixth]

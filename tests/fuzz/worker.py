@@ -62,6 +62,8 @@ def run(seed: int, k: int, length: int, threads: int) -> dict:
     shadows, excuses = oracle.seen_by_shadows(), []
     for program, e, a in zip(programs, eager, lazuli, strict=True):
         difference = oracle.compare(program, e, a) or shadows
+        if difference not in (None, shadows) and not known_differences.listed(program, difference):
+            difference = oracle.compare(program, e, a, oracle.MOST) or shadows
         if difference is None:
             continue
         if reason := known_differences.listed(program, difference):
