@@ -1,6 +1,7 @@
 #include "lazy/compile.h"
 
 #include <cmath>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include "jit/kernel.h"
@@ -44,7 +45,9 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   return o;
 }
 
-bool may_run_in_parts() { return !backing().is_gpu() && config().tiers != "plans"; }
+bool may_run_in_parts() {
+  return !backing().is_gpu() && config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
+}
 
 bool is_dead(const Cell& c, long buffers) {
   return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;

@@ -356,3 +356,27 @@ def test_a_norm_of_strided_memory_is_as_exact_as_eagers(training):
     expected = step(x[:, :1])
     assert (expected == -1.77).all()
     assert torch.equal(first, expected)
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms_give_the_same_bits_each_time(deterministic):
+    layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True)
+    model = nn.Sequential(layer, nn.Linear(32, 5)).to(DEVICE)
+    x = torch.randn(3, 7, 32).to(DEVICE)
+
+    def step():
+        model.zero_grad()
+        loss = model(x).softmax(-1).square().sum()
+        loss.backward()
+        return torch.cat([loss.reshape(1), *(p.grad.flatten() for p in model.parameters())])
+
+    turns = [run(step) for _ in range(6)]
+    assert all(unplanned == planned == 0 for _, unplanned, planned, _ in turns)
+    assert [whole > 0 for *_, whole in turns] == [True] + [False] * 5
+    assert all(torch.equal(turns[0][0], result) for result, *_ in turns)
