@@ -228,6 +228,29 @@ def test_images_of_any_size(device, counters):
     assert compiled[-4:] == [0] * 4
 
 
+def test_images_enlarged_to_any_size(device, counters):
+    compiled = []
+
+    def run(where):
+        torch.manual_seed(0)
+        before, after = (nn.Conv2d(3, 3, 3, padding=1).to(where) for _ in range(2))
+        optimizer = torch.optim.SGD([*before.parameters(), *after.parameters()], 1e-2)
+        losses = []
+        for size in (20, 24, 22, 26, 30, 28, 32, 23):
+            torch.lazuli.reset_metrics()
+            x = before(normal(2, 3, size, size + 4, device=where))
+            x = torch.nn.functional.interpolate(x, size=(2 * size + 1, 2 * size + 9))
+            losses.append(take_step(optimizer, after(x).square().mean()).cpu())
+            if where == device:
+                assert counters()["external_calls"] == {}
+                compiled.append(counters()["parts_compiled"])
+        return losses
+
+    assert_same(run, rtol=1e-4, atol=1e-5)
+    assert compiled[0] > 0
+    assert compiled[-4:] == [0] * 4
+
+
 def test_sequences_of_any_length(counters):
     """The traces have other operations before the end, not only other sizes."""
 
