@@ -1,6 +1,7 @@
 #include "jit/generic_part.h"
 #include <algorithm>
 #include <map>
+#include <set>
 #include "jit/compile.h"
 #include "lowering/generic_plan.h"
 
@@ -60,6 +61,21 @@ std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int6
     if (numbers[i] != (symbols_[i] == SeenNumbers::kConstant ? numbers_[i] : symbols[symbols_[i]])) return {};
   }
   return symbols;
+}
+
+std::string GenericPart::why_not(std::span<const int64_t> numbers) const {
+  if (const auto symbols = symbols_of(numbers)) {
+    const std::string condition = table_.why_not(*symbols);
+    std::set<size_t> named;  // in the condition, as s0
+    for (size_t at = 0; (at = condition.find('s', at)) != condition.npos; ++at) named.insert(std::stoul(condition.substr(at + 1)));
+    std::string values;
+    for (size_t s : named) values += (values.empty() ? ", not s" : ", s") + std::to_string(s) + " = " + std::to_string((*symbols)[s]);
+    return condition + values;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (symbols_[i] == SeenNumbers::kConstant && numbers[i] != numbers_[i])
+      return std::to_string(numbers_[i]) + ", not " + std::to_string(numbers[i]);
+  return "sizes to be equal that are not";
 }
 
 std::unique_ptr<Executable> GenericPart::executable(std::span<const int64_t> numbers,

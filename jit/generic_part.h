@@ -37,6 +37,8 @@ class GenericPart {
               const SeenNumbers& seen, const CompileOptions& options);
   // For a part of the same code, under the same options; null where a condition does not hold for its numbers.
   std::unique_ptr<Executable> executable(std::span<const int64_t> numbers, const CompileOptions& options) const;
+  // Which condition does not hold for them; empty: all do.
+  std::string why_not(std::span<const int64_t> numbers) const;
   // Of making it.
   const CompileStats& stats() const { return stats_; }
 

@@ -241,6 +241,19 @@ std::shared_ptr<Executable> PartCache::of_known_plan(const Sought& sought, Famil
   return sought.resized;  // the plan itself may have been forgotten since
 }
 
+// Of what begins the part, but for what it reads and how.
+Refusal PartCache::refusal(const Sought& sought, const GenericPart& plan) {
+  Refusal r;
+  for (const ir::Parts::Node& node : sought.parts.nodes_of(sought.part)) {
+    const ir::Entry& e = sought.listing.entries[node.entry];
+    if (node.input != ir::kAbsent || ir::is_leaf(e.op)) continue;
+    r = {std::string(ir::name(e.op)), sought.line_text(sought.listing.line(node.entry))};
+    if (!ir::is_view(e.op)) break;
+  }
+  r.what += ": needs " + plan.why_not(sought.numbers());
+  return r;
+}
+
 bool PartCache::may_resize(const CompileOptions& options) {
   return options.other_sizes != OtherSizes::Never && (!options.device || options.device == &cpu_device());
 }
@@ -253,6 +266,7 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
     ++stats.resized_parts;
     return executable;
   }
+  if (!family.generic.empty()) stats.refusals.push_back(refusal(sought, family.generic.front()));
   const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())), always = options.other_sizes == OtherSizes::Always;
   family.seen.see(sought.numbers());
   if (always) family.seen.expect_others();

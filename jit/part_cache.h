@@ -99,6 +99,7 @@ class PartCache {
   void use(const CompileOptions& options);
   std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
                                    CompileStats& stats);
+  static Refusal refusal(const Sought& sought, const GenericPart& plan);
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.
   std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
                                       CompileStats& stats);

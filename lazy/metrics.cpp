@@ -121,6 +121,7 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   c.unplanned_parts += stats.unplanned_parts;
   c.resized_parts += stats.resized_parts;
   c.parts_ahead += stats.parts_ahead;
+  for (const jit::Refusal& r : stats.refusals) note({"new plan", r.what, r.where}, 0);
 }
 
 std::string Metrics::json() {

@@ -104,6 +104,20 @@ def test_compilations_are_explained_by_line(device):
     assert event.what == "traces of 7 to 19 ops, in 5 parts, 5 of them new"
 
 
+def test_a_new_plan_for_known_ops_is_explained(device):
+    """By the first op of the part, the condition that does not hold, and the line."""
+    torch.lazuli.synchronize()
+    explanation()
+    w = torch.randn(8, 16).to(device)
+    for size in (30, 50, 70, 1):
+        x = torch.randn(size, 8).to(device)
+        (x @ w).softmax(-1).cpu()
+    (event,) = [e for e in explanation() if e.kind == "new plan"]
+    assert event.what.startswith("matmul: needs ")
+    assert event.what.endswith(", not s0 = 1")
+    assert event.where.startswith(__file__)
+
+
 def test_metrics_have_the_promised_names(counters):
     names = """ops_recorded autograd_nodes derivatives_repeated traces_compiled traces_reused
     kernels_compiled kernels_reused external_calls syncs bytes_live bytes_peak"""
