@@ -1,5 +1,4 @@
-// Composite rows as torch's own operators for them. Dropout, which draws our random numbers, and optimizers' steps, which torch
-// has for tensors that it writes over, are left to their decompositions.
+// Composite rows as torch's own operators for them. Dropout, which draws our random numbers, is left to its decomposition.
 #include <ATen/ATen.h>
 #include "lazy/convert.h"
 #include "lazy/torch_rows.h"
@@ -122,9 +121,66 @@ std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
   return {};
 }
 
+// Optimizers' steps, for which torch has operators that write over their tensors: their formulas, as torch.optim rounds them.
+struct OptimizerStep {
+  const Tensors& in;
+  Tensor skip, gradient;
+
+  OptimizerStep(const Tensors& operands, size_t skips, bool maximize) : in(operands) {
+    gradient = maximize ? -wide(1) : wide(1);
+    if (has(skips)) skip = in[skips] == 1;
+  }
+  Tensor wide(size_t i) const { return at::isReducedFloatingType(in[i].scalar_type()) ? in[i].to(at::kFloat) : in[i]; }
+  bool has(size_t i) const { return in[i].defined(); }
+  Tensor number(size_t i) const { return in[i].to(wide(0).scalar_type()); }
+  // What becomes of `old`, unless the step is skipped.
+  Tensor result(const Tensor& old, const Tensor& next) const {
+    const Tensor t = next.to(old.scalar_type());
+    return skip.defined() ? at::where(skip, old, t) : t;
+  }
+  Tensor result(size_t i, const Tensor& next) const { return result(in[i], next); }
+};
+
+Tensors adam_step(const ir::Node& n, const Tensors& in) {
+  OptimizerStep s(in, 11, n.attrs.number(1) != 0);
+  const Tensor rate = s.number(6), rest1 = s.number(7), rest2 = s.number(8), eps = s.number(10);
+  Tensor x = s.wide(0);
+  if (s.has(9) && n.attrs.number(0)) x = x * (1 - rate * s.number(9));
+  if (s.has(9) && !n.attrs.number(0)) s.gradient = s.gradient + x * s.number(9);
+  const Tensor& g = s.gradient;
+  const Tensor mean = at::lerp(s.wide(2), g, rest1), square = s.wide(3) * (1 - rest2) + rest2 * g * g;
+  const Tensor largest = s.has(4) ? at::maximum(s.wide(4), square) : square;
+  const auto correction = [&](const Tensor& rest) { return -at::expm1(s.number(5) * at::log1p(-rest)); };
+  const Tensor size = s.has(5) ? rate / correction(rest1) : s.number(12);
+  const Tensor root = s.has(5) ? correction(rest2).sqrt() : s.number(13);
+  x = x - size * mean / (largest.sqrt() / root + eps);
+  Tensors out{s.result(0, x), s.result(2, mean), s.result(3, square)};
+  out.push_back(s.has(4) ? s.result(4, largest) : out[2]);
+  return out;
+}
+Tensors sgd_step(const ir::Node& n, const Tensors& in) {
+  OptimizerStep s(in, 7, n.attrs.number(1) != 0);
+  const Tensor x = s.wide(0);
+  if (s.has(6)) s.gradient = s.gradient + x * s.number(6);
+  Tensor by = s.gradient, velocity = by;
+  if (s.has(2)) velocity = s.wide(2) * s.number(4) + by * s.number(5);
+  if (s.has(4)) by = n.attrs.number(0) ? by + velocity * s.number(4) : velocity;
+  const Tensor before = s.has(2) ? in[2] : at::zeros_like(in[0]);
+  return {s.result(0, x - by * s.number(3)), s.result(before, velocity)};
+}
+Tensors adagrad_step(const ir::Node& n, const Tensors& in) {
+  OptimizerStep s(in, 8, n.attrs.number(0) != 0);
+  const Tensor x = s.wide(0);
+  if (s.has(6)) s.gradient = s.gradient + x * s.number(6);
+  const Tensor rate = s.number(4) / (1 + (s.number(3) - 1) * s.number(5)), sum = s.wide(2) + s.gradient * s.gradient;
+  return {s.result(0, x - rate * s.gradient / (sum.sqrt() + s.number(7))), s.result(2, sum)};
+}
+bool is_optimizer_step(Op op) { return op == Op::adam_step || op == Op::sgd_step || op == Op::adagrad_step; }
+
 }  // namespace
 
-bool has_torch_composite(const ir::Node& n) { return n.op != Op::adam_step && n.op != Op::sgd_step && n.op != Op::adagrad_step; }
+// Optimizers' steps are many operators here.
+bool has_torch_composite(const ir::Node& n) { return !is_optimizer_step(n.op); }
 
 std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
   const auto number = [&](size_t i) { return n.attrs.number(i); };
@@ -152,6 +208,9 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
     case Op::mse_loss: return Tensors{at::mse_loss(in[0], in[1], number(0))};
     case Op::mse_loss_backward: return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
     case Op::addmm: return addmm(n, in);
+    case Op::adam_step: return adam_step(n, in);
+    case Op::sgd_step: return sgd_step(n, in);
+    case Op::adagrad_step: return adagrad_step(n, in);
     case Op::dropout_backward: return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};

@@ -16,7 +16,7 @@ std::optional<std::vector<at::Tensor>> torch_row(const ir::Node& node, const std
 
 // The same of composites (torch_composites.cpp).
 std::optional<std::vector<at::Tensor>> torch_composite(const ir::Node& node, const std::vector<at::Tensor>& in);
-// Whether it ever gives something for such a row.
+// Whether it ever gives something for such a row by an operator of torch's that is one kernel.
 bool has_torch_composite(const ir::Node& node);
 
 }  // namespace lazuli::lazy
