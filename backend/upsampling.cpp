@@ -30,10 +30,10 @@ class Axis {
 
   // i64[large]
   ir::Value shown(lazy::Recording& r) const {
-    return shown_at(r, r.emit(ir::Op::iota, std::span<const ir::Value>(), ir::Attrs{{large_}}));
+    return shown_at(r, positions(r, large_));
   }
 
-  // The places that may show a position are the `window()` ones from start() on. False where others do, too.
+  // The places that may show a position are the `window()` ones from start_of() on. False where others do, too.
   bool has_window() const {
     for (int64_t i = 0; i < large_; ++i) {
       const int64_t start = start_of(shown_of(i));
@@ -45,7 +45,7 @@ class Axis {
   // i64[small, window]: places, which may be past the end; bool[small, window]: whether each shows the position.
   std::pair<ir::Value, ir::Value> places(lazy::Recording& r) const {
     const ir::Dims shape{small_, window()};
-    const ir::Value row = along(r, small_, 0, shape), start = r.convert(start_at(r, row), ir::DType::I64);
+    const ir::Value row = along(r, small_, 0, shape), start = start_at(r, row);
     const ir::Value place = r.add(start, along(r, window(), 1, shape)), last = whole(r, large_ - 1);
     const ir::Value shows = r.emit(ir::Op::eq, {shown_at(r, place), row}), exists = r.emit(ir::Op::le, {place, last});
     return {r.emit(ir::Op::minimum, {place, last}), r.emit(ir::Op::logical_and, {shows, exists})};
@@ -53,10 +53,13 @@ class Axis {
 
  private:
   static ir::Value whole(lazy::Recording& r, int64_t n) { return r.number(n, ir::DType::I64); }
+  static ir::Value positions(lazy::Recording& r, int64_t n) {
+    return r.emit(ir::Op::iota, std::span<const ir::Value>(), ir::Attrs{{n}});
+  }
   static ir::Value along(lazy::Recording& r, int64_t n, size_t dim, const ir::Dims& shape) {
     ir::Dims one{1, 1};
     one[dim] = n;
-    return r.broadcast(r.reshape(r.emit(ir::Op::iota, std::span<const ir::Value>(), ir::Attrs{{n}}), one), shape);
+    return r.broadcast(r.reshape(positions(r, n), one), shape);
   }
   ir::Value scaled(lazy::Recording& r, ir::Value i, float by) const {
     return r.emit(ir::Op::floor, {r.mul(r.convert(i, ir::DType::F32), r.number(by, ir::DType::F32))});
