@@ -174,7 +174,7 @@ enum class Second { Other, Number, Like };
 Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
   if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
-    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && !b.is_complex() && has_usual_strides(a) ? Second::Number : Second::Other;
+    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && x->numel() != 0 && !b.is_complex() && has_usual_strides(a) ? Second::Number : Second::Other;
   const bool like = nameless_on_device(*y) && y->is_contiguous() && x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
   return like ? Second::Like : Second::Other;
 }

@@ -165,6 +165,30 @@ Tensor is_infinity(const Tensor& x) {
   return fall_back<Tensor>(negative ? "aten::isneginf" : "aten::isposinf", "", x);
 }
 
+// Eager makes both out of other operators, and of whole numbers like x: which only strides in dimensions of size 1 or 0
+// tell.
+Tensor is_infinite(const Tensor& x) {
+  Tensor out = elementwise(ir::Op::isinf, {{&x, {}}});
+  if (!out.defined()) return fall_back<Tensor>("aten::isinf", "", x);
+  if (x.is_floating_point())
+    take_strides_of_ones(out, {{&out, {}}, {nullptr, 0, false}});  // |x| == infinity
+  else if (x.is_non_overlapping_and_dense())
+    take_strides(out, lazy::to_dims(x.strides()));
+  return out;
+}
+Tensor is_finite(const Tensor& x) {
+  Tensor out = elementwise(ir::Op::isfinite, {{&x, {}}});
+  if (!out.defined()) return fall_back<Tensor>("aten::isfinite", "", x);
+  if (out.numel() != 0 && has_usual_strides(x)) return out;
+  if (x.is_floating_point()) {
+    const Tensor is_number = elementwise(ir::Op::eq, {{&x, {}}, {&x, {}}}), is_bounded = is_infinite(x);
+    take_strides_of_ones(out, {{&is_number, {}}, {&is_bounded, {}}});  // (x == x) * (|x| != infinity)
+  } else if (x.is_non_overlapping_and_dense()) {
+    take_strides(out, lazy::to_dims(x.strides()));
+  }
+  return out;
+}
+
 // where: the condition keeps its own type, the branches are promoted. Whether ours computes it, and in which type.
 bool chooses(const Tensor& condition, const Tensor& a, const Tensor& b, c10::ScalarType& type) {
   if (!is_ours(condition) || condition.scalar_type() != at::kBool) return false;
@@ -280,6 +304,8 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("floor_divide_.Tensor", floor_divide_);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);
+  m.impl("isinf", is_infinite);
+  m.impl("isfinite", is_finite);
   m.impl("isposinf", is_infinity<false>);
   m.impl("isneginf", is_infinity<true>);
   m.impl("where.self", where);

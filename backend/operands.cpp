@@ -211,7 +211,8 @@ void take_strides(const at::Tensor& out, const ir::Dims& strides) {
 void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common) {
   const auto is_usual = [](const Operand& o) { return !o.tensor || has_usual_strides(*o.tensor); };
   const bool has_ones = std::ranges::any_of(out.sizes(), [](int64_t n) { return n <= 1; });
-  if (!has_ones || (std::ranges::all_of(operands, is_usual) && has_usual_strides(out))) return;
+  // Of no elements even usual strides can give others: sizes of 0 are sorted before those of 1.
+  if (!has_ones || (out.numel() != 0 && std::ranges::all_of(operands, is_usual) && has_usual_strides(out))) return;
   take_strides(out, eager_strides(out.sizes(), operands, common));
 }
 

@@ -44,12 +44,18 @@ at::Tensor ViewDerivative::gradient_tensor(lazy::Recording& r, ir::Value g, c10:
 
 at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
   const at::IntArrayRef whole = lazy::to_ref(sizes);
-  auto part = [&](size_t i) { return results[i].reshape(lazy::to_ref(piece(i))); };
+  // A sparse gradient has no reshape, and the other formulas have words of their own for it.
+  auto part = [&](size_t i) {
+    const ir::Dims shape = piece(i);
+    return ir::equal(shape, results[i].sizes()) ? results[i] : results[i].reshape(lazy::to_ref(shape));
+  };
   switch (form) {
     case Form::Reshape: return results[0].reshape(whole);
     case Form::Broadcast: return results[0].sum_to_size(whole);
     case Form::Permute: return results[0].permute(lazy::to_ref(numbers));
-    case Form::Slice: return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3], numbers[3]);
+    case Form::Slice:
+      if (results[0].dim() < whole.size()) return at::select_backward(results[0], whole, numbers[0], numbers[1]);
+      return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3], numbers[3]);
     case Form::Split: break;
   }
   at::TensorOptions options;

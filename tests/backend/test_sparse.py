@@ -111,3 +111,13 @@ def test_a_sparse_product_of_a_sparse_and_a_dense_matrix(device):
     assert found.device.type == device
     assert torch.equal(found.to_dense().cpu(), expected)
     assert "aten::sspaddmm" in str(torch.lazuli.explain())
+
+
+@pytest.mark.parametrize("part", [lambda w: w[0:2], lambda w: w.unsqueeze(0)[0]])
+@pytest.mark.parametrize("device", ["cpu", "lazuli"])
+def test_a_part_takes_no_sparse_gradient_in_eagers_words(part, device):
+    weight = torch.ones(4, 5, requires_grad=True, device=device)
+    places = torch.zeros(2, 2, dtype=torch.int64, device=device)
+    y = torch.nn.functional.embedding(places, part(weight * 1), sparse=True)
+    with pytest.raises(NotImplementedError, match=r"aten::(as_strided|select_backward)"):
+        y.sum().backward()

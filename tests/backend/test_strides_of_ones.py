@@ -15,6 +15,9 @@ SHAPES = (
     (1, 2, 1, 4),
     (2, 1, 1, 3),
     (0, 3),
+    (0, 1),
+    (2, 0, 1),
+    (1, 0, 2, 1),
     (1, 2, 1, 2, 2),
 )
 
@@ -23,6 +26,11 @@ OPERATORS = {
     "times a number": lambda x: x * 2,
     "a number less it": lambda x: 1 - x,
     "compared with a number": lambda x: x < 1,
+    "isinf": torch.isinf,
+    "isinf of whole numbers": lambda x: torch.isinf(x.long()),
+    "isposinf": torch.isposinf,
+    "isfinite": torch.isfinite,
+    "isfinite of whole numbers": lambda x: torch.isfinite(x.long()),
     "remainder of a number": lambda x: x.fmod(2),
     "to a number's power": lambda x: x**2,
     "twice itself": lambda x: x + x,
