@@ -49,6 +49,7 @@ Size Size::apply(How how, Size a, Size b) {
 bool Size::compare(How how, Size a, Size b) {
   return making ? making->compare(how, a, b) : compute(how, a.bits_, b.bits_);
 }
+bool Size::equal_elsewhere(Size a, Size b) { return !making || making->elsewhere(a) == making->elsewhere(b); }
 int64_t Size::value_of(Size a) { return making ? making->value(a) : a.bits_; }
 int64_t Size::pinned(Size a) {
   const int64_t n = value_of(a);
@@ -80,7 +81,9 @@ size_t SizeTable::KeyHash::operator()(const Key& k) const {
 }
 
 Size SizeTable::symbol(int64_t value) {
-  expressions_.push_back({Size::How::Symbol, {}, {}, value});
+  // Times a number of its own, so that what divides it still does.
+  const auto own = static_cast<int64_t>(2 * symbols_ + 3);
+  expressions_.push_back({Size::How::Symbol, {}, {}, value, compute(Size::How::Mul, value, own)});
   return Size::of_expression(static_cast<uint32_t>(symbols_++));
 }
 
@@ -105,7 +108,7 @@ Size SizeTable::apply(Size::How how, Size a, Size b) {
   const auto [it, fresh] = known_.try_emplace({static_cast<uint64_t>(how), a.bits(), b.bits()});
   if (fresh) {
     it->second = Size::of_expression(static_cast<uint32_t>(expressions_.size()));
-    expressions_.push_back({how, a, b, compute(how, value(a), value(b))});
+    expressions_.push_back({how, a, b, compute(how, value(a), value(b)), compute(how, elsewhere(a), elsewhere(b))});
   }
   return it->second;
 }

@@ -35,6 +35,9 @@ class Size {
   int64_t hint() const { return is_symbolic() ? value_of(*this) : bits_; }
   // Where one dimension more does no harm, a size that may be one counts as another: one plan then serves both.
   bool is_surely_one() const { return bits_ == 1; }
+  // Whether the two are equal and stay so for other sizes, as one example of them shows. For choices that are right either
+  // way: of sizes that are equal by chance no plan then depends.
+  friend bool always_equal(Size a, Size b) { return either(a, b) ? equal_elsewhere(a, b) && a == b : a.bits_ == b.bits_; }
   // The bits of a double of this value.
   Size as_double() const;
 
@@ -97,6 +100,7 @@ class Size {
   static constexpr bool either(Size a, Size b) { return a.is_symbolic() | b.is_symbolic(); }
   static Size apply(How how, Size a, Size b);
   static bool compare(How how, Size a, Size b);
+  static bool equal_elsewhere(Size a, Size b);
   static int64_t pinned(Size a);
   static int64_t value_of(Size a);
 

@@ -50,7 +50,8 @@ class SizeTable {
   struct Expression {
     Size::How how;
     Size a, b;
-    int64_t value;  // while it is made
+    int64_t value;      // while it is made
+    int64_t elsewhere;  // what it would be for other symbols' values
   };
   struct Condition {
     Size::How how;
@@ -66,6 +67,9 @@ class SizeTable {
   };
   int64_t value(Size n) const {
     return n.is_symbolic() ? expressions_[n.expression()].value : static_cast<int64_t>(n.bits());
+  }
+  int64_t elsewhere(Size n) const {
+    return n.is_symbolic() ? expressions_[n.expression()].elsewhere : static_cast<int64_t>(n.bits());
   }
   Size apply(Size::How how, Size a, Size b);
   bool compare(Size::How how, Size a, Size b);

@@ -1,6 +1,7 @@
 #include "jit/generic_part.h"
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include "jit/compile.h"
 #include "lowering/generic_plan.h"
@@ -12,11 +13,29 @@ void SeenNumbers::see(std::span<const int64_t> numbers) {
     first_.assign(numbers.begin(), numbers.end());
     group_.resize(numbers.size());
     varies_.resize(numbers.size());
+    product_.resize(numbers.size());
+    std::iota(product_.begin(), product_.end(), 0);  // of none that is looked at yet
   }
   std::map<std::pair<uint32_t, int64_t>, uint32_t> groups;
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (numbers[i] != first_[i]) varies_[i] = true;
     group_[i] = groups.try_emplace({group_[i], numbers[i]}, static_cast<uint32_t>(groups.size())).first->second;
+  }
+  find_products(numbers);
+}
+
+// The nearest two neighbours before it, given what is remembered: the first numbers and these. Those that hold no more are
+// never looked at again.
+void SeenNumbers::find_products(std::span<const int64_t> numbers) {
+  const auto is_product = [](std::span<const int64_t> n, size_t i, size_t of) {
+    int64_t product;
+    return !__builtin_mul_overflow(n[of], n[of + 1], &product) && product == n[i];
+  };
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    uint32_t& of = product_[i];
+    if (of == kNone || !varies_[i]) continue;
+    if (of + 1 >= i) of = i < 2 ? kNone : static_cast<uint32_t>(i - 2);
+    while (of != kNone && !(is_product(numbers, i, of) && is_product(first_, i, of))) --of;  // after 0 comes none
   }
 }
 
@@ -24,31 +43,44 @@ bool SeenNumbers::only(std::span<const int64_t> numbers) const {
   return std::ranges::equal(numbers, first_) && std::ranges::find(varies_, true) == varies_.end();
 }
 
-std::vector<uint32_t> SeenNumbers::symbols() const {
-  std::map<uint32_t, uint32_t> symbol_of;
-  std::vector<uint32_t> symbols;
-  for (size_t i = 0; i < group_.size(); ++i)
-    symbols.push_back(varies_[i]
-                          ? symbol_of.try_emplace(group_[i], static_cast<uint32_t>(symbol_of.size())).first->second
-                          : kConstant);
-  return symbols;
+std::vector<SeenNumbers::Meaning> SeenNumbers::meanings() const {
+  std::map<uint32_t, Meaning> of_group;
+  uint32_t symbols = 0;
+  std::vector<Meaning> meanings;
+  for (size_t i = 0; i < group_.size(); ++i) {
+    if (!varies_[i]) {
+      meanings.push_back({Meaning::Constant});
+      continue;
+    }
+    const auto [known, fresh] = of_group.try_emplace(group_[i]);
+    if (fresh) {
+      const uint32_t of = product_[i];
+      const bool product = of != kNone && of + 1 < i;
+      known->second = product ? Meaning{Meaning::Product, of} : Meaning{Meaning::Symbol, symbols++};
+    }
+    meanings.push_back(known->second);
+  }
+  return meanings;
 }
 
 GenericPart::GenericPart(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                          std::string (*line_text)(uint32_t), const SeenNumbers& seen, const CompileOptions& options)
-    : symbols_(seen.symbols()) {
+    : meanings_(seen.meanings()) {
   const std::span own = parts.numbers_of(part);
   numbers_.assign(own.begin(), own.end());
   ir::Dims sizes{ir::SizeSpan(own)};
   // What looks like a size with an expression would be taken for one.
   for (const std::span<const int64_t> words : {own, parts.code_of(part)})
     if (std::ranges::any_of(ir::SizeSpan(words), &ir::Size::is_symbolic)) throw ir::NotGeneric("an odd number");
+  using Meaning = SeenNumbers::Meaning;
   for (uint32_t next = 0, i = 0; i < own.size(); ++i) {
-    if (symbols_[i] == SeenNumbers::kConstant) continue;
-    if (symbols_[i] == next) table_.symbol(own[i]), ++next;
-    sizes[i] = ir::Size::of_expression(symbols_[i]);
+    if (meanings_[i].kind != Meaning::Symbol) continue;
+    if (meanings_[i].index == next) table_.symbol(own[i]), ++next;
+    sizes[i] = ir::Size::of_expression(meanings_[i].index);
   }
   const ir::SizeTable::Making making(table_);
+  for (size_t i = 0; i < own.size(); ++i)
+    if (const auto [kind, of] = meanings_[i]; kind == Meaning::Product) sizes[i] = sizes[of] * sizes[of + 1];
   graph_ = ir::graph_of(listing, parts, part, line_text, sizes);
   Dump dump(options);
   draft_ = draft(graph_, options, dump, stats_);
@@ -57,8 +89,20 @@ GenericPart::GenericPart(const ir::Listing& listing, const ir::Parts& parts, siz
 std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int64_t> numbers) const {
   std::vector<int64_t> symbols;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (symbols_[i] == symbols.size()) symbols.push_back(numbers[i]);
-    if (numbers[i] != (symbols_[i] == SeenNumbers::kConstant ? numbers_[i] : symbols[symbols_[i]])) return {};
+    const auto [kind, index] = meanings_[i];
+    if (kind == SeenNumbers::Meaning::Symbol && index == symbols.size()) symbols.push_back(numbers[i]);
+    switch (kind) {
+      case SeenNumbers::Meaning::Constant:
+        if (numbers[i] != numbers_[i]) return {};
+        break;
+      case SeenNumbers::Meaning::Symbol:
+        if (numbers[i] != symbols[index]) return {};
+        break;
+      case SeenNumbers::Meaning::Product:
+        if (int64_t product; __builtin_mul_overflow(numbers[index], numbers[index + 1], &product) || numbers[i] != product)
+          return {};
+        break;
+    }
   }
   return symbols;
 }
@@ -73,7 +117,7 @@ std::string GenericPart::why_not(std::span<const int64_t> numbers) const {
     return condition + values;
   }
   for (size_t i = 0; i < numbers.size(); ++i)
-    if (symbols_[i] == SeenNumbers::kConstant && numbers[i] != numbers_[i])
+    if (meanings_[i].kind == SeenNumbers::Meaning::Constant && numbers[i] != numbers_[i])
       return std::to_string(numbers_[i]) + ", not " + std::to_string(numbers[i]);
   return "sizes to be equal that are not";
 }

@@ -10,24 +10,36 @@
 
 namespace lazuli::jit {
 
-// What has been seen of the numbers of parts with one code: which differ from time to time, and which are always equal.
+// What has been seen of the numbers of parts with one code: which differ from time to time, which are always equal, and which
+// are always the product of two others.
 class SeenNumbers {
  public:
-  static constexpr uint32_t kConstant = UINT32_MAX;
+  struct Meaning {
+    enum Kind : uint8_t {
+      Constant,  // it has always been the same
+      Symbol,    // number `index` of what differs
+      Product,   // of numbers `index` and `index` + 1 of the part, as where a reshape joins two dimensions
+    } kind;
+    uint32_t index = 0;
+  };
   void see(std::span<const int64_t> numbers);
   bool empty() const { return times_ == 0; }
   // Whether it was always these.
   bool only(std::span<const int64_t> numbers) const;
   // Any of them may differ.
   void expect_others() { varies_.assign(varies_.size(), true); }
-  // By number: its symbol, which those share that were always equal. kConstant: it has always been the same.
-  std::vector<uint32_t> symbols() const;
+  // By number; those that were always equal mean the same.
+  std::vector<Meaning> meanings() const;
 
  private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  void find_products(std::span<const int64_t> numbers);
+
   int64_t times_ = 0;
   std::vector<int64_t> first_;
   std::vector<uint32_t> group_;  // by number: those of one group were always equal
   std::vector<bool> varies_;
+  std::vector<uint32_t> product_;  // by number: which two before it, the first of them, it has been the product of
 };
 
 class GenericPart {
@@ -47,7 +59,7 @@ class GenericPart {
   std::optional<std::vector<int64_t>> symbols_of(std::span<const int64_t> numbers) const;
 
   std::vector<int64_t> numbers_;   // that it was made with
-  std::vector<uint32_t> symbols_;  // as SeenNumbers::symbols()
+  std::vector<SeenNumbers::Meaning> meanings_;
   ir::SizeTable table_;
   ir::Graph graph_;
   lowering::Plan draft_;

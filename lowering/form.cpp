@@ -4,16 +4,22 @@
 namespace lazuli::lowering {
 namespace {
 
+// How sizes are compared: those that are equal by chance count as equal only where nothing fits otherwise, as a plan then
+// depends on it.
+using Equal = bool (*)(ir::Size, ir::Size);
+bool equal_by_chance(ir::Size a, ir::Size b) { return a == b; }
+bool equal_always(ir::Size a, ir::Size b) { return always_equal(a, b); }
+
 // Row-major digits of a number: which dimension of `shape` each part of a form belongs to.
 class Digits {
  public:
-  explicit Digits(ir::SizeSpan shape) : shape_(shape), weights_(ir::contiguous_strides(shape)) {
+  Digits(ir::SizeSpan shape, Equal equal) : shape_(shape), weights_(ir::contiguous_strides(shape)), equal_(equal) {
     filled_.resize(shape.size());
   }
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
   int owner(ir::Size weight) const {
     for (size_t d = 0; d < shape_.size(); ++d)
-      if (!shape_[d].is_surely_one() && weights_[d] <= weight)
+      if (!shape_[d].is_surely_one() && (weights_[d] < weight || equal_(weights_[d], weight)))
         return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
     return -1;
   }
@@ -25,15 +31,16 @@ class Digits {
  private:
   ir::SizeSpan shape_;
   ir::Dims weights_, filled_;
+  const Equal equal_;
 };
 
 // A window with neighbouring dimensions that it walks alike made one, so that reshapes within them cost nothing.
 struct Collapsed {
   ir::Dims shape, strides;
-  Collapsed(ir::SizeSpan from, ir::SizeSpan steps) {
+  Collapsed(ir::SizeSpan from, ir::SizeSpan steps, Equal equal) {
     for (size_t d = 0; d < from.size(); ++d) {
       if (from[d].is_surely_one()) continue;
-      if (!shape.empty() && strides.back() == steps[d] * from[d]) {
+      if (!shape.empty() && equal(strides.back(), steps[d] * from[d])) {
         shape.back() *= from[d];
         strides.back() = steps[d];
       } else {
@@ -44,21 +51,25 @@ struct Collapsed {
   }
 };
 
-bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides) {
+bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides, Equal equal) {
   ir::Size expected = 1;
   for (size_t d = shape.size(); d-- > 0;) {
-    if (!shape[d].is_surely_one() && strides[d] != expected) return false;
+    if (!shape[d].is_surely_one() && !equal(strides[d], expected)) return false;
     expected *= shape[d];
   }
   return true;
 }
 
-}  // namespace
+// Whether a walk goes through the whole dimension some number of times, which is one by chance at most.
+bool goes_through_several(ir::Size step, ir::Size size, ir::Size dimension) {
+  return size.is_symbolic() && step.is_surely_one() && dimension.hint() > 1 && always_equal(size % dimension, 0) &&
+         !always_equal(size, dimension);
+}
 
-Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out,
-                   Split& split) {
+Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out, Split& split,
+        Equal equal) {
   out = at;
-  if (is_dense(whole, window.strides)) {
+  if (is_dense(whole, window.strides, equal)) {
     out.offset += window.offset;
     return Fit::Yes;
   }
@@ -67,9 +78,9 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const
     out.offset = window.offset;
     return Fit::Yes;
   }
-  const Collapsed collapsed(whole, window.strides);
+  const Collapsed collapsed(whole, window.strides, equal);
   const ir::SizeSpan shape = collapsed.shape;
-  Digits digits(shape);
+  Digits digits(shape, equal);
   // Terms that count backwards are taken from their smallest value upwards, so that every digit is positive.
   ir::Size lowest = at.offset;
   for (uint32_t j = 0; j < space.rank(); ++j)
@@ -90,7 +101,8 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const
     const int d = digits.owner(coef);
     if (d < 0) return Fit::No;
     const ir::Size step = coef / digits.weight(d);
-    if (step * (size - 1) >= digits.size(d)) {
+    const bool several = d > 0 && equal == equal_always && goes_through_several(step, size, digits.size(d));
+    if (several || step * (size - 1) >= digits.size(d)) {
       const ir::Size inner = digits.size(d) / step;
       if (digits.size(d) % step != 0 || inner <= 1 || size % inner != 0) return Fit::No;
       split = {j, inner};
@@ -108,6 +120,14 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan whole, const
     if (out.index_coef == 0) out.index = kNoTerm;
   }
   return Fit::Yes;
+}
+
+}  // namespace
+
+Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window, Form& out,
+                   Split& split) {
+  const Fit found = fit(at, space, shape, window, out, split, equal_always);
+  return found != Fit::No ? found : fit(at, space, shape, window, out, split, equal_by_chance);
 }
 
 ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to) {

@@ -169,9 +169,9 @@ class Fuser {
     for (uint32_t r : units_[find(u)].reads)
       for (uint32_t m : makers_[r]) tries.push_back(m);
     std::sort(tries.rbegin(), tries.rend());
-    const ir::Size wide = points(*units_[find(u)].terms);
+    const int64_t wide = points(*units_[find(u)].terms).hint();
     for (uint32_t r : std::vector<uint32_t>(units_[find(u)].reads)) {
-      if (graph_.type(value_of(r)).numel() < wide / 2) continue;
+      if (graph_.type(value_of(r)).numel().hint() < wide / 2) continue;
       const auto& readers = readers_[r];
       const auto end = std::lower_bound(readers.begin(), readers.end(), u);
       const auto begin = end - std::min<ptrdiff_t>(end - readers.begin(), kNeighbours);
@@ -206,8 +206,8 @@ class Fuser {
     if (x.terms->loads() + y.terms->loads() > kMaxLoads || x.terms->size() + y.terms->size() > kMaxTerms ||
         x.roots.size() + y.roots.size() > kMaxStores)
       return;
-    if (!spaces_may_fit(*x.terms, *y.terms) || ordered(a, b) || cycle(a, b)) return;
-    const bool y_reads_x = reads_from(y, x), x_reads_y = reads_from(x, y);
+    const bool y_reads_x = reads_from(y, x), x_reads_y = reads_from(x, y), beside = !x_reads_y && !y_reads_x;
+    if (!spaces_may_fit(*x.terms, *y.terms, beside ? is_always_equal : is_equal) || ordered(a, b) || cycle(a, b)) return;
     // The side with the reduction decides the space; terms that load what the other side makes are made anew.
     const bool grow_x = x.terms->has_reduction() || !y.terms->has_reduction();
     Unit &base = grow_x ? x : y, &other = grow_x ? y : x;
@@ -215,7 +215,6 @@ class Fuser {
     limits.one_walk = is_narrow(*base.terms);
     if (!(grow_x ? x_reads_y : y_reads_x)) {
       // Side by side they only gain from operands that both read at the same place.
-      const bool beside = !x_reads_y && !y_reads_x;
       const size_t loads = other.terms->loads();
       if (beside) limits.loads = loads - std::min<size_t>(loads, 1);
       if (base.terms->add(other.roots, limits)) absorb(a, b, std::move(base.terms));
@@ -233,12 +232,16 @@ class Fuser {
     return u.roots[0];
   }
 
-  static bool spaces_may_fit(const Terms& x, const Terms& y) {
+  // Side by side, sizes that are equal by chance are no reason: each would want a plan of its own.
+  static bool is_equal(ir::Size a, ir::Size b) { return a == b; }
+  static bool is_always_equal(ir::Size a, ir::Size b) { return always_equal(a, b); }
+
+  static bool spaces_may_fit(const Terms& x, const Terms& y, bool (*equal)(ir::Size, ir::Size)) {
     if (x.has_reduction() && y.has_reduction())
-      return x.space().kept_numel() == y.space().kept_numel() && x.space().reduced_numel() == y.space().reduced_numel();
-    if (x.has_reduction() == y.has_reduction()) return points(x) == points(y);
+      return equal(x.space().kept_numel(), y.space().kept_numel()) && equal(x.space().reduced_numel(), y.space().reduced_numel());
+    if (x.has_reduction() == y.has_reduction()) return equal(points(x), points(y));
     const Terms &around = x.has_reduction() ? x : y, &inside = x.has_reduction() ? y : x;
-    return points(inside) == points(around) || points(inside) == around.space().kept_numel();
+    return equal(points(inside), points(around)) || equal(points(inside), around.space().kept_numel());
   }
 
   // Kernels that may only run one behind the other: both write a place, or one reads what the other makes in pieces.

@@ -18,7 +18,7 @@ void order(std::vector<uint32_t>& dims, const std::vector<const Form*>& walks) {
 
 bool collapses(uint32_t outer, uint32_t inner, ir::Size inner_size, const std::vector<const Form*>& walks) {
   return std::all_of(walks.begin(), walks.end(),
-                     [&](const Form* f) { return f->coefs[outer] == f->coefs[inner] * inner_size; });
+                     [&](const Form* f) { return always_equal(f->coefs[outer], f->coefs[inner] * inner_size); });
 }
 
 // Appends `dims`, outermost first, collapsing where possible.

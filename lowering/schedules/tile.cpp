@@ -13,7 +13,7 @@ void choose_tile(Loops& loops) {
   };
   ir::Size most = 0;
   for (uint32_t d = 0; d < nest.vector_dim(); ++d) {
-    if (loops.sizes[d] < kShortest) continue;
+    if (loops.sizes[d].hint() < kShortest) continue;
     ir::Size across = 0;
     for (size_t a = 0; a < nest.accesses.size(); ++a) across += is_across(a, d);
     if (across <= most) continue;

@@ -89,6 +89,26 @@ TEST(Size, EqualExpressionsAreOne) {
   EXPECT_EQ(made.table.size(), 3u);
 }
 
+TEST(Size, WhatIsEqualByChanceMakesNoCondition) {
+  const Made made({6, 6, 12}, [](std::vector<Size> s) -> std::vector<Size> {
+    EXPECT_FALSE(always_equal(s[0], s[1]));
+    EXPECT_FALSE(always_equal(s[0], 6));
+    EXPECT_FALSE(always_equal(s[0] + s[1], s[2]));
+    EXPECT_TRUE(always_equal(Size(2), 2));
+    EXPECT_FALSE(always_equal(Size(2), 3));
+    return {};
+  });
+  EXPECT_EQ(made.table.conditions(), 0u);
+  const Made structural({6}, [](std::vector<Size> s) -> std::vector<Size> {
+    EXPECT_TRUE(always_equal(s[0] + s[0], 2 * s[0]));
+    EXPECT_TRUE(always_equal(max(s[0], 1), s[0]));
+    return {};
+  });
+  EXPECT_EQ(structural.table.conditions(), 2u) << "an example is no proof";
+  EXPECT_EQ(structural.at({0}), std::nullopt);
+  EXPECT_NE(structural.at({1}), std::nullopt);
+}
+
 // A program of random operations, which branches on what it finds.
 std::vector<Size> random_program(uint32_t seed, std::vector<Size> n) {
   std::mt19937 random(seed);

@@ -175,17 +175,72 @@ TEST(GenericPart, AreForgottenInTime) {
   EXPECT_GT(cache.generic_plans(), 0u);
 }
 
+// As text: a number's symbol, * and the first of the two that it is the product of, or = for a constant.
+std::string meanings(const jit::SeenNumbers& seen) {
+  std::string text;
+  for (const auto [kind, index] : seen.meanings())
+    text += (text.empty() ? "" : " ") + (kind == jit::SeenNumbers::Meaning::Constant ? "=" : (kind == jit::SeenNumbers::Meaning::Product ? "*" : "s") + std::to_string(index));
+  return text;
+}
+
 TEST(GenericPart, KnowsWhatMayChangeFromWhatDid) {
   jit::SeenNumbers seen;
   EXPECT_TRUE(seen.empty());
   seen.see(Sizes{5, 5, 64, 5});
-  EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>(4, jit::SeenNumbers::kConstant)));
+  EXPECT_EQ(meanings(seen), "= = = =");
   seen.see(Sizes{7, 7, 64, 5});
-  EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 0, jit::SeenNumbers::kConstant, jit::SeenNumbers::kConstant}));
+  EXPECT_EQ(meanings(seen), "s0 s0 = =");
   seen.see(Sizes{7, 8, 64, 5});
-  EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 1, jit::SeenNumbers::kConstant, jit::SeenNumbers::kConstant}));
+  EXPECT_EQ(meanings(seen), "s0 s1 = =");
   seen.see(Sizes{7, 8, 32, 5});
-  EXPECT_EQ(seen.symbols(), (std::vector<uint32_t>{0, 1, 2, jit::SeenNumbers::kConstant}));
+  EXPECT_EQ(meanings(seen), "s0 s1 s2 =");
+}
+
+TEST(GenericPart, KnowsWhatIsAProduct) {
+  jit::SeenNumbers seen;
+  seen.see(Sizes{2, 3, 64, 6, 192, 384});
+  EXPECT_EQ(meanings(seen), "= = = = = =");
+  seen.see(Sizes{1, 5, 64, 5, 320, 320});
+  EXPECT_EQ(meanings(seen), "s0 s1 = *0 *1 *2");
+  seen.see(Sizes{3, 5, 64, 15, 320, 961});  // one more than the product
+  EXPECT_EQ(meanings(seen), "s0 s1 = *0 *1 s2");
+  jit::SeenNumbers large;
+  large.see(Sizes{INT64_MAX, 2, -2});
+  large.see(Sizes{INT64_MAX, 3, 5});
+  EXPECT_EQ(meanings(large), "= s0 s1") << "what wraps is no product";
+}
+
+TEST(GenericPart, AProductByChance) {
+  jit::PartCache cache;
+  for (const Sizes& s : std::vector<Sizes>{{2, 3, 6}, {4, 5, 20}, {7, 2, 14}, {3, 3, 10}, {3, 4, 12}, {5, 5, 24}}) {
+    Model m;
+    out(m, m.neg(m.input({s[0], s[1]})));
+    out(m, m.apply(Op::exp, {m.input({s[2]})}));
+    expect_same(cache, m.graph);
+  }
+}
+
+// Packed sequences are cut into pieces of so many steps of so many sequences, one of each among them.
+TEST(GenericPart, PiecesOfAnyNumberOfRowsNeedFewPlans) {
+  std::mt19937 random(0);
+  jit::PartCache cache;
+  int64_t made = 0;
+  for (int round = 0; round < 40; ++round) {
+    Model m;
+    const Value x = m.input({16, 40, 8});
+    std::vector<Value> pieces;
+    for (int64_t at = 0, rows = 16, piece = 0; piece < 4; ++piece) {
+      const int64_t steps = 1 + random() % 5;
+      const Value own = m.apply(Op::slice, {x}, {{0, at, 0}, {rows, steps, 8}, {1, 1, 1}});
+      pieces.push_back(m.reshape(m.permute(own, ir::Dims{1, 0, 2}), ir::Dims{steps * rows, 8}));
+      at += steps;
+      rows -= 1 + random() % 3;
+    }
+    out(m, m.apply(Op::exp, {m.emit(Op::cat, pieces, {{0}})}));
+    const jit::CompileStats stats = expect_same(cache, m.graph);
+    if (round >= 20) made += stats.new_parts;
+  }
+  EXPECT_LE(made, 3);
 }
 
 TEST(GenericPart, OddConstants) {
