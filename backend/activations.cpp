@@ -37,7 +37,7 @@ bool have_one_type(const Tensor& x, const Tensor& slope) { return is_floating(x)
 Tensor prelu(const Tensor& x, const Tensor& slope) {
   if (!have_one_type(x, slope)) return fall_back<Tensor>("aten::_prelu_kernel", "", x, slope);
   const Tensor out = at::where(x > 0, x, x * slope);
-  if (x.is_non_overlapping_and_dense()) take_strides(out, lazy::to_dims(x.strides()));  // eager makes it empty_like
+  take_strides_like(out, x);
   return out;
 }
 std::tuple<Tensor, Tensor> prelu_backward(const Tensor& gy, const Tensor& x, const Tensor& slope) {

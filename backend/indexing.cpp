@@ -135,7 +135,7 @@ Tensor flip(const Tensor& x, IntArrayRef dims) {
   attrs.add(turned);
   ir::Value y = x.dim() ? r.emit(ir::Op::flip, {r.value(x)}, attrs) : r.value(x);
   Tensor out = tensor_in(r, y, x.scalar_type(), order);
-  if (x.is_non_overlapping_and_dense()) take_strides(out, lazy::to_dims(x.strides()));  // eager makes it empty_like
+  take_strides_like(out, x);
   return out;
 }
 

@@ -172,8 +172,8 @@ Tensor is_infinite(const Tensor& x) {
   if (!out.defined()) return fall_back<Tensor>("aten::isinf", "", x);
   if (x.is_floating_point())
     take_strides_of_ones(out, {{&out, {}}, {nullptr, 0, false}});  // |x| == infinity
-  else if (x.is_non_overlapping_and_dense())
-    take_strides(out, lazy::to_dims(x.strides()));
+  else
+    take_strides_like(out, x);
   return out;
 }
 Tensor is_finite(const Tensor& x) {
@@ -183,8 +183,8 @@ Tensor is_finite(const Tensor& x) {
   if (x.is_floating_point()) {
     const Tensor is_number = elementwise(ir::Op::eq, {{&x, {}}, {&x, {}}}), is_bounded = is_infinite(x);
     take_strides_of_ones(out, {{&is_number, {}}, {&is_bounded, {}}});  // (x == x) * (|x| != infinity)
-  } else if (x.is_non_overlapping_and_dense()) {
-    take_strides(out, lazy::to_dims(x.strides()));
+  } else {
+    take_strides_like(out, x);
   }
   return out;
 }

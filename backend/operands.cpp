@@ -208,6 +208,10 @@ void take_strides(const at::Tensor& out, const ir::Dims& strides) {
   out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides));
 }
 
+void take_strides_like(const at::Tensor& out, const at::Tensor& x) {
+  if (x.is_non_overlapping_and_dense()) take_strides(out, lazy::to_dims(x.strides()));
+}
+
 void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common) {
   const auto is_usual = [](const Operand& o) { return !o.tensor || has_usual_strides(*o.tensor); };
   const bool has_ones = std::ranges::any_of(out.sizes(), [](int64_t n) { return n <= 1; });

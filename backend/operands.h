@@ -59,6 +59,8 @@ bool has_usual_strides(const at::Tensor& t);
 void take_order(const at::Tensor& out, const lazy::Order& order);
 // Gives it strides that tell of the same memory, or none.
 void take_strides(const at::Tensor& out, const ir::Dims& strides);
+// The same as empty_like(x) has, of the same sizes.
+void take_strides_like(const at::Tensor& out, const at::Tensor& x);
 // In dimensions of size 1 or 0, where memory does not show them, strides as torch's elementwise kernels leave them.
 void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common = c10::ScalarType::Undefined);
 

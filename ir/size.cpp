@@ -1,4 +1,6 @@
 #include "ir/size.h"
+#include <algorithm>
+#include <array>
 #include <bit>
 #include "ir/size_table.h"
 
@@ -35,6 +37,15 @@ int64_t compute(Size::How how, int64_t a, int64_t b) {
   return a;
 }
 
+// From 3 on.
+constexpr auto kPrimes = [] {
+  std::array<int64_t, 100> primes{};
+  size_t count = 0;
+  for (int64_t n = 3; count < primes.size(); n += 2)
+    if (std::none_of(primes.begin(), primes.begin() + count, [&](int64_t p) { return n % p == 0; })) primes[count++] = n;
+  return primes;
+}();
+
 const char* sign(Size::How how) {
   constexpr const char* kSigns[] = {"", " + ", " - ", " * ", " / ", " % ", " min ", " max ", "", " == ", " < "};
   return kSigns[static_cast<size_t>(how)];
@@ -49,7 +60,10 @@ Size Size::apply(How how, Size a, Size b) {
 bool Size::compare(How how, Size a, Size b) {
   return making ? making->compare(how, a, b) : compute(how, a.bits_, b.bits_);
 }
-bool Size::equal_elsewhere(Size a, Size b) { return !making || making->elsewhere(a) == making->elsewhere(b); }
+// Of two that differ now nothing is noted either.
+bool Size::equal_elsewhere(Size a, Size b) {
+  return !making || (making->value(a) == making->value(b) && making->elsewhere(a) == making->elsewhere(b));
+}
 int64_t Size::value_of(Size a) { return making ? making->value(a) : a.bits_; }
 int64_t Size::pinned(Size a) {
   const int64_t n = value_of(a);
@@ -81,8 +95,8 @@ size_t SizeTable::KeyHash::operator()(const Key& k) const {
 }
 
 Size SizeTable::symbol(int64_t value) {
-  // Times a number of its own, so that what divides it still does.
-  const auto own = static_cast<int64_t>(2 * symbols_ + 3);
+  // Times a prime of its own: what divides it still does, and products of others are others.
+  const int64_t own = kPrimes[symbols_ % kPrimes.size()];
   expressions_.push_back({Size::How::Symbol, {}, {}, value, compute(Size::How::Mul, value, own)});
   return Size::of_expression(static_cast<uint32_t>(symbols_++));
 }

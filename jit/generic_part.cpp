@@ -90,12 +90,12 @@ std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int6
   std::vector<int64_t> symbols;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto [kind, index] = meanings_[i];
-    if (kind == SeenNumbers::Meaning::Symbol && index == symbols.size()) symbols.push_back(numbers[i]);
     switch (kind) {
       case SeenNumbers::Meaning::Constant:
         if (numbers[i] != numbers_[i]) return {};
         break;
       case SeenNumbers::Meaning::Symbol:
+        if (index == symbols.size()) symbols.push_back(numbers[i]);
         if (numbers[i] != symbols[index]) return {};
         break;
       case SeenNumbers::Meaning::Product:

@@ -117,12 +117,11 @@ class Finder {
   std::optional<StridedOperand> window_of(uint32_t contraction, Value other, const ir::Dims& shape) {
     const ir::Dims& own = graph_.type({contraction, 0}).shape;
     Space space{own, own.size()};
-    Form at = kept_form(space), inside;
-    Split split;
+    Form at = kept_form(space);
     auto through = [&](ir::SizeSpan s, const ir::StridedWindow& w) {
-      if (through_window(at, space, s, w, inside, split) != Fit::Yes) return false;
-      at = inside;
-      return true;
+      auto inside = through_unsplit(at, space, s, w);
+      if (inside) at = *std::move(inside);
+      return inside.has_value();
     };
     if (!through(shape, broadcast_window(graph_.type(other).shape, shape))) return {};
     while (ir::is_view(graph_[other].op)) {

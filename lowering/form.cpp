@@ -4,22 +4,19 @@
 namespace lazuli::lowering {
 namespace {
 
-// How sizes are compared: those that are equal by chance count as equal only where nothing fits otherwise, as a plan then
-// depends on it.
-using Equal = bool (*)(ir::Size, ir::Size);
-bool equal_by_chance(ir::Size a, ir::Size b) { return a == b; }
-bool equal_always(ir::Size a, ir::Size b) { return always_equal(a, b); }
+// Sizes that are equal by chance count as equal only where nothing fits otherwise, as a plan then depends on it.
+bool equal(ir::Size a, ir::Size b, bool by_chance) { return by_chance ? a == b : always_equal(a, b); }
 
 // Row-major digits of a number: which dimension of `shape` each part of a form belongs to.
 class Digits {
  public:
-  Digits(ir::SizeSpan shape, Equal equal) : shape_(shape), weights_(ir::contiguous_strides(shape)), equal_(equal) {
+  Digits(ir::SizeSpan shape, bool by_chance) : shape_(shape), weights_(ir::contiguous_strides(shape)), by_chance_(by_chance) {
     filled_.resize(shape.size());
   }
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
   int owner(ir::Size weight) const {
     for (size_t d = 0; d < shape_.size(); ++d)
-      if (!shape_[d].is_surely_one() && (weights_[d] < weight || equal_(weights_[d], weight)))
+      if (!shape_[d].is_surely_one() && (weights_[d] < weight || equal(weights_[d], weight, by_chance_)))
         return weight % weights_[d] == 0 ? static_cast<int>(d) : -1;
     return -1;
   }
@@ -31,16 +28,16 @@ class Digits {
  private:
   ir::SizeSpan shape_;
   ir::Dims weights_, filled_;
-  const Equal equal_;
+  const bool by_chance_;
 };
 
 // A window with neighbouring dimensions that it walks alike made one, so that reshapes within them cost nothing.
 struct Collapsed {
   ir::Dims shape, strides;
-  Collapsed(ir::SizeSpan from, ir::SizeSpan steps, Equal equal) {
+  Collapsed(ir::SizeSpan from, ir::SizeSpan steps, bool by_chance) {
     for (size_t d = 0; d < from.size(); ++d) {
       if (from[d].is_surely_one()) continue;
-      if (!shape.empty() && equal(strides.back(), steps[d] * from[d])) {
+      if (!shape.empty() && equal(strides.back(), steps[d] * from[d], by_chance)) {
         shape.back() *= from[d];
         strides.back() = steps[d];
       } else {
@@ -51,10 +48,10 @@ struct Collapsed {
   }
 };
 
-bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides, Equal equal) {
+bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides, bool by_chance) {
   ir::Size expected = 1;
   for (size_t d = shape.size(); d-- > 0;) {
-    if (!shape[d].is_surely_one() && !equal(strides[d], expected)) return false;
+    if (!shape[d].is_surely_one() && !equal(strides[d], expected, by_chance)) return false;
     expected *= shape[d];
   }
   return true;
@@ -67,9 +64,9 @@ bool goes_through_several(ir::Size step, ir::Size size, ir::Size dimension) {
 }
 
 Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out, Split& split,
-        Equal equal) {
+        bool by_chance) {
   out = at;
-  if (is_dense(whole, window.strides, equal)) {
+  if (is_dense(whole, window.strides, by_chance)) {
     out.offset += window.offset;
     return Fit::Yes;
   }
@@ -78,9 +75,9 @@ Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::Stride
     out.offset = window.offset;
     return Fit::Yes;
   }
-  const Collapsed collapsed(whole, window.strides, equal);
+  const Collapsed collapsed(whole, window.strides, by_chance);
   const ir::SizeSpan shape = collapsed.shape;
-  Digits digits(shape, equal);
+  Digits digits(shape, by_chance);
   // Terms that count backwards are taken from their smallest value upwards, so that every digit is positive.
   ir::Size lowest = at.offset;
   for (uint32_t j = 0; j < space.rank(); ++j)
@@ -101,7 +98,7 @@ Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::Stride
     const int d = digits.owner(coef);
     if (d < 0) return Fit::No;
     const ir::Size step = coef / digits.weight(d);
-    const bool several = d > 0 && equal == equal_always && goes_through_several(step, size, digits.size(d));
+    const bool several = d > 0 && !by_chance && goes_through_several(step, size, digits.size(d));
     if (several || step * (size - 1) >= digits.size(d)) {
       const ir::Size inner = digits.size(d) / step;
       if (digits.size(d) % step != 0 || inner <= 1 || size % inner != 0) return Fit::No;
@@ -126,8 +123,16 @@ Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::Stride
 
 Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window, Form& out,
                    Split& split) {
-  const Fit found = fit(at, space, shape, window, out, split, equal_always);
-  return found != Fit::No ? found : fit(at, space, shape, window, out, split, equal_by_chance);
+  const Fit found = fit(at, space, shape, window, out, split, false);
+  return found != Fit::No ? found : fit(at, space, shape, window, out, split, true);
+}
+
+std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window) {
+  Form out;
+  Split unused;
+  for (bool by_chance : {false, true})
+    if (fit(at, space, shape, window, out, unused, by_chance) == Fit::Yes) return out;
+  return {};
 }
 
 ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to) {

@@ -3,6 +3,7 @@
 // its operand. What a load needs is then exactly a form: strides along the iteration dimensions and an offset.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 #include "ir/graph.h"
 
@@ -43,6 +44,9 @@ enum class Fit : uint8_t { Yes, NeedsSplit, No };
 // looks at. Fails where a dimension's index is no linear function of the iteration (a reshape that cuts across).
 Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window, Form& out,
                    Split& split);
+
+// The same where no dimension can be split; nothing where one would have to be.
+std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window);
 
 // How an operand of shape `from` is read by a result of the broadcast shape `to`.
 ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to);

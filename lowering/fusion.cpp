@@ -207,7 +207,7 @@ class Fuser {
         x.roots.size() + y.roots.size() > kMaxStores)
       return;
     const bool y_reads_x = reads_from(y, x), x_reads_y = reads_from(x, y), beside = !x_reads_y && !y_reads_x;
-    if (!spaces_may_fit(*x.terms, *y.terms, beside ? is_always_equal : is_equal) || ordered(a, b) || cycle(a, b)) return;
+    if (!spaces_may_fit(*x.terms, *y.terms, beside) || ordered(a, b) || cycle(a, b)) return;
     // The side with the reduction decides the space; terms that load what the other side makes are made anew.
     const bool grow_x = x.terms->has_reduction() || !y.terms->has_reduction();
     Unit &base = grow_x ? x : y, &other = grow_x ? y : x;
@@ -232,11 +232,9 @@ class Fuser {
     return u.roots[0];
   }
 
-  // Side by side, sizes that are equal by chance are no reason: each would want a plan of its own.
-  static bool is_equal(ir::Size a, ir::Size b) { return a == b; }
-  static bool is_always_equal(ir::Size a, ir::Size b) { return always_equal(a, b); }
-
-  static bool spaces_may_fit(const Terms& x, const Terms& y, bool (*equal)(ir::Size, ir::Size)) {
+  // For kernels side by side, sizes that are equal by chance are no reason: each would want a plan of its own.
+  static bool spaces_may_fit(const Terms& x, const Terms& y, bool beside) {
+    const auto equal = [&](ir::Size a, ir::Size b) { return beside ? always_equal(a, b) : a == b; };
     if (x.has_reduction() && y.has_reduction())
       return equal(x.space().kept_numel(), y.space().kept_numel()) && equal(x.space().reduced_numel(), y.space().reduced_numel());
     if (x.has_reduction() == y.has_reduction()) return equal(points(x), points(y));

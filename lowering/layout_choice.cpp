@@ -152,12 +152,10 @@ std::optional<ir::StridedWindow> in_memory(const ir::Graph& graph, const ValueTa
                                            const ir::Dims& shape, const ir::StridedWindow& window) {
   if (!values.channels_last(values.home(base))) return window;
   const Form at{window.strides, window.offset};
-  Form inside;
-  Split split;
-  if (through_window(at, {shape, shape.size()}, graph.type(base).shape, {memory_strides(graph, values, base), 0}, inside,
-                     split) != Fit::Yes)
-    return {};
-  return ir::StridedWindow{inside.coefs, inside.offset};
+  const auto inside =
+      through_unsplit(at, {shape, shape.size()}, graph.type(base).shape, {memory_strides(graph, values, base), 0});
+  if (!inside) return {};
+  return ir::StridedWindow{inside->coefs, inside->offset};
 }
 
 }  // namespace lazuli::lowering

@@ -60,14 +60,12 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
     const ir::Node& node = graph[v];
     const ir::Type& operand = graph.type(node.inputs[0]);
     if (operand.dtype != graph.type(v).dtype) break;
-    Form inside;
-    Split split;
-    if (through_window(at, space, graph.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph.type(v)),
-                       inside, split) != Fit::Yes) {
+    auto inside = through_unsplit(at, space, graph.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph.type(v)));
+    if (!inside) {
       obstacle = v;
       return {};
     }
-    at = std::move(inside);
+    at = *std::move(inside);
     v = node.inputs[0];
   }
   auto window = in_memory(graph, values, v, space.sizes, {at.coefs, at.offset});

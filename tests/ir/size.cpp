@@ -99,6 +99,12 @@ TEST(Size, WhatIsEqualByChanceMakesNoCondition) {
     return {};
   });
   EXPECT_EQ(made.table.conditions(), 0u);
+  const Made others({2, 3, 6, 3}, [](std::vector<Size> s) -> std::vector<Size> {
+    EXPECT_FALSE(always_equal(s[0] * s[1], s[2]));
+    EXPECT_FALSE(always_equal(s[0] * s[0], s[3])) << "which differ now, if not elsewhere";
+    return {};
+  });
+  EXPECT_EQ(others.table.conditions(), 0u);
   const Made structural({6}, [](std::vector<Size> s) -> std::vector<Size> {
     EXPECT_TRUE(always_equal(s[0] + s[0], 2 * s[0]));
     EXPECT_TRUE(always_equal(max(s[0], 1), s[0]));
