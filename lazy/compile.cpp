@@ -23,6 +23,7 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   o.matmul = settings.matmul;
   o.fusion = settings.fusion;
   o.pack = settings.pack;
+  o.threads = settings.threads;
   o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
                   : settings.other_sizes == "always" ? jit::OtherSizes::Always
                                                      : jit::OtherSizes::Second;

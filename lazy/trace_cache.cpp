@@ -4,6 +4,7 @@
 #include <functional>
 #include <unordered_set>
 #include <ATen/Context.h>
+#include <omp.h>
 #include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/external_calls.h"
@@ -31,14 +32,14 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
 uint64_t hash_of(const Settings& s) {
   const std::hash<std::string> hash;
   return mix(mix(hash(s.disable_passes), mix(hash(s.debug), hash(s.other_sizes))),
-             bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1);
+             mix(bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1, static_cast<uint64_t>(s.threads)));
 }
 
 }  // namespace
 
 Settings settings_now() {
   const Config& c = config();
-  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, c.disable_passes, c.debug, c.other_sizes};
+  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, omp_get_max_threads(), c.disable_passes, c.debug, c.other_sizes};
 }
 
 uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {

@@ -15,6 +15,7 @@ namespace lazuli::lazy {
 struct Settings {
   lowering::GpuMatmulSettings matmul;
   bool fusion, pack;
+  int threads;  // that OpenMP would use
   std::string disable_passes, debug, other_sizes;
   friend bool operator==(const Settings&, const Settings&) = default;
 };

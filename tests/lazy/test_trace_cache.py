@@ -138,3 +138,18 @@ def test_a_known_trace_is_dumped_when_that_is_asked_for(device, tmp_path):
         trace()
     (folder,) = tmp_path.iterdir()
     assert {file.name for file in folder.iterdir()} == {"01-trace.lzir", "02-plan.txt"}
+
+
+def test_another_number_of_threads_is_another_plan(counters):
+    """What was planned for one thread would keep to it."""
+    before = torch.get_num_threads()
+    x = torch.ones(300, 200, device="lazuli")
+    torch.lazuli.synchronize()
+    made = compiled(counters)[0]
+    try:
+        for threads, plans in [(1, 1), (2, 2), (1, 2), (2, 2)]:
+            torch.set_num_threads(threads)
+            (x @ x.t()).relu().sum().item()
+            assert compiled(counters)[0] - made == plans
+    finally:
+        torch.set_num_threads(before)
