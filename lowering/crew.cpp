@@ -216,12 +216,19 @@ class Crew {
   std::atomic<int> sleeping_ = 0;
 };
 
-std::atomic<Clock::rep> openmp_worked_at = 0;
+// When OpenMP's threads last worked for a library, and when for us.
+std::atomic<Clock::rep> openmp_worked_at = 0, openmp_shared_at = 0;
 
-bool is_openmp_awake() {
-  const Clock::duration since(Clock::now().time_since_epoch().count() -
-                              openmp_worked_at.load(std::memory_order_relaxed));
-  return since < kOpenmpPatience;
+Clock::rep now() { return Clock::now().time_since_epoch().count(); }
+bool is_patient(Clock::rep since) { return Clock::duration(now() - since) < kOpenmpPatience; }
+
+bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
+
+// No library has needed them for long, but they are awake since we did: they would keep a core from the crew.
+void let_openmp_sleep() {
+  if (!is_patient(openmp_shared_at.load(std::memory_order_relaxed))) return;
+  openmp_shared_at.store(0, std::memory_order_relaxed);
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
 }  // namespace
@@ -238,7 +245,7 @@ void expect_background(bool soon) { Crew::get().expect_background(soon); }
 
 void openmp_has_worked() {
   if (crew_size() == 1 || Crew::is_member()) return;
-  openmp_worked_at.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  openmp_worked_at.store(now(), std::memory_order_relaxed);
 }
 
 namespace detail {
@@ -246,7 +253,11 @@ namespace detail {
 void share_out(int64_t n, int threads, bool heavy, Work f, void* context) {
   threads = static_cast<int>(std::min<int64_t>({threads, crew_size(), n}));
   if (threads <= 1) return f(context, 0, n, 0);
-  if (heavy || Crew::is_member() || !is_openmp_awake()) return Crew::get().share_out(n, threads, heavy, f, context);
+  const bool member = Crew::is_member(), openmp = !member && is_openmp_awake();
+  if (heavy || !openmp) {
+    if (!member && !openmp) let_openmp_sleep();
+    return Crew::get().share_out(n, threads, heavy, f, context);
+  }
   const FloatMode mode = FloatMode::here();
 #pragma omp parallel num_threads(threads)
   {
@@ -255,6 +266,7 @@ void share_out(int64_t n, int threads, bool heavy, Work f, void* context) {
     const int64_t begin = n / all * i + std::min(i, n % all), end = begin + n / all + (i < n % all);
     if (begin < end) f(context, begin, end, static_cast<int>(i));
   }
+  openmp_shared_at.store(now(), std::memory_order_relaxed);
 }
 
 }  // namespace detail
