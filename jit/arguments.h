@@ -15,6 +15,7 @@ class Arguments {
   int64_t* add_words(size_t count, int64_t value);
   void fill(std::span<const Buffer> memory, std::span<const int64_t> scalars);
   const int64_t* data() const { return args_.data(); }
+  void clear() { args_.clear(), addresses_.clear(), numbers_.clear(); }
 
  private:
   // Argument `arg` is the address of a block plus an offset in bytes, or a scalar of the graph.

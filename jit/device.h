@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <vector>
+#include "ir/error.h"
 #include "jit/dump.h"
 #include "jit/executable.h"
 #include "lowering/plan.h"
@@ -15,13 +16,15 @@ class KernelStep {
   virtual ~KernelStep() = default;
   // `memory`: by block of the plan. Where work is asynchronous, it is only enqueued.
   virtual void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) = 0;
+  // The plan's sizes are others now. Where plans for other sizes are made (generic_part.h).
+  virtual void resize() { throw InternalError("kernels of this device keep their sizes"); }
 };
 
 class Device {
  public:
   virtual ~Device() = default;
   virtual lowering::PlanOptions plan_options(const CompileOptions& options) const = 0;
-  // One for each step of the plan, null for those that are no kernels or joined to a step before. `plan` outlives them.
+  // One for each step of the plan, null for those that are no kernels or joined to a step before. Graph and plan outlive them.
   virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                         const CompileOptions& options, Dump& dump) = 0;
   // Before the steps of a run, on the thread that runs them.

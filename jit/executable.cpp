@@ -6,9 +6,9 @@
 #include "jit/compile.h"
 #include "jit/device.h"
 #include "jit/dump.h"
-#include "jit/executor.h"
 #include "lowering/align_products.h"
 #include "lowering/crop_pads.h"
+#include "lowering/generic_plan.h"
 
 namespace lazuli::jit {
 namespace {
@@ -16,39 +16,6 @@ namespace {
 double elapsed_ms(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - since).count();
 }
-
-class PlanExecutable final : public Executable {
- public:
-  PlanExecutable(ir::Graph graph, lowering::Plan plan, Device& device)
-      : graph_(std::move(graph)), executor_(graph_, std::move(plan), device) {}
-
-  void load(const CompileOptions& options, Dump& dump) { executor_.load(options, dump); }
-  void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
-           std::span<Buffer> outputs) override {
-    executor_.run(host, inputs, donate, scalars, outputs);
-  }
-  Failures failures_of(const Failures& inputs) const override { return executor_.failures_of(inputs); }
-  const CompileStats& stats() const override { return stats_; }
-  CompileStats& stats() { return stats_; }
-  std::string plan_text() const override { return lowering::print(graph_, executor_.plan()); }
-  int64_t bytes_written_over(size_t i) const override {
-    for (const lowering::Block& b : executor_.plan().blocks)
-      if (b.kind == lowering::Block::Input && b.index == i && b.donated) return int64_t{b.bytes};
-    return 0;
-  }
-  bool runs_anywhere(const Host& host) const override {
-    return std::ranges::all_of(executor_.plan().steps, [&](const lowering::PlanStep& step) {
-      if (step.kind == lowering::PlanStep::Library) return !step.call->depends_on_threads();
-      if (step.kind == lowering::PlanStep::External) return host.runs_anywhere(step.external_call);
-      return step.kind == lowering::PlanStep::Kernel;
-    });
-  }
-
- private:
-  ir::Graph graph_;
-  Executor executor_;
-  CompileStats stats_;
-};
 
 Device& device_of(const CompileOptions& options) { return options.device ? *options.device : cpu_device(); }
 
@@ -85,30 +52,50 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
   return plan;
 }
 
-std::unique_ptr<Executable> finish(ir::Graph graph, lowering::Plan plan, const CompileOptions& options, Dump& dump,
-                                   CompileStats stats) {
+PlanExecutable::PlanExecutable(std::shared_ptr<void> owner, const ir::Graph& graph, lowering::Plan& plan,
+                               const CompileOptions& options, Dump& dump, const CompileStats& stats)
+    : owner_(std::move(owner)), graph_(graph), plan_(plan), stats_(stats) {
   Device& device = device_of(options);
   auto start = std::chrono::steady_clock::now();
   lowering::finish_plan(graph, device.plan_options(options), plan);
-  stats.lowering_ms += elapsed_ms(start);
+  stats_.lowering_ms += elapsed_ms(start);
   dump.plan(graph, plan);
   for (const lowering::PlanStep& step : plan.steps) {
     const bool kernel = step.kind == lowering::PlanStep::Kernel, library = step.kind == lowering::PlanStep::Library;
-    ++(kernel ? stats.kernels : library ? stats.library_calls : stats.external_calls);
+    ++(kernel ? stats_.kernels : library ? stats_.library_calls : stats_.external_calls);
   }
   start = std::chrono::steady_clock::now();
-  auto made = std::make_unique<PlanExecutable>(std::move(graph), std::move(plan), device);
-  made->load(options, dump);
-  stats.codegen_ms += elapsed_ms(start);
-  made->stats() = stats;
-  return made;
+  executor_.emplace(graph, plan, device);
+  executor_->load(options, dump);
+  stats_.codegen_ms += elapsed_ms(start);
+}
+
+void PlanExecutable::resize(const CompileOptions& options) {
+  lowering::finish_plan(graph_, device_of(options).plan_options(options), plan_);
+  executor_->resize();
+  stats_.lowering_ms = stats_.codegen_ms = 0;  // of the first time
+}
+
+int64_t PlanExecutable::bytes_written_over(size_t i) const {
+  for (const lowering::Block& b : plan_.blocks)
+    if (b.kind == lowering::Block::Input && b.index == i && b.donated) return int64_t{b.bytes};
+  return 0;
+}
+
+bool PlanExecutable::runs_anywhere(const Host& host) const {
+  return std::ranges::all_of(plan_.steps, [&](const lowering::PlanStep& step) {
+    if (step.kind == lowering::PlanStep::Library) return !step.call->depends_on_threads();
+    if (step.kind == lowering::PlanStep::External) return host.runs_anywhere(step.external_call);
+    return step.kind == lowering::PlanStep::Kernel;
+  });
 }
 
 std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
   CompileStats stats;
   Dump dump(options);
-  lowering::Plan plan = draft(graph, options, dump, stats);
-  return finish(std::move(graph), std::move(plan), options, dump, stats);
+  const auto planned = std::make_shared<lowering::DraftedGraph>(lowering::DraftedGraph{std::move(graph), {}});
+  planned->plan = draft(planned->graph, options, dump, stats);
+  return std::make_unique<PlanExecutable>(planned, planned->graph, planned->plan, options, dump, stats);
 }
 
 }  // namespace lazuli::jit

@@ -77,6 +77,16 @@ struct Refusal {
   std::string what, where;  // op and condition; Python line
 };
 
+// What it took to make something runnable of recorded ops.
+struct HostCost {
+  int64_t ops = 0;
+  double us = 0;
+  HostCost& operator+=(const HostCost& o) {
+    ops += o.ops, us += o.us;
+    return *this;
+  }
+};
+
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
@@ -85,12 +95,14 @@ struct CompileStats {
   int64_t parts_ahead = 0;           // that ran while the rest was still being recorded (parts_ahead.h)
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
+  HostCost cutting, unplanned, resizing;  // of parts: all that are cut, those of unplanned_parts and of resized_parts
   std::vector<Refusal> refusals;  // of parts for which plans for other sizes were there, and were made anew
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
     parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, unplanned_parts += o.unplanned_parts, parts_ahead += o.parts_ahead,
         turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
+    cutting += o.cutting, unplanned += o.unplanned, resizing += o.resizing;
     refusals.insert(refusals.end(), o.refusals.begin(), o.refusals.end());
     return *this;
   }

@@ -46,13 +46,21 @@ std::string where(const ir::Graph& graph, uint32_t node) {
 
 std::string Executor::where_of(uint32_t step) const { return where(graph_, plan_.steps[step].node); }
 
-Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
-    : graph_(graph), plan_(std::move(plan)), device_(device), steps_(plan_.steps.size()), guests_(plan_.blocks.size()), memory_(plan_.blocks.size()) {
+Executor::Executor(const ir::Graph& graph, const lowering::Plan& plan, Device& device)
+    : graph_(graph), plan_(plan), device_(device), steps_(plan.steps.size()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
     steps_[s].operands.resize(plan_.steps[s].operands.size());
     steps_[s].results.resize(plan_.steps[s].results.size());
   }
+  look_at_blocks();
+}
+
+void Executor::look_at_blocks() {
+  memory_.resize(plan_.blocks.size());
+  guests_.resize(plan_.blocks.size());
+  for (auto& guests : guests_) guests.clear();
+  for (Step& step : steps_) step.born.clear(), step.dead.clear();
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     if (block.host != lowering::kNoBlock) guests_[block.host].push_back(b);
@@ -61,6 +69,12 @@ Executor::Executor(const ir::Graph& graph, lowering::Plan plan, Device& device)
     const bool output = std::find(plan_.outputs.begin(), plan_.outputs.end(), b) != plan_.outputs.end();
     if ((block.kind == Block::External && !output) || block.kind == Block::Segment) steps_[block.last].dead.push_back(b);
   }
+}
+
+void Executor::resize() {
+  look_at_blocks();
+  for (Step& step : steps_)
+    if (step.kernel) step.kernel->resize();
 }
 
 void Executor::load(const CompileOptions& options, Dump& dump) {

@@ -9,14 +9,16 @@ namespace lazuli::jit {
 
 class Executor {
  public:
-  Executor(const ir::Graph& graph, lowering::Plan plan, Device& device);
+  // Graph and plan outlive it.
+  Executor(const ir::Graph& graph, const lowering::Plan& plan, Device& device);
   // Loads the kernels. Once, before the first run.
   void load(const CompileOptions& options, Dump& dump);
+  // Graph and plan have other numbers now, and the plan other places, but are otherwise as they were.
+  void resize();
   void run(Host& host, std::span<Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<Buffer> outputs);
   // Which outputs depend on inputs that could not be computed.
   Failures failures_of(const Failures& inputs) const;
-  const lowering::Plan& plan() const { return plan_; }
 
  private:
   struct Step {
@@ -27,6 +29,7 @@ class Executor {
     std::vector<uint32_t> born, dead;  // output blocks to allocate before, host's ones to let go after
   };
 
+  void look_at_blocks();
   // Calls `take`, once more after freeing memory if there is none.
   template <class F>
   Buffer with_memory(Host& host, F take);
@@ -50,7 +53,7 @@ class Executor {
   Failures spread(Failures by_node) const;
 
   const ir::Graph& graph_;
-  const lowering::Plan plan_;
+  const lowering::Plan& plan_;
   Device& device_;
   std::vector<Step> steps_;
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it

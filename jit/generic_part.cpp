@@ -1,6 +1,7 @@
 #include "jit/generic_part.h"
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include "jit/compile.h"
@@ -63,6 +64,54 @@ std::vector<SeenNumbers::Meaning> SeenNumbers::meanings() const {
   return meanings;
 }
 
+// Executables of one draft with numbers of their own. Those that nobody has any more are there for other numbers.
+class GenericPart::Instances {
+ public:
+  Instances(ir::Graph graph, const CompileOptions& options, CompileStats& stats) : draft_{std::move(graph), {}} {
+    Dump dump(options);
+    draft_.plan = draft(draft_.graph, options, dump, stats);
+    idle_.reserve(kMostIdle);
+  }
+  // One of `all`, which goes back to them when nobody has it any more.
+  static std::shared_ptr<Executable> with(const std::shared_ptr<Instances>& all, std::span<const int64_t> values,
+                                          const CompileOptions& options) {
+    std::shared_ptr<Instance> instance = all->take();
+    if (instance) {
+      instance->graph.put(values);
+      instance->executable.resize(options);
+    } else {
+      Dump dump(options);
+      instance = std::make_shared<Instance>(all->draft_, values, options, dump);
+    }
+    return {&instance->executable, [all, instance](Executable*) { all->give(instance); }};
+  }
+
+ private:
+  static constexpr size_t kMostIdle = 16;
+  struct Instance {
+    Instance(const lowering::DraftedGraph& draft, std::span<const int64_t> values, const CompileOptions& options, Dump& dump)
+        : graph(draft, values), executable(nullptr, graph.graph, graph.plan, options, dump, {}) {}
+    lowering::NumberedGraph graph;
+    PlanExecutable executable;
+  };
+
+  std::shared_ptr<Instance> take() {
+    std::lock_guard lock(mutex_);
+    if (idle_.empty()) return nullptr;
+    const std::shared_ptr<Instance> taken = std::move(idle_.back());
+    idle_.pop_back();
+    return taken;
+  }
+  void give(const std::shared_ptr<Instance>& instance) {
+    std::lock_guard lock(mutex_);
+    if (idle_.size() < kMostIdle) idle_.push_back(instance);
+  }
+
+  lowering::DraftedGraph draft_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Instance>> idle_;
+};
+
 GenericPart::GenericPart(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                          std::string (*line_text)(uint32_t), const SeenNumbers& seen, const CompileOptions& options)
     : meanings_(seen.meanings()) {
@@ -81,9 +130,7 @@ GenericPart::GenericPart(const ir::Listing& listing, const ir::Parts& parts, siz
   const ir::SizeTable::Making making(table_);
   for (size_t i = 0; i < own.size(); ++i)
     if (const auto [kind, of] = meanings_[i]; kind == Meaning::Product) sizes[i] = sizes[of] * sizes[of + 1];
-  graph_ = ir::graph_of(listing, parts, part, line_text, sizes);
-  Dump dump(options);
-  draft_ = draft(graph_, options, dump, stats_);
+  instances_ = std::make_shared<Instances>(ir::graph_of(listing, parts, part, line_text, sizes), options, stats_);
 }
 
 std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int64_t> numbers) const {
@@ -122,13 +169,12 @@ std::string GenericPart::why_not(std::span<const int64_t> numbers) const {
   return "sizes to be equal that are not";
 }
 
-std::unique_ptr<Executable> GenericPart::executable(std::span<const int64_t> numbers,
+std::shared_ptr<Executable> GenericPart::executable(std::span<const int64_t> numbers,
                                                     const CompileOptions& options) const {
   const auto symbols = symbols_of(numbers);
   std::vector<int64_t> values;
   if (!symbols || !table_.evaluate(*symbols, values)) return nullptr;
-  Dump dump(options);
-  return finish(lowering::with_numbers(graph_, values), lowering::with_numbers(draft_, values), options, dump, {});
+  return Instances::with(instances_, values, options);
 }
 
 }  // namespace lazuli::jit

@@ -1,12 +1,12 @@
 // A part (ir/parts.h) compiled for numbers that may be others: what it makes runnable for each is planned once.
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 #include "ir/parts.h"
 #include "ir/size_table.h"
 #include "jit/executable.h"
-#include "lowering/plan.h"
 
 namespace lazuli::jit {
 
@@ -47,22 +47,22 @@ class GenericPart {
   // Throws ir::NotGeneric where the part needs all its numbers.
   GenericPart(const ir::Listing& listing, const ir::Parts& parts, size_t part, std::string (*line_text)(uint32_t),
               const SeenNumbers& seen, const CompileOptions& options);
-  // For a part of the same code, under the same options; null where a condition does not hold for its numbers.
-  std::unique_ptr<Executable> executable(std::span<const int64_t> numbers, const CompileOptions& options) const;
+  // For a part of the same code, under the same options; null where a condition does not hold for its numbers. Thread-safe.
+  std::shared_ptr<Executable> executable(std::span<const int64_t> numbers, const CompileOptions& options) const;
   // Which condition does not hold for them; empty: all do.
   std::string why_not(std::span<const int64_t> numbers) const;
   // Of making it.
   const CompileStats& stats() const { return stats_; }
 
  private:
+  class Instances;
   // The symbols' values; nothing where a number is another that must not be.
   std::optional<std::vector<int64_t>> symbols_of(std::span<const int64_t> numbers) const;
 
   std::vector<int64_t> numbers_;   // that it was made with
   std::vector<SeenNumbers::Meaning> meanings_;
   ir::SizeTable table_;
-  ir::Graph graph_;
-  lowering::Plan draft_;
+  std::shared_ptr<Instances> instances_;
   CompileStats stats_;
 };
 

@@ -1,5 +1,6 @@
 #include "jit/part_cache.h"
 #include <algorithm>
+#include <chrono>
 #include "ir/error.h"
 #include "ir/hash.h"
 #include "jit/device.h"
@@ -13,6 +14,8 @@ namespace {
 // Plans for other sizes of one code: how many are made before it is given up, and how many are kept.
 constexpr int kMostGeneric = 32;
 constexpr size_t kKeptGeneric = 16;
+// Of one code, how many parts are kept of those that are quickly made of a plan for other sizes.
+constexpr size_t kKeptResized = 16;
 
 constexpr size_t kMostProspects = 1 << 14;
 
@@ -30,6 +33,18 @@ uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
 }
 
 uint64_t key_at(uint64_t key, size_t n) { return ir::for_lookup(ir::mix(key, n)); }
+
+using Clock = std::chrono::steady_clock;
+HostCost cost(int64_t ops, Clock::time_point since) {
+  return {ops, std::chrono::duration<double, std::micro>(Clock::now() - since).count()};
+}
+
+// Those that compute something.
+int64_t ops_of(const ir::Listing& listing, const ir::Parts& parts, size_t part) {
+  return std::ranges::count_if(parts.nodes_of(part), [&](const ir::Parts::Node& node) {
+    return node.input == ir::kAbsent && !ir::is_leaf(listing.entries[node.entry].op);
+  });
+}
 
 // Numbers for the values that a sequence passes about.
 class Numbers {
@@ -158,22 +173,30 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   known_.push_front({ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls),
                      made.executable, unplanned});
   found_.emplace(known_.front().hash, known_.begin());
+  if (made.stats.resized_parts) {
+    family->resized.push_back(known_.begin());
+    if (family->resized.size() > kKeptResized) forget(family->resized.front());
+  }
   return made;
 }
 
 std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
                                             CompileStats& stats) {
+  const auto start = Clock::now();
+  const auto cost_since = [&] { return cost(ops_of(sought.listing, sought.parts, sought.part), start); };
   if (is_unplanned(&family, options)) {
     family.since = listing_;
     if (std::shared_ptr<Executable> executable = options.unplanned(graph_of(sought), options)) {
       family.seen.see(sought.numbers());
       ++stats.unplanned_parts;
+      stats.unplanned += cost_since();
       return executable;
     }
   }
   if (options.dump_folder.empty())
     if (auto executable = resized(sought, family, options, stats)) {
       family.planned = true;
+      if (stats.resized_parts) stats.resizing += cost_since(), stats.resizing.us += sought.resizing_us;
       return executable;
     }
   CompileOptions own = options;
@@ -223,11 +246,13 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
   }
   if (wanted.size() < 2) return;
   make_on_all_threads(wanted, [&](const Wanted& w) {
+    const auto start = Clock::now();
     for (const GenericPart& plan : w.family->generic)
       if ((w.sought->resized = plan.executable(w.sought->numbers(), options))) {
         w.sought->plan = &plan;
         break;
       }
+    w.sought->resizing_us = cost(0, start).us;
   });
 }
 
@@ -322,24 +347,29 @@ PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                const std::vector<bool>& donated, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead) {
-  return compile(listing, ir::cut(listing, live, donated), live, options, line_text, ahead);
+  const auto start = Clock::now();
+  const ir::Parts parts = ir::cut(listing, live, donated);
+  const HostCost cutting = cost(static_cast<int64_t>(listing.entries.size()), start);
+  return compile(listing, parts, live, options, line_text, ahead, cutting);
 }
 
 std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                       const std::vector<bool>& donated, const CompileOptions& options,
                                                       LineText line_text) {
   use(options);
+  const auto start = Clock::now();
   const ir::Parts parts = ir::cut(listing, live, donated);
+  const HostCost cutting = cost(static_cast<int64_t>(listing.entries.size()), start);
   size_t unplanned = 0;
   for (size_t p = 0; p < parts.size(); ++p)
     unplanned += is_unplanned(find_family({listing, parts, p, line_text}).get(), options);
   if (2 * unplanned < parts.size()) return nullptr;
-  return compile(listing, parts, live, options, line_text, nullptr);
+  return compile(listing, parts, live, options, line_text, nullptr, cutting);
 }
 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const ir::Parts& parts,
                                                std::span<const ir::ValueId> live, const CompileOptions& options,
-                                               LineText line_text, PartsAhead* ahead) {
+                                               LineText line_text, PartsAhead* ahead, const HostCost& cutting) {
   std::vector<PartsAhead::Made> made(parts.size());
   if (ahead && same_code(ahead->options(), options)) made = ahead->take(parts, live);
   use(options);
@@ -355,7 +385,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
   }
   Numbers numbers(listing, live);
   SequencePlan plan;
-  CompileStats stats;
+  CompileStats stats{.cutting = cutting};
   std::vector<uint64_t> hashes;
   for (size_t p = 0; p < parts.size(); ++p) {
     auto& [part, ran, outputs] = made[p];
@@ -398,18 +428,20 @@ void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t
 }
 
 void PartCache::forget() {
-  while (known_.size() > most_) {
-    const auto last = std::prev(known_.end());
-    const auto [begin, end] = found_.equal_range(last->hash);
-    found_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == last; }));
-    const auto [first_family, end_family] = families_.equal_range(last->family->hash);
-    const std::weak_ptr<Family> family = last->family;
-    const size_t generic = last->family->generic.size();
-    known_.erase(last);
-    if (!family.expired()) continue;
-    generic_ -= generic;
-    families_.erase(std::find_if(first_family, end_family, [](const auto& entry) { return entry.second.expired(); }));
-  }
+  while (known_.size() > most_) forget(std::prev(known_.end()));
+}
+
+void PartCache::forget(Order::iterator known) {
+  const auto [begin, end] = found_.equal_range(known->hash);
+  found_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == known; }));
+  std::erase(known->family->resized, known);
+  const auto [first_family, end_family] = families_.equal_range(known->family->hash);
+  const std::weak_ptr<Family> family = known->family;
+  const size_t generic = known->family->generic.size();
+  known_.erase(known);
+  if (!family.expired()) return;
+  generic_ -= generic;
+  families_.erase(std::find_if(first_family, end_family, [](const auto& entry) { return entry.second.expired(); }));
 }
 
 void PartCache::forget_generic() {

@@ -1,5 +1,6 @@
 // Compiles listings in parts (ir/parts.h), and each distinct part once.
 #pragma once
+#include <deque>
 #include <list>
 #include <memory>
 #include <unordered_map>
@@ -49,6 +50,8 @@ class PartCache {
   void set_limit(size_t parts) { most_ = parts; }
 
  private:
+  struct Known;
+  using Order = std::list<Known>;  // the latest used first
   // Parts of one code, whatever their numbers. Their plans for other numbers: the latest made first.
   struct Family {
     uint64_t hash;
@@ -57,6 +60,7 @@ class PartCache {
     bool planned = false;
     SeenNumbers seen;
     std::list<GenericPart> generic;
+    std::deque<Order::iterator> resized;  // parts that known plans were made to serve, the oldest first
     int made = 0;  // of generic ones, or tried to
   };
   struct Known {
@@ -67,7 +71,6 @@ class PartCache {
     std::shared_ptr<Executable> executable;
     bool unplanned = false;
   };
-  using Order = std::list<Known>;  // the latest used first
   // A part with the hash of its code, and of all of it.
   struct Sought {
     Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text);
@@ -79,6 +82,7 @@ class PartCache {
     std::shared_ptr<Executable> compiled;  // for its own numbers, if that has been done
     std::shared_ptr<Executable> resized;   // the same of a plan for other numbers, which may be gone
     const GenericPart* plan = nullptr;
+    double resizing_us = 0;
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
   };
@@ -86,7 +90,7 @@ class PartCache {
   Known* find(const Sought& sought);
   std::unique_ptr<Executable> compile(const ir::Listing& listing, const ir::Parts& parts,
                                       std::span<const ir::ValueId> live, const CompileOptions& options,
-                                      LineText line_text, PartsAhead* ahead);
+                                      LineText line_text, PartsAhead* ahead, const HostCost& cutting);
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
   // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that has it.
@@ -109,6 +113,7 @@ class PartCache {
   // For parts that begin like this one.
   void learn(const ir::Listing& listing, const ir::Parts& parts, size_t part);
   void forget();
+  void forget(Order::iterator known);
   void forget_generic();
 
   Order known_;

@@ -111,6 +111,7 @@ void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::st
   parts_unplanned += stats.unplanned_parts;
   parts_resized += stats.resized_parts;
   parts_ahead += stats.parts_ahead;
+  cutting += stats.cutting, unplanned += stats.unplanned, resizing += stats.resizing;
   parts_reused += stats.parts - stats.new_parts - stats.resized_parts - stats.unplanned_parts;
   Compilations& c = compilations_[where];
   add(c.total, us);
@@ -135,6 +136,8 @@ std::string Metrics::json() {
     << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
     << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
     << ", \"parts_unplanned\": " << parts_unplanned << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
+    << ", \"ops_cut\": " << cutting.ops << ", \"cut_us\": " << cutting.us << ", \"ops_unplanned\": " << unplanned.ops
+    << ", \"unplanned_us\": " << unplanned.us << ", \"ops_resized\": " << resizing.ops << ", \"resize_us\": " << resizing.us
     << ", \"kernels_compiled\": " << kernels.compiled - kernels_base_.compiled
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
@@ -170,6 +173,7 @@ void Metrics::reset() {
       parts_reused = parts_unplanned = parts_resized = parts_ahead = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
+  cutting = unplanned = resizing = {};
   external_calls_.clear();
   syncs_.clear();
   reset_host_seconds();

@@ -44,6 +44,7 @@ class Metrics {
   int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
   std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;
   double compile_ms = 0, run_ms = 0;
+  jit::HostCost cutting, unplanned, resizing;
   void ran(double us);
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);

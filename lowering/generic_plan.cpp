@@ -3,60 +3,85 @@
 namespace lazuli::lowering {
 namespace {
 
-class Numbers {
+// Lists the sizes of something in a fixed order.
+class Sizes {
  public:
-  explicit Numbers(std::span<const int64_t> values) : values_(values) {}
+  std::vector<ir::Size*> found;
 
-  void put(ir::Size& n) const {
-    if (n.is_symbolic()) n = values_[n.expression()];
+  void add(ir::Size& n) { found.push_back(&n); }
+  void add(ir::Dims& dims) {
+    for (ir::Size& n : dims) add(n);
   }
-  void put(ir::Dims& dims) const {
-    for (ir::Size& n : dims) put(n);
+  void add(ir::Type& t) { add(t.shape); }
+  void add(ir::Node& node) {
+    node.attrs.replace([&](ir::Size& n) { add(n); });
+    for (ir::Type& t : node.types) add(t);
   }
-  void put(ir::Node& node) const {
-    node.attrs.replace([&](ir::Size& n) { put(n); });
-    for (ir::Type& t : node.types) put(t.shape);
+  void add(BlockView& v) {
+    add(v.byte_offset);
+    add(v.type);
+    add(v.strides);
   }
-  void put(BlockView& v) const {
-    put(v.byte_offset);
-    put(v.type.shape);
-    put(v.strides);
-  }
-  void put(PlanStep& step) const {
-    put(step.loops.sizes);
-    put(step.loops.block);
+  void add(PlanStep& step) {
+    add(step.loops.sizes);
+    add(step.loops.block);
     for (BoundAccess& a : step.loops.accesses) {
-      put(a.offset);
-      put(a.strides);
-      put(a.index_stride);
+      add(a.offset);
+      add(a.strides);
+      add(a.index_stride);
     }
-    for (BoundParam& p : step.loops.params) put(p.bits);
-    for (ir::Size* n : {&step.chunks, &step.chunk_total, &step.kept_points, &step.external_call}) put(*n);
+    for (BoundParam& p : step.loops.params) add(p.bits);
+    for (ir::Size* n : {&step.chunks, &step.chunk_total, &step.kept_points, &step.external_call}) add(*n);
     for (PostOp& op : step.post_ops) {
-      put(op.operand.shape);
-      put(op.operand.strides);
+      add(op.operand.shape);
+      add(op.operand.strides);
     }
-    for (BlockView& v : step.operands) put(v);
-    for (BlockView& v : step.results) put(v);
+    for (BlockView& v : step.operands) add(v);
+    for (BlockView& v : step.results) add(v);
   }
-
- private:
-  std::span<const int64_t> values_;
 };
 
 }  // namespace
 
-ir::Graph with_numbers(const ir::Graph& graph, std::span<const int64_t> values) {
-  ir::Graph out = graph;
-  for (ir::Node& node : out.nodes) Numbers(values).put(node);
-  return out;
+NumberedGraph::NumberedGraph(const DraftedGraph& draft, std::span<const int64_t> values)
+    : graph(draft.graph), plan(draft.plan), draft_(draft) {
+  Sizes own;
+  std::vector<bool> varies(graph.nodes.size());
+  const auto note = [&](size_t from) {
+    bool any = false;
+    for (size_t i = from; i < own.found.size(); ++i)
+      if (ir::Size* n = own.found[i]; n->is_symbolic()) {
+        slots_.push_back({n, n->expression()});
+        any = true;
+      }
+    return any;
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const size_t from = own.found.size();
+    own.add(graph.nodes[n]);
+    varies[n] = note(from);
+  }
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    PlanStep& step = plan.steps[s];
+    const size_t from = own.found.size();
+    own.add(step);
+    if ((note(from) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
+  }
+  put(values);
 }
 
-Plan with_numbers(const Plan& draft, std::span<const int64_t> values) {
-  Plan out = draft;
-  for (Block& block : out.blocks) Numbers(values).put(block.bytes);
-  for (PlanStep& step : out.steps) Numbers(values).put(step);
-  return out;
+void NumberedGraph::put(std::span<const int64_t> values) {
+  for (const Slot& slot : slots_) *slot.number = values[slot.expression];
+  for (uint32_t s : calls_) {
+    PlanStep& step = plan.steps[s];
+    step.kind = PlanStep::Library;
+    step.call = nullptr;
+    step.packed = {};
+  }
+  for (PlanStep& step : plan.steps) step.scratch = kNoBlock;
+  plan.blocks.assign(draft_.plan.blocks.begin(), draft_.plan.blocks.end());
+  for (Block& block : plan.blocks)
+    if (block.bytes.is_symbolic()) block.bytes = values[block.bytes.expression()];
 }
 
 }  // namespace lazuli::lowering

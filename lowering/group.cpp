@@ -11,6 +11,9 @@ constexpr size_t kMaxMembers = 256;  // of a launch, and steps that are looked a
 // The share of the peak by which moving steps may raise it, and bytes that are never worth counting.
 constexpr int64_t kShare = 128, kSmall = 64 * 1024;
 
+// Whether a is at most b, now and for other sizes.
+bool surely_at_most(ir::Size a, ir::Size b) { return a.hint() <= b.hint() && always_equal(min(a, b), a); }
+
 class Grouper {
  public:
   explicit Grouper(Plan& plan) : plan_(plan), count_(static_cast<uint32_t>(plan.steps.size())) {}
@@ -57,9 +60,9 @@ class Grouper {
   // Bytes [begin, end) of a block, or more, that a step reads or writes.
   struct Touch {
     uint32_t block;
-    int64_t begin, end;
+    ir::Size begin, end;
     bool written;
-    bool meets(const Touch& o) const { return begin < o.end && o.begin < end; }
+    bool meets(const Touch& o) const { return !surely_at_most(o.end, begin) && !surely_at_most(end, o.begin); }
   };
   struct Past {
     uint32_t step;
@@ -78,11 +81,9 @@ class Grouper {
         whole(step.blocks[a], access.store);
         continue;
       }
-      int64_t first = bound.offset, last = bound.offset;
-      for (size_t d = 0; d < bound.strides.size(); ++d) {
-        const int64_t walk = bound.strides[d] * std::max<int64_t>(step.loops.sizes[d] - 1, 0);
-        (walk < 0 ? first : last) += walk;
-      }
+      ir::Size first = bound.offset, last = bound.offset;
+      for (size_t d = 0; d < bound.strides.size(); ++d)
+        (bound.strides[d] < 0 ? first : last) += bound.strides[d] * (step.loops.sizes[d] - 1);
       const int64_t item = ir::item_size(access.dtype);
       f(Touch{step.blocks[a], first * item, (last + 1) * item, access.store});
     }
@@ -106,7 +107,7 @@ class Grouper {
         if (t.written) wait_for(t, readers[t.block]);
       });
       for_touches(plan_.steps[s], [&](const Touch& t) {
-        const bool all = t.written && t.begin <= 0 && t.end >= plan_.blocks[t.block].bytes;
+        const bool all = t.written && always_equal(t.begin, 0) && always_equal(t.end, plan_.blocks[t.block].bytes);
         if (all) writers[t.block].clear(), readers[t.block].clear();  // who comes later waits for this step
         (t.written ? writers : readers)[t.block].push_back({s, t});
       });
@@ -125,15 +126,15 @@ class Grouper {
     for (uint32_t s = 0; s < count_; ++s)
       for_touches(plan_.steps[s], [&](const Touch& t) {
         const Block::Kind kind = plan_.blocks[t.block].kind;
-        if (kind == Block::Arena || kind == Block::External) held_[s] += plan_.blocks[t.block].bytes;
+        if (kind == Block::Arena || kind == Block::External) held_[s] += plan_.blocks[t.block].bytes.hint();
         first[t.block] = std::min(first[t.block], s);
         last[t.block] = s;
       });
     for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
       const Block& block = plan_.blocks[b];
       if (first[b] == UINT32_MAX || block.kind == Block::Input) continue;
-      born_[first[b]] += block.bytes;
-      if (block.kind != Block::Output) dying[last[b]] += block.bytes;
+      born_[first[b]] += block.bytes.hint();
+      if (block.kind != Block::Output) dying[last[b]] += block.bytes.hint();
     }
     int64_t now = 0;
     for (uint32_t s = 0; s < count_; ++s) {

@@ -305,7 +305,9 @@ void add_scratch(Plan& plan) {
     size_t scratch = 0;
     for (const auto* call : {step.call.get(), step.packed.pack.get()})
       if (call) scratch = std::max(scratch, call->scratch_bytes());
-    if (scratch > 0) step.scratch = add_block(plan, Block::Arena, 0, scratch);
+    if (scratch == 0) continue;
+    step.scratch = add_block(plan, Block::Arena, 0, scratch);
+    plan.blocks.back().touch(static_cast<uint32_t>(&step - plan.steps.data()));
   }
 }
 
@@ -320,7 +322,6 @@ void touch_blocks(Plan& plan) {
         for (const BlockView& v : step.operands)
           if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
         for (const BlockView& v : step.results) plan.blocks[v.block].touch(at);
-        if (step.scratch != kNoBlock) plan.blocks[step.scratch].touch(at);
       }
     }
   }
@@ -328,14 +329,17 @@ void touch_blocks(Plan& plan) {
 
 }  // namespace
 
-Plan draft_plan(const ir::Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+Plan draft_plan(const ir::Graph& graph, const PlanOptions& options) {
+  Plan plan = Planner(graph, options).run();
+  if (options.groups) group_steps(plan);
+  touch_blocks(plan);
+  return plan;
+}
 
 void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan) {
   for (PlanStep& step : plan.steps)
     if (step.kind == PlanStep::Library && !step.call) make_call(graph, options, step);
   add_scratch(plan);
-  if (options.groups) group_steps(plan);
-  touch_blocks(plan);
   plan.arena_bytes = assign_offsets(plan.blocks);
 }
 

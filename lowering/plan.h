@@ -83,8 +83,8 @@ struct Plan {
 
 Plan make_plan(const ir::Graph& graph, const PlanOptions& options);
 
-// In two: a draft has all steps, but no library's call and no place for any block; it may be made of sizes that are not known
-// (ir/size.h). To finish it they have to be.
+// In two: a draft has all steps in their order, but no library's call and no place for any block; it may be made of sizes that
+// are not known (ir/size.h). To finish it they have to be.
 Plan draft_plan(const ir::Graph& graph, const PlanOptions& options);
 void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan);
 

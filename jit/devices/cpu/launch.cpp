@@ -1,6 +1,7 @@
 #include "jit/devices/cpu/launch.h"
 #include <algorithm>
 #include <utility>
+#include "jit/failures.h"
 #include "lowering/crew.h"
 
 namespace lazuli::jit {
@@ -21,12 +22,16 @@ double work_of(const lowering::Loops& loops) {
 }  // namespace
 
 CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, std::shared_ptr<const Kernel> kernel)
-    : nest_(steps[0].loops.nest), kernel_(std::move(kernel)), status_(steps.size()) {
-  for (size_t s = 0; s < steps.size(); ++s) {
-    failures_.push_back(check_failures(graph, steps[s]));
-    status_[s].resize(failures_[s].size());
-    add(steps[s], status_[s].data());
-  }
+    : graph_(graph), steps_(steps), kernel_(std::move(kernel)), status_(steps.size()) {
+  for (size_t s = 0; s < steps.size(); ++s) status_[s].resize(steps[s].loops.checks.size());
+  resize();
+}
+
+void CpuLaunch::resize() {
+  arguments_.clear();
+  pieces_.clear();
+  total_ = units_ = 0;
+  for (size_t s = 0; s < steps_.size(); ++s) add(steps_[s], status_[s].data());
 }
 
 void CpuLaunch::add(const PlanStep& step, int64_t* status) {
@@ -54,12 +59,15 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
 
 void CpuLaunch::raise_failures() const {
   std::vector<std::pair<uint32_t, std::exception_ptr>> befell;
-  for (size_t s = 0; s < status_.size(); ++s)
-    for (size_t c = 0; c < status_[s].size(); ++c) {
+  for (size_t s = 0; s < status_.size(); ++s) {
+    if (std::ranges::find(status_[s], 1) == status_[s].end()) continue;
+    const std::vector<CheckFailure> failures = check_failures(graph_, steps_[s]);
+    for (size_t c = 0; c < failures.size(); ++c) {
       if (status_[s][c] == 0) continue;
-      const CheckFailure& f = failures_[s][c];
+      const CheckFailure& f = failures[c];
       befell.emplace_back(f.node, f.index_error ? std::make_exception_ptr(IndexError(f.text)) : std::make_exception_ptr(ExecutionError(f.text)));
     }
+  }
   try {
     std::rethrow_exception(befell[0].second);
   } catch (ExecutionError& e) {
@@ -83,7 +91,7 @@ void CpuLaunch::run_range(int64_t begin, int64_t end) const {
     if (kernel_)
       kernel_->function(args, first, last);
     else
-      lowering::interpret(nest_, args, first, last);
+      lowering::interpret(steps_[0].loops.nest, args, first, last);
   }
 }
 

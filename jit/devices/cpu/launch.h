@@ -3,16 +3,16 @@
 #pragma once
 #include "jit/arguments.h"
 #include "jit/device.h"
-#include "jit/failures.h"
 #include "jit/kernel.h"
 
 namespace lazuli::jit {
 
 class CpuLaunch final : public KernelStep {
  public:
-  // Without a kernel the loop nests are interpreted.
+  // Without a kernel the loop nests are interpreted. Graph and steps outlive it.
   CpuLaunch(const ir::Graph& graph, std::span<const lowering::PlanStep> steps, std::shared_ptr<const Kernel> kernel);
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void*) override;
+  void resize() override;
 
  private:
   // A chunk of a step: units of equal weight, side by side with those of the other pieces.
@@ -25,10 +25,10 @@ class CpuLaunch final : public KernelStep {
   // Throws the first check that failed, with the nodes of all that did.
   [[noreturn]] void raise_failures() const;
 
-  const lowering::LoopNest& nest_;
+  const ir::Graph& graph_;
+  const std::span<const lowering::PlanStep> steps_;
   const std::shared_ptr<const Kernel> kernel_;
-  std::vector<std::vector<CheckFailure>> failures_;  // of each step: what its checks say
-  std::vector<std::vector<int64_t>> status_;         // and their status words
+  std::vector<std::vector<int64_t>> status_;  // of each step: its checks' status words
   Arguments arguments_;
   std::vector<Piece> pieces_;
   int64_t total_ = 0;  // weight: element instructions, roughly
