@@ -1,5 +1,7 @@
 // Compiling in two: what may be done for sizes that are not known yet (ir/size.h), and the rest.
 #pragma once
+#include <functional>
+#include <optional>
 #include "jit/dump.h"
 #include "jit/executor.h"
 #include "lowering/plan.h"
@@ -11,10 +13,10 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
 
 class PlanExecutable final : public Executable {
  public:
-  // Finishes `plan`, a draft of `graph`, and loads its kernels. Both stay where they are while `owner` lives. `stats`: of the
-  // draft.
-  PlanExecutable(std::shared_ptr<void> owner, const ir::Graph& graph, lowering::Plan& plan, const CompileOptions& options,
-                 Dump& dump, const CompileStats& stats);
+  // Finishes `plan`, a draft of `graph`, and loads its kernels. Both outlive it, or what `before_print` holds does: called
+  // before they are printed. `stats`: of the draft.
+  PlanExecutable(std::function<void()> before_print, const ir::Graph& graph, lowering::Plan& plan,
+                 const CompileOptions& options, Dump& dump, const CompileStats& stats);
   // Graph and plan have other numbers now, and the plan is a draft again.
   void resize(const CompileOptions& options);
 
@@ -24,12 +26,15 @@ class PlanExecutable final : public Executable {
   }
   Failures failures_of(const Failures& inputs) const override { return executor_->failures_of(inputs); }
   const CompileStats& stats() const override { return stats_; }
-  std::string plan_text() const override { return lowering::print(graph_, plan_); }
+  std::string plan_text() const override {
+    before_print_();
+    return lowering::print(graph_, plan_);
+  }
   int64_t bytes_written_over(size_t i) const override;
   bool runs_anywhere(const Host& host) const override;
 
  private:
-  const std::shared_ptr<void> owner_;
+  const std::function<void()> before_print_;
   const ir::Graph& graph_;
   lowering::Plan& plan_;
   std::optional<Executor> executor_;

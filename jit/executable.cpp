@@ -52,9 +52,9 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
   return plan;
 }
 
-PlanExecutable::PlanExecutable(std::shared_ptr<void> owner, const ir::Graph& graph, lowering::Plan& plan,
+PlanExecutable::PlanExecutable(std::function<void()> before_print, const ir::Graph& graph, lowering::Plan& plan,
                                const CompileOptions& options, Dump& dump, const CompileStats& stats)
-    : owner_(std::move(owner)), graph_(graph), plan_(plan), stats_(stats) {
+    : before_print_(std::move(before_print)), graph_(graph), plan_(plan), stats_(stats) {
   Device& device = device_of(options);
   auto start = std::chrono::steady_clock::now();
   lowering::finish_plan(graph, device.plan_options(options), plan);
@@ -95,7 +95,7 @@ std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& optio
   Dump dump(options);
   const auto planned = std::make_shared<lowering::DraftedGraph>(lowering::DraftedGraph{std::move(graph), {}});
   planned->plan = draft(planned->graph, options, dump, stats);
-  return std::make_unique<PlanExecutable>(planned, planned->graph, planned->plan, options, dump, stats);
+  return std::make_unique<PlanExecutable>([planned] {}, planned->graph, planned->plan, options, dump, stats);
 }
 
 }  // namespace lazuli::jit

@@ -90,7 +90,7 @@ class GenericPart::Instances {
   static constexpr size_t kMostIdle = 16;
   struct Instance {
     Instance(const lowering::DraftedGraph& draft, std::span<const int64_t> values, const CompileOptions& options, Dump& dump)
-        : graph(draft, values), executable(nullptr, graph.graph, graph.plan, options, dump, {}) {}
+        : graph(draft, values), executable([this] { graph.put_rest(); }, graph.graph, graph.plan, options, dump, {}) {}
     lowering::NumberedGraph graph;
     PlanExecutable executable;
   };

@@ -45,32 +45,32 @@ class Sizes {
 
 NumberedGraph::NumberedGraph(const DraftedGraph& draft, std::span<const int64_t> values)
     : graph(draft.graph), plan(draft.plan), draft_(draft) {
-  Sizes own;
-  std::vector<bool> varies(graph.nodes.size());
-  const auto note = [&](size_t from) {
-    bool any = false;
-    for (size_t i = from; i < own.found.size(); ++i)
-      if (ir::Size* n = own.found[i]; n->is_symbolic()) {
-        slots_.push_back({n, n->expression()});
-        any = true;
-      }
-    return any;
+  // Notes what has been found since the last time, and says whether any of it may be other numbers.
+  Sizes sizes;
+  const auto note = [&](std::vector<Slot>& slots) {
+    const size_t before = slots.size();
+    for (ir::Size* n : sizes.found)
+      if (n->is_symbolic()) slots.push_back({n, n->expression()});
+    sizes.found.clear();
+    return slots.size() > before;
   };
+  // Besides the plan's own: the nodes that libraries and the host are given, and the constants that errors name.
+  std::vector<bool> read(graph.nodes.size()), varies(graph.nodes.size());
+  for (const PlanStep& step : plan.steps) read[step.node] = step.kind != PlanStep::Kernel;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const size_t from = own.found.size();
-    own.add(graph.nodes[n]);
-    varies[n] = note(from);
+    sizes.add(graph.nodes[n]);
+    varies[n] = note(read[n] || graph.nodes[n].op == ir::Op::constant ? slots_ : rest_);
   }
   for (uint32_t s = 0; s < plan.steps.size(); ++s) {
     PlanStep& step = plan.steps[s];
-    const size_t from = own.found.size();
-    own.add(step);
-    if ((note(from) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
+    sizes.add(step);
+    if ((note(slots_) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
   }
   put(values);
 }
 
 void NumberedGraph::put(std::span<const int64_t> values) {
+  values_.assign(values.begin(), values.end());
   for (const Slot& slot : slots_) *slot.number = values[slot.expression];
   for (uint32_t s : calls_) {
     PlanStep& step = plan.steps[s];
@@ -82,6 +82,10 @@ void NumberedGraph::put(std::span<const int64_t> values) {
   plan.blocks.assign(draft_.plan.blocks.begin(), draft_.plan.blocks.end());
   for (Block& block : plan.blocks)
     if (block.bytes.is_symbolic()) block.bytes = values[block.bytes.expression()];
+}
+
+void NumberedGraph::put_rest() {
+  for (const Slot& slot : rest_) *slot.number = values_[slot.expression];
 }
 
 }  // namespace lazuli::lowering

@@ -22,6 +22,8 @@ class NumberedGraph {
   NumberedGraph(const NumberedGraph&) = delete;
   // Puts other numbers in. The plan is a draft again: it has no call that depends on numbers, and no places.
   void put(std::span<const int64_t> values);
+  // The same for what no run reads, which only then is right: to print.
+  void put_rest();
 
   ir::Graph graph;
   Plan plan;
@@ -32,7 +34,8 @@ class NumberedGraph {
     uint32_t expression;
   };
   const DraftedGraph& draft_;
-  std::vector<Slot> slots_;      // but blocks', of which finishing a plan appends some
+  std::vector<int64_t> values_;
+  std::vector<Slot> slots_, rest_;  // but blocks', of which finishing a plan appends some
   std::vector<uint32_t> calls_;  // library steps that depend on numbers
 };
 

@@ -1,5 +1,4 @@
 #include "lowering/memory.h"
-#include <map>
 #include <span>
 
 namespace lazuli::lowering {
@@ -19,62 +18,60 @@ class Arena {
   int64_t take(int64_t bytes) {
     auto best = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it)
-      if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+      if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
     if (best == free_.end()) return grow(bytes);
-    const int64_t at = best->first, size = best->second;
-    free_.erase(best);
-    if (size > bytes) free_[at + bytes] = size - bytes;
+    const int64_t at = best->at;
+    best->at += bytes;
+    best->bytes -= bytes;
+    if (best->bytes == 0) free_.erase(best);
     return at;
   }
   void give(int64_t at, int64_t bytes) {
-    auto next = free_.lower_bound(at);
-    if (next != free_.end() && at + bytes == next->first) {
-      bytes += next->second;
-      next = free_.erase(next);
+    auto next = std::lower_bound(free_.begin(), free_.end(), at, [](const Stretch& s, int64_t x) { return s.at < x; });
+    const bool joins_next = next != free_.end() && at + bytes == next->at;
+    if (next != free_.begin() && std::prev(next)->end() == at) {
+      const auto before = std::prev(next);
+      before->bytes += bytes + (joins_next ? next->bytes : 0);
+      if (joins_next) free_.erase(next);
+    } else if (joins_next) {
+      *next = {at, bytes + next->bytes};
+    } else {
+      free_.insert(next, {at, bytes});
     }
-    if (next != free_.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second == at) {
-        before->second += bytes;
-        return;
-      }
-    }
-    free_[at] = bytes;
   }
   int64_t size() const { return size_; }
 
  private:
+  struct Stretch {
+    int64_t at, bytes;
+    int64_t end() const { return at + bytes; }
+  };
   int64_t grow(int64_t bytes) {
     int64_t at = size_;
-    if (!free_.empty()) {
-      auto last = std::prev(free_.end());
-      if (last->first + last->second == size_) {  // a free tail that is too short
-        at = last->first;
-        free_.erase(last);
-      }
+    if (!free_.empty() && free_.back().end() == size_) {  // a free tail that is too short
+      at = free_.back().at;
+      free_.pop_back();
     }
     size_ = at + bytes;
     return at;
   }
-  std::map<int64_t, int64_t> free_;
+  std::vector<Stretch> free_;
   int64_t size_ = 0;
 };
 
 // As memory allocators do it: in the order of the steps, each block into the free stretch that fits it best.
 int64_t assign_by_time(std::vector<Block>& blocks, std::span<const uint32_t> placed) {
-  uint32_t steps = 0;
-  for (uint32_t i : placed) steps = std::max(steps, blocks[i].last + 1);
-  std::vector<std::vector<uint32_t>> born(steps), dead(steps);
-  for (uint32_t i : placed) {
-    born[blocks[i].first].push_back(i);
-    dead[blocks[i].last].push_back(i);
-  }
+  std::vector<uint32_t> born(placed.begin(), placed.end()), dead = born;
+  std::stable_sort(born.begin(), born.end(), [&](uint32_t a, uint32_t b) {
+    return blocks[a].first != blocks[b].first ? blocks[a].first < blocks[b].first : blocks[a].bytes > blocks[b].bytes;
+  });
+  std::stable_sort(dead.begin(), dead.end(), [&](uint32_t a, uint32_t b) { return blocks[a].last < blocks[b].last; });
   Arena arena;
-  for (uint32_t s = 0; s < steps; ++s) {
-    std::stable_sort(born[s].begin(), born[s].end(),
-                     [&](uint32_t a, uint32_t b) { return blocks[a].bytes > blocks[b].bytes; });
-    for (uint32_t i : born[s]) blocks[i].offset = arena.take(aligned(blocks[i].bytes));
-    for (uint32_t i : dead[s]) arena.give(blocks[i].offset, aligned(blocks[i].bytes));
+  auto next = dead.begin();
+  for (uint32_t i : born) {
+    for (; next != dead.end() && blocks[*next].last < blocks[i].first; ++next)
+      arena.give(blocks[*next].offset, aligned(blocks[*next].bytes));
+    blocks[i].offset = arena.take(aligned(blocks[i].bytes));
   }
   return arena.size();
 }

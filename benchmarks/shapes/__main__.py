@@ -6,7 +6,9 @@ The batches of `slices` have one shape, and each is another part of one tensor.
 torch.compile (with dynamic=True, where the program is a model that it can take) and lazuli have
 their kernels by then: the first steps, of other shapes, are counted apart. The same shapes come
 once more afterwards, so that what is new costs shows. Medians over the shapes, and the arms take
-turns at each. With --load other processes keep the cores busy meanwhile.
+turns at each. What it costs lazuli to make new parts of a step ready to run, beyond recording,
+stands apart, in microseconds an op: parts that run without a plan, and parts whose plan was made
+for other sizes. With --load other processes keep the cores busy meanwhile.
 """
 
 import contextlib
@@ -73,17 +75,34 @@ def timed(step: Step, shapes: range | list[int]) -> float:
     return time.perf_counter() - begin
 
 
+def host_costs() -> dict[str, float]:
+    """Microseconds an op since the metrics were reset."""
+    counted = torch.lazuli.metrics()
+
+    def per_op(us: str, ops: str) -> float:
+        return counted[us] / counted[ops] if counted[ops] else math.nan
+
+    cut = per_op("cut_us", "ops_cut")
+    return {
+        "unplanned us/op": cut + per_op("unplanned_us", "ops_unplanned"),
+        "resized us/op": cut + per_op("resize_us", "ops_resized"),
+    }
+
+
 def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, object]:
     """One row of the table."""
     torch._dynamo.reset()
     workload = WORKLOADS[name]
     run = [arm for arm in arms if arm != "compile" or name in RUN_BY_COMPILE]
     steps = {arm: workload.make(arm) for arm in run}
+    if "lazuli" in run:
+        torch.lazuli.reset_metrics()
     first = {arm: timed(step, range(FIRST)) for arm, step in steps.items()}
     shapes = list(range(FIRST, FIRST + rounds))  # each once
     if not workload.ordered:
         random.Random(0).shuffle(shapes)
     row: dict[str, object] = {"workload": name}
+    costs: dict[str, float] = {}
     with busy_processes(load):
         for what in ("new", "seen"):
             if workload.ordered:
@@ -101,7 +120,9 @@ def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, obj
                     for eager, ours in zip(seconds["eager"], seconds["lazuli"], strict=True)
                 ]
                 row[f"{what} ratio"] = statistics.median(ratios)
-    return row | {f"{arm} first {FIRST} s": first.get(arm) for arm in arms}
+            if what == "new" and "lazuli" in run:
+                costs = host_costs()
+    return row | {f"{arm} first {FIRST} s": first.get(arm) for arm in arms} | costs
 
 
 def geometric_means(rows: list[dict[str, object]]) -> dict[str, object]:

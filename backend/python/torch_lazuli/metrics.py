@@ -22,7 +22,9 @@ def metrics() -> dict[str, Any]:
     traces that were not), `traces_reused`, `parts_compiled`, `parts_reused`, `parts_unplanned` and
     `parts_resized` (of the former: planned anew, run as they were, run op by op as they were never
     there before, and run by a plan that was made for other sizes), `parts_ahead` (those that ran
-    while the rest was still being recorded),
+    while the rest was still being recorded), `ops_cut` and `cut_us` (recorded ops of traces that
+    were cut into parts, and the microseconds that cutting took), `ops_unplanned`, `unplanned_us`,
+    `ops_resized` and `resize_us` (the same of making those parts ready to run),
     `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
     `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
     of values computed apart from the trace, which did not end),
