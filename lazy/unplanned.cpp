@@ -62,15 +62,36 @@ class Recalling final : public jit::Host {
 };
 
 // What is known of a graph before it runs.
-struct Schedule {
+class Schedule {
+ public:
   static constexpr uint32_t kNever = UINT32_MAX;
   const std::shared_ptr<const ir::Graph> shared;
   const ir::Graph& graph = *shared;
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
+  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to it.
+  std::vector<int8_t> product;
+  std::vector<bool> factors_only;
+  std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
 
-  explicit Schedule(std::shared_ptr<const ir::Graph> g) : shared(std::move(g)), last_use(graph.nodes.size(), kNever), transposed(graph.nodes.size()) {
+  explicit Schedule(std::shared_ptr<const ir::Graph> g)
+      : shared(std::move(g)),
+        last_use(graph.nodes.size(), kNever),
+        transposed(graph.nodes.size()),
+        product(graph.nodes.size(), -1),
+        factors_only(graph.nodes.size()),
+        grows(graph.nodes.size()) {
+    find_uses();
+    find_products();
+  }
+
+ private:
+  static bool turns(const ir::Node& n) {
+    return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
+  }
+
+  void find_uses() {
     const auto end = static_cast<uint32_t>(graph.nodes.size());
     for (uint32_t id = 0; id < end; ++id) transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
     for (ir::Value v : graph.outputs) {
@@ -81,11 +102,35 @@ struct Schedule {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
       steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
-      const bool turns = n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
       for (ir::Value v : n.inputs) {
         if (!v) continue;
         if (last_use[v.node] == kNever) last_use[v.node] = id;
-        if (!turns) transposed[v.node] = false;
+        if (!turns(n)) transposed[v.node] = false;
+      }
+    }
+  }
+
+  // In float32: narrower types round between the two, and float64 is not left to torch.
+  void find_products() {
+    std::vector<uint32_t> uses(graph.nodes.size());
+    const auto count = [&](ir::Value v) {
+      if (v) ++uses[v.node];
+    };
+    for (ir::Value v : graph.outputs) count(v);
+    for (uint32_t id = 0; id < graph.nodes.size(); ++id)
+      if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
+    for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+      const ir::Node& n = graph.nodes[id];
+      if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32) continue;
+      if (graph.type(n.inputs[0]) != n.types[0] || graph.type(n.inputs[1]) != n.types[0]) continue;
+      for (int8_t i = 0; i < 2 && product[id] < 0; ++i) {
+        const uint32_t view = n.inputs[i].node;
+        const uint32_t made = turns(graph.nodes[view]) ? graph.nodes[view].inputs[0].node : view;
+        if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 || transposed[made] != (made != view)) continue;
+        product[id] = i;
+        factors_only[view] = factors_only[made] = true;
+        const ir::Value sum = n.inputs[1 - i];
+        grows[id] = graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
       }
     }
   }
@@ -103,10 +148,14 @@ class Run {
 
   void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) {
-    if (schedule_.steps_only) donate_ = donate;
+    donate_ = donate;
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       if (schedule_.last_use[id] == Schedule::kNever) continue;
       values_[id] = node(id, inputs, scalars);
+    }
+    for (auto& [id, factors] : grown_) {
+      has_written_ = true;
+      values_[id][0].addmm_(factors[0], factors[1]);
     }
     Tensors results;
     for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
@@ -147,6 +196,8 @@ class Run {
       case Op::uninitialized: return {at::empty(to_ref(n.types[0].shape), options(n.types[0].dtype))};
       default: break;
     }
+    if (schedule_.product[id] >= 0) return sum(id);
+    if (schedule_.factors_only[id] && n.op == Op::permute) return std::move(values_[n.inputs[0].node]);
     Tensors in;
     in.reserve(n.inputs.size());
     for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
@@ -169,6 +220,7 @@ class Run {
     if (takes_dense_only(n.op))
       for (Tensor& x : in)
         if (x.defined()) x = x.contiguous();
+    if (schedule_.factors_only[id]) return schedule_.transposed[id] ? Tensors{in[1].t(), in[0].t()} : std::move(in);
     if (schedule_.transposed[id]) return {at::mm(in[1].t(), in[0].t()).t()};
     bool in_first = !in.empty() && is_spare(in[0], n.types[0]);
     if (!in_first && (n.op == Op::add || n.op == Op::mul) && is_spare(in[1], n.types[0])) {
@@ -180,15 +232,35 @@ class Run {
     return fitted(n, *std::move(made));
   }
 
+  // Of a product and something else, in that's memory where it may be. What is lent for it is written last: then nothing can
+  // fail any more.
+  Tensors sum(uint32_t id) {
+    const ir::Node& n = graph_.nodes[id];
+    const int product = schedule_.product[id];
+    const ir::Value other = n.inputs[1 - product];
+    Tensors factors = std::move(values_[n.inputs[product].node]);
+    Tensor to = values_[other.node][other.result];
+    if (schedule_.last_use[other.node] == id) values_[other.node].clear();
+    if (schedule_.grows[id] && is_donated(other)) {
+      grown_.emplace_back(id, std::move(factors));
+      return {to};
+    }
+    return {is_spare(to, n.types[0]) ? to.addmm_(factors[0], factors[1]) : at::addmm(to, factors[0], factors[1])};
+  }
+
+  bool is_donated(ir::Value v) const {
+    if (graph_[v].op != Op::input) return false;
+    const auto position = static_cast<size_t>(graph_[v].attrs.number(0));
+    return position < donate_.size() && donate_[position];
+  }
+
   Tensors adam_step(uint32_t id, Tensors& in) {
     const ir::Node& n = graph_.nodes[id];
     std::array<Tensor, 3> out;
     for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
-      const ir::Node& made = graph_[n.inputs[from]];
-      const auto position = made.op == Op::input ? static_cast<size_t>(made.attrs.number(0)) : donate_.size();
-      const bool donated = position < donate_.size() && donate_[position] && schedule_.last_use[n.inputs[from].node] == id;
+      const bool donated = schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
       has_written_ = has_written_ || donated;
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
@@ -279,7 +351,8 @@ class Run {
   jit::Host& host_;
   Calls& calls_;
   std::vector<Tensors> values_;   // by node and result
-  std::span<const bool> donate_;  // by input, if any may be written over
+  std::span<const bool> donate_;  // by input: whether it may be written over, if nothing fails afterwards
+  std::vector<std::pair<uint32_t, Tensors>> grown_;  // sums that are written over inputs at the end, and their products' factors
   // By memory. Whoever gets it gets the input's own buffer, which knows who else has it.
   std::unordered_map<const void*, const ir::Node*> inputs_at_;
   bool has_written_ = false;

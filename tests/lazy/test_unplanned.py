@@ -380,3 +380,42 @@ def test_deterministic_algorithms_give_the_same_bits_each_time(deterministic):
     assert all(unplanned == planned == 0 for _, unplanned, planned, _ in turns)
     assert [whole > 0 for *_, whole in turns] == [True] + [False] * 5
     assert all(torch.equal(turns[0][0], result) for result, *_ in turns)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("keep", ["nothing", "addend", "product", "both"])
+def test_products_are_added_up_where_nobody_else_looks(keep, transposed):
+    """In the addend's own memory, if it may be written over."""
+
+    def step(device):
+        torch.manual_seed(0)
+        total = torch.randn(9, 11).to(device)
+        if device == DEVICE:
+            torch.lazuli.synchronize()
+        kept = []
+        for _ in range(4):
+            a, b = torch.randn(9, 7).to(device), torch.randn(7, 11).to(device)
+            product = (b.t() @ a.t()).t() if transposed else a @ b
+            if keep in ("addend", "both"):
+                kept.append(total)
+            if keep in ("product", "both"):
+                kept.append(product)
+            total = product + total if len(kept) % 2 else total + product
+            total = total.tanh() + 0.5 if keep == "nothing" else total
+        return torch.stack([total, *kept]).cpu()
+
+    got, unplanned, planned, whole = run(step, DEVICE)
+    assert unplanned > 0
+    assert planned == whole == 0
+    torch.testing.assert_close(got, step("cpu"))
+
+
+def test_gradients_of_a_shared_weight_add_up():
+    def step(device):
+        torch.manual_seed(0)
+        model = nn.GRU(6, 10).to(device)
+        model(torch.randn(7, 3, 6).to(device))[0].square().sum().backward()
+        return [p.grad.cpu() for p in model.parameters()]
+
+    for got, want in zip(step(DEVICE), step("cpu"), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
