@@ -1,6 +1,7 @@
 // Parts planned for some sizes serve others, and compute what a plan made for those does.
 #include "jit/generic_part.h"
 #include "jit/part_cache.h"
+#include "lowering/generic_plan.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
 
@@ -252,6 +253,26 @@ TEST(GenericPart, OddConstants) {
     const Value number = m.emit(Op::constant, {}, ir::Attrs{{odd}}, std::span(&type, 1));
     out(m, m.convert(m.apply(Op::remainder, {m.apply(Op::iota, {}, {{n}}), number}), DType::F32));
     expect_same(cache, m.graph);
+  }
+}
+
+// Integers are multiplied by code of ours, which packs them first.
+TEST(GenericPart, OtherNumbersMakeADraftAgain) {
+  lowering::DraftedGraph draft;
+  Model m;
+  out(m, m.apply(Op::matmul, {m.input(DType::I64, {40, 30}), m.input(DType::I64, {30, 20})}));
+  draft.graph = m.graph;
+  draft.plan = lowering::draft_plan(draft.graph, {});
+  lowering::NumberedGraph numbered(draft, {});
+  lowering::finish_plan(numbered.graph, {}, numbered.plan);
+  const size_t blocks = numbered.plan.blocks.size();
+  EXPECT_GT(blocks, draft.plan.blocks.size());
+  for (int i = 0; i < 2; ++i) {
+    numbered.put({});
+    EXPECT_EQ(numbered.plan.blocks.size(), draft.plan.blocks.size());
+    for (const lowering::PlanStep& step : numbered.plan.steps) EXPECT_EQ(step.scratch, lowering::kNoBlock);
+    lowering::finish_plan(numbered.graph, {}, numbered.plan);
+    EXPECT_EQ(numbered.plan.blocks.size(), blocks);
   }
 }
 

@@ -383,7 +383,7 @@ def test_deterministic_algorithms_give_the_same_bits_each_time(deterministic):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("keep", ["nothing", "addend", "product", "both"])
+@pytest.mark.parametrize("keep", ["nothing", "addend", "product", "both", "factors"])
 def test_products_are_added_up_where_nobody_else_looks(keep, transposed):
     """In the addend's own memory, if it may be written over."""
 
@@ -395,12 +395,15 @@ def test_products_are_added_up_where_nobody_else_looks(keep, transposed):
         kept = []
         for _ in range(4):
             a, b = torch.randn(9, 7).to(device), torch.randn(7, 11).to(device)
-            product = (b.t() @ a.t()).t() if transposed else a @ b
+            whole = b.t() @ a.t() if transposed else a @ b
+            product = whole.t() if transposed else whole
             if keep in ("addend", "both"):
                 kept.append(total)
             if keep in ("product", "both"):
-                kept.append(product)
+                kept.append(whole.t() if transposed else product)
             total = product + total if len(kept) % 2 else total + product
+            if keep == "factors":
+                total = total * (whole.t() if transposed else whole)
             total = total.tanh() + 0.5 if keep == "nothing" else total
         return torch.stack([total, *kept]).cpu()
 
