@@ -29,18 +29,23 @@ size_t size_class(size_t bytes) {
 
 class Allocator {
  public:
-  void* take(size_t size) {
+  // A block and its size, which is another class's at most twice as large where this one has none: programs whose sizes change
+  // would else ask for fresh memory most of the time.
+  std::pair<void*, size_t> take(size_t size) {
     {
       std::lock_guard lock(mutex_);
       count(size);
       if (++taken_ % (kPatience / 4) == 0) give_up_unused();
-      auto& [blocks, used] = free_[size];
-      used = taken_;
-      if (!blocks.empty()) {
+      const auto own = free_.try_emplace(size).first;
+      own->second.used = taken_;
+      for (auto it = own; it != free_.end() && it->first <= 2 * size; ++it) {
+        auto& [blocks, used] = it->second;
+        if (blocks.empty()) continue;
         void* p = blocks.back();
         blocks.pop_back();
-        cached_ -= size;
-        return p;
+        used = taken_;
+        cached_ -= it->first;
+        return {p, it->first};
       }
       stats_.bytes_reserved += static_cast<int64_t>(size);
     }
@@ -56,11 +61,12 @@ class Allocator {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "lazuli: tried to allocate ", size, " bytes of host memory (",
                        stats_.bytes_live, " in use)");
     }
-    return p;
+    return {p, size};
   }
-  void give(void* p, size_t size) {
+  // `taken`: for how much; `size`: of the block.
+  void give(void* p, size_t taken, size_t size) {
     std::lock_guard lock(mutex_);
-    stats_.bytes_live -= static_cast<int64_t>(size);
+    stats_.bytes_live -= static_cast<int64_t>(taken);
     if (cached_ + size > kMaxCached) {
       stats_.bytes_reserved -= static_cast<int64_t>(size);
       std::free(p);
@@ -141,9 +147,9 @@ jit::Buffer allocate_on_gpu(size_t bytes) {
 
 jit::Buffer allocate_buffer(size_t bytes) {
   if (backing().is_gpu()) return allocate_on_gpu(bytes);
-  size_t size = size_class(bytes);
-  void* p = allocator().take(size);
-  return {p, bytes, std::shared_ptr<void>(p, [size](void* q) { allocator().give(q, size); })};
+  const size_t taken = size_class(bytes);
+  const auto [p, size] = allocator().take(taken);
+  return {p, bytes, std::shared_ptr<void>(p, [taken, size](void* q) { allocator().give(q, taken, size); })};
 }
 MemoryStats memory_stats() { return backing().is_gpu() ? gpu_stats() : allocator().stats(); }
 void reset_peak_memory() {

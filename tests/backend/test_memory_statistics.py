@@ -78,3 +78,20 @@ def test_sizes_that_nobody_asks_for_any_more_are_given_up(device):
         if reserved() - before < held / 8:
             return
     raise AssertionError(f"{reserved() - before} bytes are kept")
+
+
+def test_memory_that_is_a_little_larger_serves_as_well(device):
+    """A program whose sizes change finds what it had for others; what is far too large stays."""
+    torch.lazuli.synchronize()
+    torch.lazuli.empty_cache()
+    before = torch.lazuli.memory_allocated()
+
+    def use(size):
+        (torch.zeros(size, device=device) + 1).cpu()
+        torch.lazuli.synchronize()
+        return torch.lazuli.memory_reserved()
+
+    reserved = use(1 << 20)
+    assert use(800_000) == use(600_000) == use(1 << 20) == reserved
+    assert use(100_000) > reserved
+    assert torch.lazuli.memory_allocated() == before
