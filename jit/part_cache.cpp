@@ -19,10 +19,10 @@ constexpr size_t kKeptResized = 16;
 
 constexpr size_t kMostProspects = 1 << 14;
 
-// Whether code made under `a` serves under `b`.
+// Whether code made under `a` serves under `b`, for as many threads.
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
   return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.other_sizes == b.other_sizes &&
-         a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.threads == b.threads &&
+         a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul &&
          a.disabled_passes == b.disabled_passes && a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always;
 }
 
@@ -40,6 +40,9 @@ HostCost cost(int64_t ops, Clock::time_point since) {
 }
 
 // Those that compute something.
+int64_t ops_of(const ir::Listing& listing) {
+  return std::ranges::count_if(listing.entries, [](const ir::Entry& e) { return !ir::is_leaf(e.op); });
+}
 int64_t ops_of(const ir::Listing& listing, const ir::Parts& parts, size_t part) {
   return std::ranges::count_if(parts.nodes_of(part), [&](const ir::Parts::Node& node) {
     return node.input == ir::kAbsent && !ir::is_leaf(listing.entries[node.entry].op);
@@ -108,12 +111,13 @@ void make_on_all_threads(const std::vector<T>& wanted, F make) {
 
 }  // namespace
 
-PartCache::Sought::Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text)
+PartCache::Sought::Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text, int t)
     : listing(l),
       parts(p),
       part(n),
       line_text(text),
-      code_hash(hash_of(0, code())),
+      threads(t),
+      code_hash(hash_of(static_cast<uint64_t>(t), code())),
       hash(hash_of(code_hash, numbers())) {}
 
 ir::Graph PartCache::graph_of(const Sought& s) {
@@ -123,7 +127,7 @@ ir::Graph PartCache::graph_of(const Sought& s) {
 PartCache::Known* PartCache::find(const Sought& sought) {
   const auto [begin, end] = found_.equal_range(ir::for_lookup(sought.hash));
   for (auto it = begin; it != end; ++it)
-    if (const Known& k = *it->second;
+    if (const Known& k = *it->second; k.family->threads == sought.threads &&
         std::ranges::equal(k.numbers, sought.numbers()) && std::ranges::equal(k.family->code, sought.code())) {
       known_.splice(known_.begin(), known_, it->second);
       return &*it->second;
@@ -134,7 +138,8 @@ PartCache::Known* PartCache::find(const Sought& sought) {
 std::shared_ptr<PartCache::Family> PartCache::find_family(const Sought& sought) const {
   const auto [begin, end] = families_.equal_range(ir::for_lookup(sought.code_hash));
   for (auto it = begin; it != end; ++it)
-    if (auto family = it->second.lock(); family && std::ranges::equal(family->code, sought.code())) return family;
+    if (auto family = it->second.lock(); family && family->threads == sought.threads && std::ranges::equal(family->code, sought.code()))
+      return family;
   return nullptr;
 }
 
@@ -143,6 +148,7 @@ std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
   auto family = std::make_shared<Family>();
   family->hash = ir::for_lookup(sought.code_hash);
   family->code.assign(sought.code().begin(), sought.code().end());
+  family->threads = sought.threads;
   families_.emplace(family->hash, family);
   return family;
 }
@@ -162,6 +168,7 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   if (known) {
     known->executable = made.executable;
     known->unplanned = unplanned;
+    keep_few(made, known_.begin());
     return made;
   }
   std::vector<int64_t> calls;
@@ -173,11 +180,15 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   known_.push_front({ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls),
                      made.executable, unplanned});
   found_.emplace(known_.front().hash, known_.begin());
-  if (made.stats.resized_parts) {
-    family->resized.push_back(known_.begin());
-    if (family->resized.size() > kKeptResized) forget(family->resized.front());
-  }
+  keep_few(made, known_.begin());
   return made;
+}
+
+void PartCache::keep_few(const MadePart& made, Order::iterator known) {
+  if (!made.stats.resized_parts) return;
+  auto& resized = known->family->resized;
+  resized.push_back(known);
+  if (resized.size() > kKeptResized) forget(resized.front());
 }
 
 std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
@@ -339,7 +350,7 @@ CompileOptions PartCache::for_parts(CompileOptions options) {
 PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                                               const CompileOptions& options, LineText line_text) {
   use(options);
-  const Sought sought(listing, parts, part, line_text);
+  const Sought sought(listing, parts, part, line_text, options.threads);
   if (is_unplanned(find_family(sought).get(), options)) return {};
   return find_or_make(sought, options);
 }
@@ -349,7 +360,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::
                                                LineText line_text, PartsAhead* ahead) {
   const auto start = Clock::now();
   const ir::Parts parts = ir::cut(listing, live, donated);
-  const HostCost cutting = cost(static_cast<int64_t>(listing.entries.size()), start);
+  const HostCost cutting = cost(ops_of(listing), start);
   return compile(listing, parts, live, options, line_text, ahead, cutting);
 }
 
@@ -359,10 +370,10 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
   use(options);
   const auto start = Clock::now();
   const ir::Parts parts = ir::cut(listing, live, donated);
-  const HostCost cutting = cost(static_cast<int64_t>(listing.entries.size()), start);
+  const HostCost cutting = cost(ops_of(listing), start);
   size_t unplanned = 0;
   for (size_t p = 0; p < parts.size(); ++p)
-    unplanned += is_unplanned(find_family({listing, parts, p, line_text}).get(), options);
+    unplanned += is_unplanned(find_family({listing, parts, p, line_text, options.threads}).get(), options);
   if (2 * unplanned < parts.size()) return nullptr;
   return compile(listing, parts, live, options, line_text, nullptr, cutting);
 }
@@ -371,12 +382,12 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
                                                std::span<const ir::ValueId> live, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead, const HostCost& cutting) {
   std::vector<PartsAhead::Made> made(parts.size());
-  if (ahead && same_code(ahead->options(), options)) made = ahead->take(parts, live);
+  if (ahead && same_code(ahead->options(), options) && ahead->options().threads == options.threads) made = ahead->take(parts, live);
   use(options);
   const CompileOptions own = for_parts(options);
   std::vector<Sought> missing;
   for (size_t p = 0; p < parts.size(); ++p)
-    if (!made[p].part.executable) missing.emplace_back(listing, parts, p, line_text);
+    if (!made[p].part.executable) missing.emplace_back(listing, parts, p, line_text, own.threads);
   compile_new(missing, own);
   resize_known(missing, own);
   for (const Sought& sought : missing) {

@@ -56,6 +56,7 @@ class PartCache {
   struct Family {
     uint64_t hash;
     std::vector<int64_t> code;
+    int threads;  // that its plans are for
     int64_t since = 0;  // the number of the listing that compile() first met it in; 0: none yet
     bool planned = false;
     SeenNumbers seen;
@@ -73,11 +74,12 @@ class PartCache {
   };
   // A part with the hash of its code, and of all of it.
   struct Sought {
-    Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text);
+    Sought(const ir::Listing& l, const ir::Parts& p, size_t n, LineText text, int threads);
     const ir::Listing& listing;
     const ir::Parts& parts;
     const size_t part;
     const LineText line_text;
+    const int threads;
     const uint64_t code_hash, hash;
     std::shared_ptr<Executable> compiled;  // for its own numbers, if that has been done
     std::shared_ptr<Executable> resized;   // the same of a plan for other numbers, which may be gone
@@ -91,6 +93,8 @@ class PartCache {
   std::unique_ptr<Executable> compile(const ir::Listing& listing, const ir::Parts& parts,
                                       std::span<const ir::ValueId> live, const CompileOptions& options,
                                       LineText line_text, PartsAhead* ahead, const HostCost& cutting);
+  // If it was made of a plan that there is, few like it are kept.
+  void keep_few(const MadePart& made, Order::iterator known);
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
   // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that has it.

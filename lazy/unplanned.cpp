@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
+#include "jit/packed_operands.h"
 #include "lazy/adam_step.h"
 #include "lazy/convert.h"
 #include "lazy/memory.h"
@@ -148,14 +149,10 @@ class Run {
 
   void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) {
-    donate_ = donate;
+    donate_ = donate, inputs_ = inputs;
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       if (schedule_.last_use[id] == Schedule::kNever) continue;
       values_[id] = node(id, inputs, scalars);
-    }
-    for (auto& [id, factors] : grown_) {
-      has_written_ = true;
-      values_[id][0].addmm_(factors[0], factors[1]);
     }
     Tensors results;
     for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
@@ -168,6 +165,10 @@ class Run {
         outputs[i] = inputs[static_cast<size_t>(input->second->attrs.number(0))];
       else
         outputs[i] = buffer_of(results[i].clone());
+    }
+    for (Growing& g : growing_) {
+      write_over(g.input);
+      g.to.addmm_(g.factors[0], g.factors[1]);
     }
   }
 
@@ -232,8 +233,7 @@ class Run {
     return fitted(n, *std::move(made));
   }
 
-  // Of a product and something else, in that's memory where it may be. What is lent for it is written last: then nothing can
-  // fail any more.
+  // Of a product and something else, in that's memory where it may be. An input's is written last, when all else is done.
   Tensors sum(uint32_t id) {
     const ir::Node& n = graph_.nodes[id];
     const int product = schedule_.product[id];
@@ -242,16 +242,19 @@ class Run {
     Tensor to = values_[other.node][other.result];
     if (schedule_.last_use[other.node] == id) values_[other.node].clear();
     if (schedule_.grows[id] && is_donated(other)) {
-      grown_.emplace_back(id, std::move(factors));
+      growing_.push_back({other, to, std::move(factors)});
       return {to};
     }
     return {is_spare(to, n.types[0]) ? to.addmm_(factors[0], factors[1]) : at::addmm(to, factors[0], factors[1])};
   }
 
+  size_t position(ir::Value input) const { return static_cast<size_t>(graph_[input].attrs.number(0)); }
   bool is_donated(ir::Value v) const {
-    if (graph_[v].op != Op::input) return false;
-    const auto position = static_cast<size_t>(graph_[v].attrs.number(0));
-    return position < donate_.size() && donate_[position];
+    return graph_[v].op == Op::input && position(v) < donate_.size() && donate_[position(v)];
+  }
+  void write_over(ir::Value input) {
+    has_written_ = true;
+    if (jit::PackedOperands* packed = host_.packed_operands()) packed->written(inputs_[position(input)]);
   }
 
   Tensors adam_step(uint32_t id, Tensors& in) {
@@ -261,7 +264,7 @@ class Run {
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
       const bool donated = schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
-      has_written_ = has_written_ || donated;
+      if (donated) write_over(n.inputs[from]);
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
     run_adam_loop(n, in, out);
@@ -352,7 +355,14 @@ class Run {
   Calls& calls_;
   std::vector<Tensors> values_;   // by node and result
   std::span<const bool> donate_;  // by input: whether it may be written over, if nothing fails afterwards
-  std::vector<std::pair<uint32_t, Tensors>> grown_;  // sums that are written over inputs at the end, and their products' factors
+  std::span<const jit::Buffer> inputs_;
+  // A sum that is written over an input, when all results are there.
+  struct Growing {
+    ir::Value input;
+    Tensor to;
+    Tensors factors;
+  };
+  std::vector<Growing> growing_;
   // By memory. Whoever gets it gets the input's own buffer, which knows who else has it.
   std::unordered_map<const void*, const ir::Node*> inputs_at_;
   bool has_written_ = false;

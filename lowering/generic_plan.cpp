@@ -67,6 +67,7 @@ NumberedGraph::NumberedGraph(const DraftedGraph& draft, std::span<const int64_t>
     if ((note(slots_) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
   }
   put(values);
+  put_rest();
 }
 
 void NumberedGraph::put(std::span<const int64_t> values) {

@@ -89,7 +89,6 @@ class Grouper {
     }
     for (const BlockView& v : step.operands) whole(v.block, false);
     for (const BlockView& v : step.results) whole(v.block, true);
-    whole(step.scratch, true);
   }
 
   // The steps that each must come after: for what they write, and for what they still read of memory that it writes.

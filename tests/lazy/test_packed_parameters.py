@@ -86,6 +86,27 @@ def _train(model: nn.Module) -> None:
         optimizer.zero_grad()
 
 
+def _by_products_without_a_plan(model: nn.Module) -> None:
+    """As an adapter of low rank is merged."""
+    with torch.lazuli.config.patch(unplanned="always"):
+        for p in model.parameters():
+            if p.dim() == 2:
+                p += torch.full_like(p[:, :2], 0.02) @ torch.ones_like(p[:2])
+        torch.lazuli.synchronize()
+
+
+def _by_adam_without_a_plan(model: nn.Module) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    torch.lazuli.synchronize()
+    with torch.lazuli.config.patch(unplanned="always"):
+        optimizer.step()
+        torch.lazuli.synchronize()
+    for p in model.parameters():
+        p.grad = None
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -98,6 +119,8 @@ def _train(model: nn.Module) -> None:
         _by_an_operator_without_a_row,
         _load,
         _train,
+        _by_products_without_a_plan,
+        _by_adam_without_a_plan,
     ],
 )
 @torch.no_grad()
