@@ -158,6 +158,21 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   return fall_back<Tensor>("aten::pow", "Tensor_Scalar", x, exponent);
 }
 
+// In place and into a given tensor only these are other rows: pow gives another infinity's and another zero's root.
+Tensor& power_into(Tensor& out, const Tensor& x, const Scalar& exponent, bool is_out) {
+  const double e = is_floating(x) && !exponent.isComplex() ? exponent.toDouble() : 1;
+  const Operands root{{&x, {}}}, power{{&x, {}}, {nullptr, exponent, is_out}};
+  const ir::Op row = e == 0.5 ? ir::Op::sqrt : e == -0.5 ? ir::Op::rsqrt : ir::Op::pow;
+  if (elementwise_into(out, row, row == ir::Op::pow ? power : root, is_out)) return out;
+  if (is_out)
+    fall_back<Tensor>("aten::pow", "Tensor_Scalar_out", x, exponent, out);
+  else
+    fall_back<Tensor>("aten::pow_", "Scalar", out, exponent);
+  return out;
+}
+Tensor& power_(Tensor& x, const Scalar& exponent) { return power_into(x, x, exponent, false); }
+Tensor& power_out(const Tensor& x, const Scalar& exponent, Tensor& out) { return power_into(out, x, exponent, true); }
+
 template <bool negative>
 Tensor is_infinity(const Tensor& x) {
   const double infinity = std::numeric_limits<double>::infinity();
@@ -304,6 +319,8 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("floor_divide_.Tensor", floor_divide_);
   m.impl("div.Tensor_mode", div_mode);
   m.impl("pow.Tensor_Scalar", power);
+  m.impl("pow_.Scalar", power_);
+  m.impl("pow.Tensor_Scalar_out", power_out);
   m.impl("isinf", is_infinite);
   m.impl("isfinite", is_finite);
   m.impl("isposinf", is_infinity<false>);

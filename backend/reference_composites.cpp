@@ -2,6 +2,9 @@
 // the CPU is the backing device they are written as it has them, so that its kernels are called, in its order.
 #include <ATen/ops/dropout_native.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
+#include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/NamedTensorUtils.h>
 #include "backend/reference_recurrent.h"
@@ -26,9 +29,19 @@ Tensor dropout(const Tensor& x, double p, bool train) {
   return y;
 }
 
+// Accelerators do not look for numbers that name no class.
+Tensor one_hot(const Tensor& index, int64_t classes) {
+  if (!lazy::backing().is_gpu() && index.scalar_type() == at::kLong && index.numel() > 0) {
+    TORCH_CHECK(index.min().item<int64_t>() >= 0, "Class values must be non-negative.");
+    TORCH_CHECK(classes < 1 || index.max().item<int64_t>() < classes, "Class values must be smaller than num_classes.");
+  }
+  return at::native::one_hot(index, classes);
+}
+
 }  // namespace
 
 void register_reference_composites(torch::Library& m) {
+  m.impl("one_hot", one_hot);
   m.impl("dropout", dropout);
   register_reference_recurrent(m);
 }

@@ -517,3 +517,26 @@ def test_convolutions_of_float64_multiply_their_padding(dims, transposed):
         return y.detach(), x.grad, w.grad
 
     assert_same(convolve)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+def test_powers_that_are_roots(exponent):
+    """Eager takes the root however the power is written, unless the exponent is a tensor."""
+
+    def powers(device):
+        x = torch.tensor([-math.inf, -4.0, -0.0, 0.0, 4.0], device=device)
+        augmented = x.clone()
+        augmented **= exponent
+        return (
+            x**exponent,
+            augmented,
+            x.clone().pow_(exponent),
+            torch.pow(x, exponent, out=torch.empty(5, device=device)),
+            *torch._foreach_pow([x], exponent),
+            x.clone().pow_(torch.tensor(exponent)),
+        )
+
+    for got, want in zip(powers("lazuli"), powers("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
+        numbers = ~want.isnan()
+        assert torch.equal(got.cpu()[numbers].signbit(), want[numbers].signbit())

@@ -147,3 +147,20 @@ def test_it_cannot_be_chosen_later(device):
     with pytest.raises(ValueError, match="lazuli or eager"):
         torch.lazuli.config.kernels = "cuda"
     assert torch.lazuli.config.kernels == "lazuli"
+
+
+def test_one_hot_refuses_what_eager_refuses():
+    out = run(
+        "-c",
+        "import torch\n"
+        "from torch.nn.functional import one_hot\n"
+        "for numbers, classes in [([-4, 2], -1), ([-4], 3), ([4], 3), ([1, 0], -1), ([], 2)]:\n"
+        "    for device in ('cpu', 'lazuli'):\n"
+        "        x = torch.tensor(numbers, dtype=torch.int64).to(device)\n"
+        "        try:\n"
+        "            print(one_hot(x, classes).tolist())\n"
+        "        except RuntimeError as error:\n"
+        "            print(str(error).splitlines()[0])\n",
+    ).splitlines()
+    assert len(out) == 10
+    assert out[::2] == out[1::2]
