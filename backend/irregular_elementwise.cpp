@@ -140,6 +140,12 @@ Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view
   return fall_back<Tensor>("aten::div", "Tensor_mode", a, b, mode ? std::optional<std::string>(*mode) : std::nullopt);
 }
 
+std::optional<ir::Op> root_of(double exponent) {
+  if (exponent == 0.5) return ir::Op::sqrt;
+  if (exponent == -0.5) return ir::Op::rsqrt;
+  return {};
+}
+
 // Small exponents are products and roots: exact, and cheap in a kernel. Any other exponent is a run-time number.
 Tensor power(const Tensor& x, const Scalar& exponent) {
   if (is_floating(x) && !exponent.isComplex()) {
@@ -150,8 +156,7 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
       Tensor square = elementwise(ir::Op::mul, {{&x, {}}, {&x, {}}});
       return elementwise(ir::Op::mul, {{&square, {}}, {&x, {}}});
     }
-    if (e == 0.5) return elementwise(ir::Op::sqrt, {{&x, {}}});
-    if (e == -0.5) return elementwise(ir::Op::rsqrt, {{&x, {}}});
+    if (const auto root = root_of(e)) return elementwise(*root, {{&x, {}}});
     if (e == -1) return elementwise(ir::Op::reciprocal, {{&x, {}}});
     if (Tensor r = elementwise(ir::Op::pow, {{&x, {}}, {nullptr, exponent}}); r.defined()) return r;
   }
@@ -160,10 +165,10 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
 
 // In place and into a given tensor only these are other rows: pow gives another infinity's and another zero's root.
 Tensor& power_into(Tensor& out, const Tensor& x, const Scalar& exponent, bool is_out) {
-  const double e = is_floating(x) && !exponent.isComplex() ? exponent.toDouble() : 1;
-  const Operands root{{&x, {}}}, power{{&x, {}}, {nullptr, exponent, is_out}};
-  const ir::Op row = e == 0.5 ? ir::Op::sqrt : e == -0.5 ? ir::Op::rsqrt : ir::Op::pow;
-  if (elementwise_into(out, row, row == ir::Op::pow ? power : root, is_out)) return out;
+  const auto root = is_floating(x) && !exponent.isComplex() ? root_of(exponent.toDouble()) : std::nullopt;
+  Operands operands{{&x, {}}};
+  if (!root) operands.push_back({nullptr, exponent, is_out});
+  if (elementwise_into(out, root.value_or(ir::Op::pow), operands, is_out)) return out;
   if (is_out)
     fall_back<Tensor>("aten::pow", "Tensor_Scalar_out", x, exponent, out);
   else

@@ -1,10 +1,9 @@
 // Compiling in two: what may be done for sizes that are not known yet (ir/size.h), and the rest.
 #pragma once
-#include <functional>
 #include <optional>
 #include "jit/dump.h"
 #include "jit/executor.h"
-#include "lowering/plan.h"
+#include "lowering/generic_plan.h"
 
 namespace lazuli::jit {
 
@@ -13,10 +12,9 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
 
 class PlanExecutable final : public Executable {
  public:
-  // Finishes `plan`, a draft of `graph`, and loads its kernels. Both outlive it, or what `before_print` holds does: called
-  // before they are printed. `stats`: of the draft.
-  PlanExecutable(std::function<void()> before_print, const ir::Graph& graph, lowering::Plan& plan,
-                 const CompileOptions& options, Dump& dump, const CompileStats& stats);
+  // Finishes the plan, a draft, and loads its kernels. `stats`: of the draft.
+  PlanExecutable(std::shared_ptr<lowering::PlannedGraph> planned, const CompileOptions& options, Dump& dump,
+                 const CompileStats& stats);
   // Graph and plan have other numbers now, and the plan is a draft again.
   void resize(const CompileOptions& options);
 
@@ -26,17 +24,12 @@ class PlanExecutable final : public Executable {
   }
   Failures failures_of(const Failures& inputs) const override { return executor_->failures_of(inputs); }
   const CompileStats& stats() const override { return stats_; }
-  std::string plan_text() const override {
-    before_print_();
-    return lowering::print(graph_, plan_);
-  }
+  std::string plan_text() const override { return lowering::print(planned_->graph, planned_->plan); }
   int64_t bytes_written_over(size_t i) const override;
   bool runs_anywhere(const Host& host) const override;
 
  private:
-  const std::function<void()> before_print_;
-  const ir::Graph& graph_;
-  lowering::Plan& plan_;
+  const std::shared_ptr<lowering::PlannedGraph> planned_;
   std::optional<Executor> executor_;
   CompileStats stats_;
 };

@@ -8,7 +8,6 @@
 #include "jit/dump.h"
 #include "lowering/align_products.h"
 #include "lowering/crop_pads.h"
-#include "lowering/generic_plan.h"
 
 namespace lazuli::jit {
 namespace {
@@ -52,9 +51,10 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
   return plan;
 }
 
-PlanExecutable::PlanExecutable(std::function<void()> before_print, const ir::Graph& graph, lowering::Plan& plan,
-                               const CompileOptions& options, Dump& dump, const CompileStats& stats)
-    : before_print_(std::move(before_print)), graph_(graph), plan_(plan), stats_(stats) {
+PlanExecutable::PlanExecutable(std::shared_ptr<lowering::PlannedGraph> planned, const CompileOptions& options, Dump& dump,
+                               const CompileStats& stats)
+    : planned_(std::move(planned)), stats_(stats) {
+  auto& [graph, plan] = *planned_;
   Device& device = device_of(options);
   auto start = std::chrono::steady_clock::now();
   lowering::finish_plan(graph, device.plan_options(options), plan);
@@ -71,19 +71,19 @@ PlanExecutable::PlanExecutable(std::function<void()> before_print, const ir::Gra
 }
 
 void PlanExecutable::resize(const CompileOptions& options) {
-  lowering::finish_plan(graph_, device_of(options).plan_options(options), plan_);
+  lowering::finish_plan(planned_->graph, device_of(options).plan_options(options), planned_->plan);
   executor_->resize();
   stats_.lowering_ms = stats_.codegen_ms = 0;  // of the first time
 }
 
 int64_t PlanExecutable::bytes_written_over(size_t i) const {
-  for (const lowering::Block& b : plan_.blocks)
+  for (const lowering::Block& b : planned_->plan.blocks)
     if (b.kind == lowering::Block::Input && b.index == i && b.donated) return int64_t{b.bytes};
   return 0;
 }
 
 bool PlanExecutable::runs_anywhere(const Host& host) const {
-  return std::ranges::all_of(plan_.steps, [&](const lowering::PlanStep& step) {
+  return std::ranges::all_of(planned_->plan.steps, [&](const lowering::PlanStep& step) {
     if (step.kind == lowering::PlanStep::Library) return !step.call->depends_on_threads();
     if (step.kind == lowering::PlanStep::External) return host.runs_anywhere(step.external_call);
     return step.kind == lowering::PlanStep::Kernel;
@@ -93,9 +93,9 @@ bool PlanExecutable::runs_anywhere(const Host& host) const {
 std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options) {
   CompileStats stats;
   Dump dump(options);
-  const auto planned = std::make_shared<lowering::DraftedGraph>(lowering::DraftedGraph{std::move(graph), {}});
+  auto planned = std::make_shared<lowering::PlannedGraph>(std::move(graph));
   planned->plan = draft(planned->graph, options, dump, stats);
-  return std::make_unique<PlanExecutable>([planned] {}, planned->graph, planned->plan, options, dump, stats);
+  return std::make_unique<PlanExecutable>(std::move(planned), options, dump, stats);
 }
 
 }  // namespace lazuli::jit

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include "jit/compile.h"
-#include "lowering/generic_plan.h"
 
 namespace lazuli::jit {
 
@@ -77,7 +76,7 @@ class GenericPart::Instances {
                                           const CompileOptions& options) {
     std::shared_ptr<Instance> instance = all->take();
     if (instance) {
-      instance->graph.put(values);
+      instance->graph->put(values);
       instance->executable.resize(options);
     } else {
       Dump dump(options);
@@ -89,9 +88,9 @@ class GenericPart::Instances {
  private:
   static constexpr size_t kMostIdle = 16;
   struct Instance {
-    Instance(const lowering::DraftedGraph& draft, std::span<const int64_t> values, const CompileOptions& options, Dump& dump)
-        : graph(draft, values), executable([this] { graph.put_rest(); }, graph.graph, graph.plan, options, dump, {}) {}
-    lowering::NumberedGraph graph;
+    Instance(const lowering::PlannedGraph& draft, std::span<const int64_t> values, const CompileOptions& options, Dump& dump)
+        : graph(std::make_shared<lowering::NumberedGraph>(draft, values)), executable(graph, options, dump, {}) {}
+    const std::shared_ptr<lowering::NumberedGraph> graph;
     PlanExecutable executable;
   };
 
@@ -107,7 +106,7 @@ class GenericPart::Instances {
     if (idle_.size() < kMostIdle) idle_.push_back(instance);
   }
 
-  lowering::DraftedGraph draft_;
+  lowering::PlannedGraph draft_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Instance>> idle_;
 };

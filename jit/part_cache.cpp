@@ -49,6 +49,13 @@ int64_t ops_of(const ir::Listing& listing, const ir::Parts& parts, size_t part) 
   });
 }
 
+std::pair<ir::Parts, HostCost> timed_cut(const ir::Listing& listing, std::span<const ir::ValueId> live,
+                                         const std::vector<bool>& donated) {
+  const auto start = Clock::now();
+  ir::Parts parts = ir::cut(listing, live, donated);
+  return {std::move(parts), cost(ops_of(listing), start)};
+}
+
 // Numbers for the values that a sequence passes about.
 class Numbers {
  public:
@@ -358,9 +365,7 @@ PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                const std::vector<bool>& donated, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead) {
-  const auto start = Clock::now();
-  const ir::Parts parts = ir::cut(listing, live, donated);
-  const HostCost cutting = cost(ops_of(listing), start);
+  const auto [parts, cutting] = timed_cut(listing, live, donated);
   return compile(listing, parts, live, options, line_text, ahead, cutting);
 }
 
@@ -368,9 +373,7 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
                                                       const std::vector<bool>& donated, const CompileOptions& options,
                                                       LineText line_text) {
   use(options);
-  const auto start = Clock::now();
-  const ir::Parts parts = ir::cut(listing, live, donated);
-  const HostCost cutting = cost(ops_of(listing), start);
+  const auto [parts, cutting] = timed_cut(listing, live, donated);
   size_t unplanned = 0;
   for (size_t p = 0; p < parts.size(); ++p)
     unplanned += is_unplanned(find_family({listing, parts, p, line_text, options.threads}).get(), options);

@@ -3,12 +3,22 @@
 namespace lazuli::lowering {
 namespace {
 
-// Lists the sizes of something in a fixed order.
-class Sizes {
+// Notes where expressions stand.
+class Finder {
  public:
-  std::vector<ir::Size*> found;
+  explicit Finder(std::vector<NumberedGraph::Slot>& slots) : slots_(slots) {}
+  // Whether there was one in it.
+  template <class T>
+  bool find(T& in) {
+    const size_t before = slots_.size();
+    add(in);
+    return slots_.size() > before;
+  }
 
-  void add(ir::Size& n) { found.push_back(&n); }
+ private:
+  void add(ir::Size& n) {
+    if (n.is_symbolic()) slots_.push_back({&n, n.expression()});
+  }
   void add(ir::Dims& dims) {
     for (ir::Size& n : dims) add(n);
   }
@@ -39,39 +49,25 @@ class Sizes {
     for (BlockView& v : step.operands) add(v);
     for (BlockView& v : step.results) add(v);
   }
+
+  std::vector<NumberedGraph::Slot>& slots_;
 };
 
 }  // namespace
 
-NumberedGraph::NumberedGraph(const DraftedGraph& draft, std::span<const int64_t> values)
-    : graph(draft.graph), plan(draft.plan), draft_(draft) {
-  // Notes what has been found since the last time, and says whether any of it may be other numbers.
-  Sizes sizes;
-  const auto note = [&](std::vector<Slot>& slots) {
-    const size_t before = slots.size();
-    for (ir::Size* n : sizes.found)
-      if (n->is_symbolic()) slots.push_back({n, n->expression()});
-    sizes.found.clear();
-    return slots.size() > before;
-  };
-  // Besides the plan's own: the nodes that libraries and the host are given, and the constants that errors name.
-  std::vector<bool> read(graph.nodes.size()), varies(graph.nodes.size());
-  for (const PlanStep& step : plan.steps) read[step.node] = step.kind != PlanStep::Kernel;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    sizes.add(graph.nodes[n]);
-    varies[n] = note(read[n] || graph.nodes[n].op == ir::Op::constant ? slots_ : rest_);
-  }
+NumberedGraph::NumberedGraph(const PlannedGraph& draft, std::span<const int64_t> values)
+    : PlannedGraph(draft), draft_(draft) {
+  Finder finder(slots_);
+  std::vector<bool> varies(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) varies[n] = finder.find(graph.nodes[n]);
   for (uint32_t s = 0; s < plan.steps.size(); ++s) {
     PlanStep& step = plan.steps[s];
-    sizes.add(step);
-    if ((note(slots_) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
+    if ((finder.find(step) || varies[step.node]) && step.kind == PlanStep::Library) calls_.push_back(s);
   }
   put(values);
-  put_rest();
 }
 
 void NumberedGraph::put(std::span<const int64_t> values) {
-  values_.assign(values.begin(), values.end());
   for (const Slot& slot : slots_) *slot.number = values[slot.expression];
   for (uint32_t s : calls_) {
     PlanStep& step = plan.steps[s];
@@ -83,10 +79,6 @@ void NumberedGraph::put(std::span<const int64_t> values) {
   plan.blocks.assign(draft_.plan.blocks.begin(), draft_.plan.blocks.end());
   for (Block& block : plan.blocks)
     if (block.bytes.is_symbolic()) block.bytes = values[block.bytes.expression()];
-}
-
-void NumberedGraph::put_rest() {
-  for (const Slot& slot : rest_) *slot.number = values_[slot.expression];
 }
 
 }  // namespace lazuli::lowering

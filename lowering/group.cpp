@@ -11,7 +11,7 @@ constexpr size_t kMaxMembers = 256;  // of a launch, and steps that are looked a
 // The share of the peak by which moving steps may raise it, and bytes that are never worth counting.
 constexpr int64_t kShare = 128, kSmall = 64 * 1024;
 
-// Whether a is at most b, now and for other sizes.
+// Whether a is at most b, now and for other sizes. Of what is larger now nothing is noted.
 bool surely_at_most(ir::Size a, ir::Size b) { return a.hint() <= b.hint() && always_equal(min(a, b), a); }
 
 class Grouper {

@@ -258,7 +258,7 @@ TEST(GenericPart, OddConstants) {
 
 // Integers are multiplied by code of ours, which packs them first.
 TEST(GenericPart, OtherNumbersMakeADraftAgain) {
-  lowering::DraftedGraph draft;
+  lowering::PlannedGraph draft;
   Model m;
   out(m, m.apply(Op::matmul, {m.input(DType::I64, {40, 30}), m.input(DType::I64, {30, 20})}));
   draft.graph = m.graph;
