@@ -9,6 +9,7 @@
 #include <cstring>
 #include "jit/device.h"
 #include "jit/devices/cuda/device.h"
+#include "lazy/mutex.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -37,6 +38,9 @@ jit::Device* compiler_for(c10::Device device) {
 const c10::impl::DeviceGuardImplInterface& guard() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
 
 std::atomic<bool> on_gpu = false;
+std::atomic<const Backing*> made = nullptr;  // outlives every thread
+// Of a static variable's first use a fork knows nothing: its child would wait for a thread that it has not.
+Mutex& making = *new Mutex(Rank::Leaf);
 
 }  // namespace
 
@@ -52,8 +56,10 @@ Backing::Backing() : device_(choose()), code_(nullptr) {
 }
 
 const Backing& Backing::get() {
-  static const Backing* b = new Backing;  // outlives every thread
-  return *b;
+  if (const Backing* b = made.load(std::memory_order_acquire)) return *b;
+  std::lock_guard lock(making);
+  if (!made) made = new Backing;
+  return *made;
 }
 
 void* Backing::stream() const {

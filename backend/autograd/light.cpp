@@ -2,6 +2,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include "backend/operands.h"
+#include "lazy/mutex.h"
 
 namespace lazuli::backend {
 namespace {
@@ -62,7 +63,7 @@ std::vector<NodeType>& node_types() {
 
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   // The kernel that another device's autograd key has, which nobody overrides; kept by operator.
-  static std::mutex mutex;
+  static auto& mutex = *new lazy::Mutex(lazy::Rank::Leaf);
   static auto* kernels = new std::unordered_map<c10::OperatorName, std::unique_ptr<c10::SafeKernelFunction>>;
   c10::SafeKernelFunction* kernel;
   {
