@@ -17,28 +17,29 @@ struct Arguments {
   Effort effort = Effort::Much;
 };
 
+int64_t groups(const ir::Attrs& a) { return a.number(5); }
 ConvolutionParams convolution_params(const ir::Attrs& a) {
   return {.stride = ir::Dims(a.list(0)),
           .padding = ir::Dims(a.list(1)),
           .dilation = ir::Dims(a.list(2)),
           .output_padding = ir::Dims(a.list(4)),
           .transposed = a.number(3) != 0,
-          .groups = a.number(5)};
+          .groups = groups(a)};
 }
 
 Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops, a.effort); }
 Call convolution(const Arguments& a) {
-  return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops);
+  return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }
 Call convolution_input_grad(const Arguments& a) {
-  return make_convolution_input_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
+  return make_convolution_input_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.effort);
 }
 Call convolution_weight_grad(const Arguments& a) {
-  return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs));
+  return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.effort);
 }
 PackedCall packed_matmul(const Arguments& a) { return make_packed_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
 PackedCall packed_convolution(const Arguments& a) {
-  return make_packed_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops);
+  return make_packed_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }
 
 PoolParams pool_window(const ir::Attrs& a) {
@@ -113,8 +114,9 @@ class CpuLibraries final : public Libraries {
   explicit CpuLibraries(Effort effort) : effort_(effort) {}
   bool serve_all() const override { return true; }
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
-  bool takes(const ir::Node& node, std::span<const PostOp>) const override {
+  bool takes(const ir::Node& node, std::span<const PostOp> ops) const override {
     if (is_for_blas(node)) return false;
+    if (node.op == ir::Op::convolution && !convolution_takes(node.types[0].dtype, groups(node.attrs), ops, effort_)) return false;
     const Entry* e = entry(node.op);
     return e && e->post_ops;
   }
@@ -134,7 +136,7 @@ class CpuLibraries final : public Libraries {
   PackedCall make_packed(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
                          std::span<const PostOp> post_ops) const override {
     const Entry* e = entry(node.op);
-    return e && e->make_packed && !is_for_blas(node) ? e->make_packed({node, operands, results, post_ops})
+    return e && e->make_packed && !is_for_blas(node) ? e->make_packed({node, operands, results, post_ops, effort_})
                                                      : PackedCall{};
   }
 

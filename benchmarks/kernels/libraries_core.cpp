@@ -124,9 +124,13 @@ void bench_convolution(DType t, const Conv& v, bool channels_last) {
   char name[100];
   std::snprintf(name, sizeof name, "%s %s n%ld c%ld s%ld oc%ld k%ld/%ld g%ld", std::string(ir::name(t)).c_str(),
                 channels_last ? "nhwc" : "nchw", v.n, v.c, v.size, v.oc, v.kernel, v.stride, v.groups);
-  bench(std::string("conv   ") + name, flops, {x, w}, {y}, [&] { return make_convolution(x, w, y, p); });
-  bench(std::string("conv_x ") + name, flops, {y, w}, {x}, [&] { return make_convolution_input_grad(y, w, x, p); });
-  bench(std::string("conv_w ") + name, flops, {y, x}, {w}, [&] { return make_convolution_weight_grad(y, x, w, p); });
+  for (Effort effort : {Effort::Much, Effort::Little}) {
+    const std::string what = (effort == Effort::Little ? "quick " : "") + std::string("conv");
+    bench(what + "   " + name, flops, {x, w}, {y}, [&] { return make_convolution(x, w, y, p, {}, effort); });
+    bench(what + "_x " + name, flops, {y, w}, {x}, [&] { return make_convolution_input_grad(y, w, x, p, effort); });
+    bench(what + "_w " + name, flops, {y, x}, {w}, [&] { return make_convolution_weight_grad(y, x, w, p, effort); });
+    if (t != DType::F32 || v.groups != 1) break;  // no other choice
+  }
 }
 
 void bench_pooling(DType t, bool channels_last) {

@@ -1,7 +1,9 @@
 // Chooses who computes a convolution or one of its gradients, and in which layouts.
 #include <array>
 #include <stdexcept>
+#include "lowering/libraries/clones.h"
 #include "lowering/libraries/direct_convolution.h"
+#include "lowering/libraries/implicit_gemm.h"
 #include "lowering/libraries/patch_convolution.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
@@ -101,12 +103,53 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
   return make_staged_call(std::move(call), std::move(staging));
 }
 
-std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const PostOp> ops) {
+// Whether our own convolution does these as well as a kernel would.
+bool are_ours(std::span<const PostOp> ops) {
+  return std::ranges::all_of(ops, [](const PostOp& op) {
+    return is_simple(op) && (!has_operand(op) || op.operand.dtype == DType::F32);
+  });
+}
+
+// Whether our own convolution is the fastest, by benchmarks/kernels/libraries_core.cpp. Making oneDNN's takes half a millisecond
+// or more, in which ours is done with all that is not large. On processors without AVX-512 ours is also faster at gradients, of
+// more than one tap for weights, and with a stride for inputs.
+bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
+  constexpr int64_t kLarge = 1 << 28;  // products
+  if (!serves_implicit_gemm(c) || !are_ours(ops)) return false;
+  const int64_t taps = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2));
+  const bool wide = host_features() == Features::Avx512;
+  if (effort == Effort::Little) return !wide || ir::product(c.y.shape) * c.w.shape[1] * taps < kLarge;
+  return !wide && (c.pass == Pass::WeightGrad ? taps > 1 : c.pass == Pass::InputGrad && ir::product(c.stride) > 1);
+}
+
+std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops, bool takes_packed = false) {
+  Convolution c = given;
+  Staging staging;
+  const auto stage = [](Layout& l) -> std::optional<Staging::Copy> {
+    const Layout before = l;
+    l = channels_last_layout(l.dtype, l.shape);
+    return same_strides(before, l) ? std::optional<Staging::Copy>() : Staging::Copy{before, l};
+  };
+  for (Layout* l : operands_of(c)) staging.operands.push_back(l == &c.w ? std::nullopt : stage(*l));
+  const Layout before = result_of(c);
+  if (c.pass != Pass::WeightGrad && stage(result_of(c))) staging.result = {result_of(c), before};
+  staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(ops, has_operand)));
+  if (c.pass != Pass::Forward) {
+    staging.post_ops = broadcast_post_ops(ops, before.shape);
+    staging.result_layout = result_of(c);
+    staging.post_op_operands_at = 2;
+    ops = {};
+  }
+  return make_staged_call(make_implicit_gemm(c, ops, takes_packed), std::move(staging));
+}
+
+std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const PostOp> ops, Effort effort) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
   if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
     if (ops.empty())
       if (auto call = make_patch_convolution(c)) return call;
+    if (is_for_implicit_gemm(c, ops, effort)) return implicit_gemm(c, ops);
     // oneDNN takes post-ops on the forward pass only.
     if (c.pass == Pass::Forward || ops.empty())
       if (auto call = onednn_convolution(c, ops, true)) return call;
@@ -127,12 +170,13 @@ std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const Post
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
-                                              const ConvolutionParams& params, std::span<const PostOp> post_ops) {
-  return any_convolution(plain(Pass::Forward, x, w, out, params), post_ops);
+                                              const ConvolutionParams& params, std::span<const PostOp> post_ops,
+                                              Effort effort) {
+  return any_convolution(plain(Pass::Forward, x, w, out, params), post_ops, effort);
 }
 
 PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
-                                   std::span<const PostOp> post_ops) {
+                                   std::span<const PostOp> post_ops, Effort effort) {
   const Convolution c = plain(Pass::Forward, x, w, out, params);
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
@@ -141,17 +185,28 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
   if (post_ops.empty() && make_patch_convolution(c)) return {};
   for (const PostOp& op : post_ops)
     if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
+  if (is_for_implicit_gemm(c, post_ops, effort)) {
+    if (c.pass != Pass::Forward) return {};
+    PackedCall p = pack_for_implicit_gemm(c);
+    p.call = implicit_gemm(c, post_ops, true);
+    return p;
+  }
   return onednn::packed_convolution(c, post_ops, inner_for(c));
 }
 
 std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
-                                                         const ConvolutionParams& params) {
-  return any_convolution(plain(Pass::InputGrad, gx, w, gy, params), {});
+                                                         const ConvolutionParams& params, Effort effort) {
+  return any_convolution(plain(Pass::InputGrad, gx, w, gy, params), {}, effort);
 }
 
 std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, const Layout& x, const Layout& gw,
-                                                          const ConvolutionParams& params) {
-  return any_convolution(plain(Pass::WeightGrad, x, gw, gy, params), {});
+                                                          const ConvolutionParams& params, Effort effort) {
+  return any_convolution(plain(Pass::WeightGrad, x, gw, gy, params), {}, effort);
+}
+
+bool convolution_takes(DType type, int64_t groups, std::span<const PostOp> ops, Effort effort) {
+  const bool ours = effort == Effort::Little && type == DType::F32 && groups == 1;
+  return !ours || are_ours(ops);
 }
 
 }  // namespace lazuli::lowering

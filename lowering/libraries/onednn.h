@@ -1,5 +1,6 @@
 // Contractions on the CPU: matrix products and convolutions, forward and backward, with post-ops. oneDNN serves
-// float32 and bfloat16 (float16 through float32); our own loops serve float64, the integers and degenerate sizes.
+// float32 and bfloat16 (float16 through float32), but for products and convolutions that are faster by code of ours; our own
+// loops serve float64, the integers and degenerate sizes.
 //
 // A factory decides everything that depends on shapes: the implementation, the layouts inside it, and whether
 // operands are reordered into scratch first. What it returns runs in microseconds plus the work itself. One call
@@ -37,15 +38,20 @@ struct ConvolutionParams {
 // out [N, OC, spatial...]. Any strides; row-major and channels-last ones (strides of a permuted value) cost no copy.
 // Operands: x, w, post-op operands.
 std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
-                                              const ConvolutionParams& params, std::span<const PostOp> post_ops = {});
+                                              const ConvolutionParams& params, std::span<const PostOp> post_ops = {},
+                                              Effort effort = Effort::Much);
 // The same with w packed, where `pack` is not null.
 PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
-                                   std::span<const PostOp> post_ops = {});
+                                   std::span<const PostOp> post_ops = {}, Effort effort = Effort::Much);
 // The gradient with regard to x. Operands: gy, w.
 std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
-                                                         const ConvolutionParams& params);
+                                                         const ConvolutionParams& params,
+                                                         Effort effort = Effort::Much);
 // The gradient with regard to w. Operands: gy, x.
 std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, const Layout& x, const Layout& gw,
-                                                          const ConvolutionParams& params);
+                                                          const ConvolutionParams& params,
+                                                          Effort effort = Effort::Much);
+// Whether Effort::Little has these post-ops done with the convolution: those that our own one does well. A kernel does others.
+bool convolution_takes(ir::DType type, int64_t groups, std::span<const PostOp> post_ops, Effort effort);
 
 }  // namespace lazuli::lowering

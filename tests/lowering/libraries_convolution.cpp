@@ -1,4 +1,5 @@
 // Convolutions and their gradients against plain loops in float64.
+#include "lowering/crew.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/post_ops.h"
 #include "tests/lowering/libraries_support.h"
@@ -64,7 +65,7 @@ std::vector<size_t> order(size_t rank, bool channels_last) {
 using Sums = std::vector<double>;
 
 // Forward and both gradients of `c`, every operand in the given layout.
-void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops = {}) {
+void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops = {}, Effort effort = Effort::Much) {
   const Dims y_shape = c.y();
   const auto laid_out = [&](const Dims& s) { return layout(t, s, order(s.size(), channels_last)); };
   Tensor x = Tensor::random(laid_out(c.x), 1), w = Tensor::random(laid_out(c.w), 2), gy = Tensor::random(laid_out(y_shape), 3);
@@ -87,17 +88,17 @@ void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops =
   for (PostOp& op : ops)
     if (has_operand(op)) operands.push_back(Tensor::random(op.operand, 4 + operands.size()));
   for (Tensor& o : operands) inputs.push_back(&o);
-  auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops);
+  auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops, effort);
   testing::run(*call, inputs, {&y});
   expect_close(y, [&](const Dims& at) {
     return testing::after_post_ops(sums_y.get(at), ops, operands, at, y_shape);
   }, 4, "forward " + call->describe());
 
-  auto input_grad = make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p);
+  auto input_grad = make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p, effort);
   testing::run(*input_grad, {&gy, &w}, {&gx});
   expect_close(gx, [&](const Dims& at) { return sums_x.get(at); }, 4, "input gradient " + input_grad->describe());
 
-  auto weight_grad = make_convolution_weight_grad(gy.layout, x.layout, gw.layout, c.p);
+  auto weight_grad = make_convolution_weight_grad(gy.layout, x.layout, gw.layout, c.p, effort);
   testing::run(*weight_grad, {&gy, &x}, {&gw});
   expect_close(gw, [&](const Dims& at) { return sums_w.get(at); }, 8, "weight gradient " + weight_grad->describe());
 }
@@ -107,6 +108,7 @@ void check_all(const Case& c, std::vector<PostOp> (*ops)(DType) = nullptr) {
     for (bool channels_last : {false, true}) {
       SCOPED_TRACE(std::string(ir::name(t)) + (channels_last ? " channels-last" : " row-major"));
       check(c, t, channels_last, ops ? ops(t) : std::vector<PostOp>{});
+      if (t == DType::F32) check(c, t, channels_last, ops ? ops(t) : std::vector<PostOp>{}, Effort::Little);
     }
 }
 
@@ -142,6 +144,76 @@ TEST(LibrariesConvolution, TransposedWithBiasAndActivation) {
   check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true), [](DType t) {
     return std::vector<PostOp>{{PostOp::Add, layout(t, {24, 1, 1})}, {PostOp::Tanh}};
   });
+}
+
+TEST(LibrariesConvolution, BiasScaleResidual) {
+  check_all(make_case({2, 16, 9, 11}, {20, 16, 3, 3}, 1, 1), [](DType t) {
+    return std::vector<PostOp>{{PostOp::Add, layout(t, {20, 1, 1})}, {PostOp::Mul, layout(t, {2, 20, 1, 1})}, {PostOp::Add, layout(t, {2, 20, 9, 11})}, {PostOp::Relu}};
+  });
+}
+
+// Our own convolution: sizes beyond one of its tiles, panels and blocks, on several threads.
+void check_own(const Case& c, std::vector<PostOp> ops = {}) {
+  for (int threads : {1, 3}) {
+    const Threads some(threads);
+    for (bool channels_last : {false, true}) {
+      SCOPED_TRACE(std::to_string(threads) + (channels_last ? " threads, channels-last" : " threads, row-major"));
+      check(c, DType::F32, channels_last, ops, Effort::Little);
+    }
+  }
+}
+TEST(LibrariesConvolution, OwnDeepSums) { check_own(make_case({2, 60, 5, 4}, {20, 60, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OwnDeepSumsOfOneTap) { check_own(make_case({3, 300, 3, 4}, {33, 300, 1, 1})); }
+TEST(LibrariesConvolution, OwnManySmallImages) { check_own(make_case({14, 12, 3, 4}, {20, 12, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OwnManySmallImagesOfOneTap) { check_own(make_case({30, 13, 3, 3}, {20, 13, 1, 1})); }
+TEST(LibrariesConvolution, OwnManyRows) { check_own(make_case({1, 3, 60, 20}, {9, 3, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OwnWideRows) { check_own(make_case({1, 2, 2, 700}, {5, 2, 3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OwnManyColumns) { check_own(make_case({1, 8, 5, 5}, {130, 8, 3, 3}, 2, 1)); }
+TEST(LibrariesConvolution, OwnStrideBeyondKernel) { check_own(make_case({2, 6, 20, 16}, {17, 6, 2, 2}, 3, 1)); }
+TEST(LibrariesConvolution, OwnStrideAndDilation) { check_own(make_case({2, 12, 17, 15}, {12, 12, 3, 3}, 2, 3, 2)); }
+TEST(LibrariesConvolution, OwnVolumes) { check_own(make_case({1, 4, 5, 8, 7}, {10, 4, 3, 2, 3}, 2, 1)); }
+TEST(LibrariesConvolution, OwnSequences) { check_own(make_case({3, 10, 100}, {20, 10, 7}, 2, 3)); }
+TEST(LibrariesConvolution, OwnPostOps) {
+  check_own(make_case({1, 6, 13, 15}, {36, 6, 3, 3}, 1, 1),
+            {{PostOp::Add, layout(DType::F32, {36, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 36, 13, 15})}, {PostOp::Scale, {}, 0.5}});
+}
+
+// The packed call computes what the other does, bit for bit.
+TEST(LibrariesConvolution, OwnPackedWeights) {
+  for (const Case& c : {make_case({2, 40, 9, 8}, {24, 40, 3, 3}, 1, 1), make_case({2, 40, 9, 8}, {24, 40, 3, 3}, 1, 2, 2), make_case({4, 40, 9, 8}, {24, 40, 1, 1})}) {
+    const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
+    Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
+    Tensor expected(images(c.y())), y(images(c.y()));
+    testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), {&x, &w}, {&expected});
+    const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little);
+    ASSERT_TRUE(p.pack && p.call);
+    Tensor packed(layout(DType::U8, {static_cast<int64_t>(p.bytes)}));
+    testing::run(*p.pack, {&w}, {&packed});
+    testing::run(*p.call, {&x, &packed}, {&y});
+    y.each([&](const Dims& at) { ASSERT_EQ(y.get(at), expected.get(at)); });
+  }
+}
+
+// The bits do not depend on how many threads there are.
+TEST(LibrariesConvolution, OwnBitsOnAnyNumberOfThreads) {
+  const Case c = make_case({5, 24, 20, 21}, {40, 24, 3, 3}, 1, 1);
+  const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
+  Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
+  std::vector<Tensor> first;
+  for (int threads : {1, 2, 5}) {
+    const Threads some(threads);
+    std::vector<Tensor> results;
+    for (const Layout& l : {gy.layout, x.layout, w.layout}) results.emplace_back(l);
+    testing::run(*make_convolution(x.layout, w.layout, gy.layout, c.p, {}, Effort::Little), {&x, &w}, {&results[0]});
+    testing::run(*make_convolution_input_grad(gy.layout, w.layout, x.layout, c.p, Effort::Little), {&gy, &w}, {&results[1]});
+    testing::run(*make_convolution_weight_grad(gy.layout, x.layout, w.layout, c.p, Effort::Little), {&gy, &x}, {&results[2]});
+    if (first.empty()) {
+      first = std::move(results);
+      continue;
+    }
+    for (size_t r = 0; r < results.size(); ++r)
+      results[r].each([&](const Dims& at) { ASSERT_EQ(results[r].get(at), first[r].get(at)) << threads << " threads, result " << r; });
+  }
 }
 
 TEST(LibrariesConvolution, EmptyBatch) {

@@ -1,0 +1,37 @@
+// The micro-kernel of our own convolutions: a matrix product whose first operand, patches of an image, is read where the
+// image lies.
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace lazuli::lowering {
+
+// Rows of patches. Element k of row r is at `data` + segments[k / length] + k % length * depth + r * row.
+struct PatchRows {
+  const float* data;
+  int64_t row, depth;
+  std::span<const int64_t> segments;
+  int64_t length;
+};
+
+// What kernel_rows() rows of patches meet: element k of column c is at `data` + k * stride + c.
+struct PatchColumns {
+  const float* data;
+  int64_t stride;
+  int vectors;  // kernel_lanes() columns each, one or two
+};
+
+// A block of sums; zero before, or added to.
+struct PatchSums {
+  float* data;
+  int64_t stride;
+  bool is_zero;
+};
+
+// Of the host: how many rows one call computes, and how many columns a vector has.
+int64_t kernel_rows();
+int64_t kernel_lanes();
+
+void patch_kernel(const PatchRows& rows, const PatchColumns& columns, const PatchSums& sums);
+
+}  // namespace lazuli::lowering
