@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kDepth = 256;                            // of panels along k
 constexpr int64_t kMostRows = 240, kMostColumns = 512;     // of a tile
 constexpr int64_t kFewestRows = 48, kFewestColumns = 128;  // down to which tiles are cut, so that each thread has some
-constexpr int64_t kFewColumns = 4;                         // panels of b for which packing a is not worth it
+constexpr int64_t kFewColumns = 16;                        // panels of b for which packing a is not worth it
 // Products with fewer multiplications are not worth a second thread.
 constexpr int64_t kWorthSharing = 1 << 16;
 
