@@ -1,4 +1,6 @@
 // Convolutions and their gradients against plain loops in float64.
+#include <map>
+#include <string>
 #include "lowering/crew.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/post_ops.h"
@@ -70,6 +72,7 @@ void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops =
   const auto laid_out = [&](const Dims& s) { return layout(t, s, order(s.size(), channels_last)); };
   Tensor x = Tensor::random(laid_out(c.x), 1), w = Tensor::random(laid_out(c.w), 2), gy = Tensor::random(laid_out(y_shape), 3);
   Tensor y(laid_out(y_shape)), gx(laid_out(c.x)), gw(laid_out(c.w));
+  for (Tensor* result : {&y, &gx, &gw}) result->each([&](const Dims& at) { result->set(at, 99); });
 
   Tensor sums_y(layout(DType::F64, y_shape)), sums_x(layout(DType::F64, c.x)), sums_w(layout(DType::F64, c.w));
   for (Tensor* s : {&sums_y, &sums_x, &sums_w}) s->each([&](const Dims& at) { s->set(at, 0); });
@@ -178,20 +181,27 @@ TEST(LibrariesConvolution, OwnPostOps) {
             {{PostOp::Add, layout(DType::F32, {36, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 36, 13, 15})}, {PostOp::Scale, {}, 0.5}});
 }
 
-// The packed call computes what the other does, bit for bit.
+// The packed call computes what the other does, bit for bit; what has the same order has the same bytes.
 TEST(LibrariesConvolution, OwnPackedWeights) {
-  for (const Case& c : {make_case({2, 40, 9, 8}, {24, 40, 3, 3}, 1, 1), make_case({2, 40, 9, 8}, {24, 40, 3, 3}, 1, 2, 2), make_case({4, 40, 9, 8}, {24, 40, 1, 1})}) {
-    const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
-    Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
-    Tensor expected(images(c.y())), y(images(c.y()));
-    testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), {&x, &w}, {&expected});
-    const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little);
-    ASSERT_TRUE(p.pack && p.call);
-    Tensor packed(layout(DType::U8, {static_cast<int64_t>(p.bytes)}));
-    testing::run(*p.pack, {&w}, {&packed});
-    testing::run(*p.call, {&x, &packed}, {&y});
-    y.each([&](const Dims& at) { ASSERT_EQ(y.get(at), expected.get(at)); });
-  }
+  std::map<std::string, std::vector<double>> by_order;
+  for (const Case& c : {make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 1), make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 2, 2),
+                        make_case({1, 60, 5, 8}, {24, 60, 3, 3}, 2, 1), make_case({4, 60, 9, 8}, {24, 60, 1, 1})})
+    for (bool channels_last : {false, true}) {
+      const auto images = [&](const Dims& s) { return layout(DType::F32, s, order(s.size(), channels_last)); };
+      Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
+      Tensor expected(images(c.y())), y(images(c.y()));
+      testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), {&x, &w}, {&expected});
+      const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little);
+      ASSERT_TRUE(p.pack && p.call);
+      Tensor packed(layout(DType::F32, {static_cast<int64_t>(p.bytes / sizeof(float))}));
+      testing::run(*p.pack, {&w}, {&packed});
+      testing::run(*p.call, {&x, &packed}, {&y});
+      y.each([&](const Dims& at) { ASSERT_EQ(y.get(at), expected.get(at)); });
+      std::vector<double> bytes;
+      packed.each([&](const Dims& at) { bytes.push_back(packed.get(at)); });
+      EXPECT_EQ(by_order.try_emplace(p.order, bytes).first->second, bytes) << p.order;
+    }
+  EXPECT_EQ(by_order.size(), 3u);
 }
 
 // The bits do not depend on how many threads there are.
