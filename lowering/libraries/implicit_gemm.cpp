@@ -110,10 +110,10 @@ class PatchProduct {
     return rounded_up(images_ * patches_.tile_size(), 16) + rounded_up((images_ * sums_of_image() + kernel_rows()) * stride(), 16);
   }
 
-  void pack(const float* weights, float* to, bool shares) const {
+  void pack(const float* weights, float* to, int threads) const {
     // All taps of a few channels together: they lie side by side, as a rule.
     const int64_t channels = from_.channels, parts = (channels + kFew - 1) / kFew;
-    share_out(columns_.blocks() * parts, shares, [&](int64_t begin, int64_t end, int) {
+    share_out(columns_.blocks() * parts, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % parts * kFew, few = std::min(kFew, channels - first);
         for (int64_t tap = 0; tap * channels < depth_; ++tap) {
@@ -125,8 +125,8 @@ class PatchProduct {
     });
   }
   template <class Finish>
-  void run(const float* image, const float* packed, float* result, float* scratch, bool shares, Finish finish) const {
-    share_out(tasks(), shares, [&](int64_t begin, int64_t end, int worker) {
+  void run(const float* image, const float* packed, float* result, float* scratch, int threads, Finish finish) const {
+    share_out(tasks(), threads, [&](int64_t begin, int64_t end, int worker) {
       float* copies = scratch + worker * scratch_size();
       float* sums = copies + rounded_up(images_ * patches_.tile_size(), 16);
       int64_t copied = -1;
@@ -315,7 +315,7 @@ class PackWeights final : public LibraryCall {
  public:
   explicit PackWeights(const Geometry& g) : threads_(threads_for(g)), product_(forward_product(g, threads_)) {}
   void run(const void* const* operands, void* const* results, void*) override {
-    product_.pack(static_cast<const float*>(operands[0]), static_cast<float*>(results[0]), threads_ > 1);
+    product_.pack(static_cast<const float*>(operands[0]), static_cast<float*>(results[0]), threads_);
   }
   size_t bytes() const { return product_.packed_size() * sizeof(float); }
   std::string describe() const override { return "convolution_weights:packed"; }
@@ -333,10 +333,9 @@ class ForwardConvolution final : public LibraryCall {
 
   void run(const void* const* operands, void* const* results, void* scratch) override {
     auto* rest = static_cast<float*>(scratch);
-    const bool shares = threads_ > 1;
     auto* packed = static_cast<const float*>(operands[kPackedOperand]);
     if (!takes_packed_) {
-      product_.pack(packed, rest, shares);
+      product_.pack(packed, rest, threads_);
       packed = rest;
       rest += rounded_up(product_.packed_size(), 16);
     }
@@ -354,7 +353,7 @@ class ForwardConvolution final : public LibraryCall {
                                 int64_t{s[1]});
       }
     };
-    product_.run(static_cast<const float*>(operands[0]), packed, static_cast<float*>(results[0]), rest, shares, finish);
+    product_.run(static_cast<const float*>(operands[0]), packed, static_cast<float*>(results[0]), rest, threads_, finish);
   }
   size_t scratch_bytes() const override {
     const int64_t packed = takes_packed_ ? 0 : rounded_up(product_.packed_size(), 16);
@@ -383,10 +382,9 @@ class InputGradient final : public LibraryCall {
     if (!covers_) std::memset(result, 0, g_.x.n * g_.x.points() * g_.x.channels * sizeof(float));
     float* packed = static_cast<float*>(scratch);
     float* rest = packed + packed_size();
-    const bool shares = threads_ > 1;
     for (const PatchProduct& p : products_) {
-      p.pack(static_cast<const float*>(operands[1]), packed, shares);
-      p.run(static_cast<const float*>(operands[0]), packed, result, rest, shares, [](auto&&...) {});
+      p.pack(static_cast<const float*>(operands[1]), packed, threads_);
+      p.run(static_cast<const float*>(operands[0]), packed, result, rest, threads_, [](auto&&...) {});
     }
   }
   size_t scratch_bytes() const override {
@@ -444,12 +442,12 @@ class WeightGradient final : public LibraryCall {
     const auto* gy = static_cast<const float*>(operands[swapped_ ? 1 : 0]);
     const auto* x = static_cast<const float*>(operands[swapped_ ? 0 : 1]);
     auto* sums = static_cast<float*>(scratch);
-    share_out(units_across_ * units_down_, threads_ > 1, [&](int64_t begin, int64_t end, int worker) {
+    share_out(units_across_ * units_down_, threads_, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t u = begin; u < end; ++u)
         run_unit(gy, x, sums, sums + sums_size() + worker * scratch_of_one(), u % units_across_, u / units_across_);
     });
     const int64_t parts = (g_.x.channels + kFew - 1) / kFew;
-    share_out(columns_.blocks() * parts, threads_ > 1, [&](int64_t begin, int64_t end, int) {
+    share_out(columns_.blocks() * parts, threads_, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) write(sums, static_cast<float*>(results[0]), i / parts, i % parts * kFew);
     });
   }
