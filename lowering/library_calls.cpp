@@ -18,12 +18,13 @@ struct Arguments {
 };
 
 int64_t groups(const ir::Attrs& a) { return a.number(5); }
+bool is_transposed(const ir::Attrs& a) { return a.number(3) != 0; }
 ConvolutionParams convolution_params(const ir::Attrs& a) {
   return {.stride = ir::Dims(a.list(0)),
           .padding = ir::Dims(a.list(1)),
           .dilation = ir::Dims(a.list(2)),
           .output_padding = ir::Dims(a.list(4)),
-          .transposed = a.number(3) != 0,
+          .transposed = is_transposed(a),
           .groups = groups(a)};
 }
 
@@ -116,7 +117,9 @@ class CpuLibraries final : public Libraries {
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
   bool takes(const ir::Node& node, std::span<const PostOp> ops) const override {
     if (is_for_blas(node)) return false;
-    if (node.op == ir::Op::convolution && !convolution_takes(node.types[0].dtype, groups(node.attrs), ops, effort_)) return false;
+    if (node.op == ir::Op::convolution &&
+        !convolution_takes(node.types[0].dtype, groups(node.attrs), is_transposed(node.attrs), ops, effort_))
+      return false;
     const Entry* e = entry(node.op);
     return e && e->post_ops;
   }

@@ -1,6 +1,7 @@
 // Chooses who computes a convolution or one of its gradients, and in which layouts.
 #include <array>
 #include <stdexcept>
+#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/direct_convolution.h"
 #include "lowering/libraries/implicit_gemm.h"
@@ -111,15 +112,18 @@ bool are_ours(std::span<const PostOp> ops) {
 }
 
 // Whether our own convolution is the fastest, by benchmarks/kernels/libraries_core.cpp. Making oneDNN's takes half a millisecond
-// or more, in which ours is done with all that is not large. On processors without AVX-512 ours is also faster at gradients, of
-// more than one tap for weights, and with a stride for inputs.
+// or more. On processors without AVX-512 ours is also faster at gradients, of more than one tap for weights, and with a stride
+// for inputs; but each thread copies the whole image for its part of the weights.
 bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
-  constexpr int64_t kLarge = 1 << 28;  // products
+  constexpr int64_t kLarge = 1 << 28;     // products, at which oneDNN wins that back with AVX-512
+  constexpr int64_t kWorthCopying = 40;   // products of an element and thread
   if (!serves_implicit_gemm(c) || !are_ours(ops)) return false;
   const int64_t taps = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2));
   const bool wide = host_features() == Features::Avx512;
   if (effort == Effort::Little) return !wide || ir::product(c.y.shape) * c.w.shape[1] * taps < kLarge;
-  return !wide && (c.pass == Pass::WeightGrad ? taps > 1 : c.pass == Pass::InputGrad && ir::product(c.stride) > 1);
+  if (wide) return false;
+  if (c.pass == Pass::InputGrad) return ir::product(c.stride) > 1;
+  return c.pass == Pass::WeightGrad && taps > 1 && taps * c.y.shape[1] >= kWorthCopying * crew_size();
 }
 
 std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops, bool takes_packed = false) {
@@ -148,7 +152,7 @@ std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const Post
     if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
   if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
     if (ops.empty())
-      if (auto call = make_patch_convolution(c)) return call;
+      if (auto call = make_patch_convolution(c, effort)) return call;
     if (is_for_implicit_gemm(c, ops, effort)) return implicit_gemm(c, ops);
     // oneDNN takes post-ops on the forward pass only.
     if (c.pass == Pass::Forward || ops.empty())
@@ -182,15 +186,15 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
   // oneDNN takes post-ops on the forward pass only.
   if (c.pass != Pass::Forward && !post_ops.empty()) return {};
-  if (post_ops.empty() && make_patch_convolution(c)) return {};
-  for (const PostOp& op : post_ops)
-    if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
+  if (post_ops.empty() && make_patch_convolution(c, effort)) return {};
   if (is_for_implicit_gemm(c, post_ops, effort)) {
     if (c.pass != Pass::Forward) return {};
     PackedCall p = pack_for_implicit_gemm(c);
     p.call = implicit_gemm(c, post_ops, true);
     return p;
   }
+  for (const PostOp& op : post_ops)
+    if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
   return onednn::packed_convolution(c, post_ops, inner_for(c));
 }
 
@@ -204,9 +208,9 @@ std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, cons
   return any_convolution(plain(Pass::WeightGrad, x, gw, gy, params), {}, effort);
 }
 
-bool convolution_takes(DType type, int64_t groups, std::span<const PostOp> ops, Effort effort) {
+bool convolution_takes(DType type, int64_t groups, bool transposed, std::span<const PostOp> ops, Effort effort) {
   const bool ours = effort == Effort::Little && type == DType::F32 && groups == 1;
-  return !ours || are_ours(ops);
+  return !ours || (transposed ? ops.empty() : are_ours(ops));
 }
 
 }  // namespace lazuli::lowering

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kDepth = 256;                            // of panels along k
 constexpr int64_t kMostRows = 240, kMostColumns = 512;     // of a tile
 constexpr int64_t kFewestRows = 48, kFewestColumns = 128;  // down to which tiles are cut, so that each thread has some
-constexpr int64_t kFewColumns = 16;                        // panels of b for which packing a is not worth it
+constexpr int64_t kFewColumns = 256;                       // of b, for which packing a is not worth it
 // Products with fewer multiplications are not worth a second thread.
 constexpr int64_t kWorthSharing = 1 << 16;
 
@@ -333,7 +333,7 @@ class Gemm final : public LibraryCall {
         const int64_t rows = std::min(rows_, last - first);
         const Matrix<T> left{a + first * a_.strides[row] + k * a_.strides[column], a_.strides[row], a_.strides[column]};
         // Rows that lie along k and meet few columns are read where they are, but for those at the edge.
-        const bool packs = !std::is_same_v<T, C> || left.depth != 1 || columns > kFewColumns * block_columns;
+        const bool packs = !std::is_same_v<T, C> || left.depth != 1 || columns > kFewColumns;
         const int64_t unpacked = packs ? 0 : rows / block_rows * block_rows;
         pack(Matrix<T>{left.data + unpacked * left.stride, left.stride, left.depth}, rows - unpacked, depth, block_rows,
              packed_a + unpacked * depth);

@@ -18,6 +18,8 @@ using Three = std::array<int64_t, 3>;
 
 constexpr int64_t kDepth = 256;             // of a panel of weights, which stays in the first cache
 constexpr int64_t kTile = 16 << 10;         // floats of an image's tile, in the second, and
+constexpr int64_t kMostTile = 256 << 10;    // floats of what one row of outputs reads; whole rows are copied
+constexpr int64_t kMostPhases = 16;         // of an input gradient, each a product of its own
 constexpr int64_t kSums = 32 << 10;         // of its sums
 constexpr int64_t kMostSlots = 1024;        // of a tile
 constexpr int64_t kFew = 16;                // channels whose weights are turned together
@@ -136,9 +138,10 @@ class PatchProduct {
         const int64_t n = part / bands_ / axes_[0].out * images_, images = std::min(images_, from_.n - n);
         const int64_t rows = std::min(patches_.rows(), axes_[1].out - y);
         const float* tile = copies;
-        const bool last = n + images == from_.n && z + 1 == axes_[0].out && y + rows == axes_[1].out;
-        if (plain_ && !last)
-          tile = image + ((n * axes_[0].out + z) * axes_[1].out + y) * axes_[2].out * from_.channels;
+        const int64_t slot = ((n * axes_[0].out + z) * axes_[1].out + y) * axes_[2].out;
+        const int64_t behind = from_.n * from_.points() - slot - images * rows * axes_[2].out;
+        if (plain_ && behind >= kernel_rows() - 1)  // which the last block may read
+          tile = image + slot * from_.channels;
         else if (part != copied)
           copy(image, n, images, z, y, rows, copies), copied = part;
         compute(tile, packed, sums, images, rows, chunk);
@@ -523,8 +526,8 @@ class WeightGradient final : public LibraryCall {
       return copies;
     }
     from += (p.z * g_.x.size[1] + p.y) * line;
-    if (p.n + p.images < g_.x.n || p.z + 1 < g_.x.size[0] || p.y + p.rows < g_.x.size[1]) return from;
     const int64_t whole = p.images * p.rows * line;
+    if (g_.x.n * image - (from - x) - whole >= kernel_rows() - 1) return from;  // which the last block may read
     std::memcpy(copies, from, whole * sizeof(float));
     std::fill(copies + whole, copies + whole + kernel_rows(), 0.0f);
     return copies;
@@ -568,7 +571,11 @@ class WeightGradient final : public LibraryCall {
 bool serves_implicit_gemm(const Convolution& c) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (l->dtype != ir::DType::F32 || ir::product(l->shape) == 0) return false;
-  return c.groups == 1;
+  if (c.groups != 1 || (c.pass == Pass::InputGrad && ir::product(c.stride) > kMostPhases)) return false;
+  const Geometry g(c);
+  const Image& read = c.pass == Pass::InputGrad ? g.y : g.x;
+  const int64_t tall = g.kernel[0] * ((g.kernel[1] - 1) * g.dilation[1] + 1);
+  return tall * (read.size[2] + 2 * g.padding[2]) * read.channels <= kMostTile;
 }
 
 std::unique_ptr<LibraryCall> make_implicit_gemm(const Convolution& c, std::span<const PostOp> post_ops, bool takes_packed) {

@@ -6,7 +6,8 @@
 
 namespace lazuli::lowering {
 
-// Whether it serves a convolution of these operands, in either direction: one group, float32.
+// Whether it serves a convolution of these operands, in either direction: one group, float32, and no rows, dilations or strides
+// that are enormous.
 bool serves_implicit_gemm(const onednn::Convolution& c);
 
 // x and y are read and written dense channels-last; w with any strides. Each sum is made in one order, whatever the number of

@@ -35,7 +35,7 @@ struct ConvolutionParams {
 };
 
 // Shapes: x [N, C, spatial...], w [OC, C / groups, kernel...] (transposed: [C, OC / groups, kernel...]),
-// out [N, OC, spatial...]. Any strides; row-major and channels-last ones (strides of a permuted value) cost no copy.
+// out [N, OC, spatial...]. Any strides; channels-last ones (strides of a permuted value) cost no copy, and oneDNN reads row-major ones, too.
 // Operands: x, w, post-op operands.
 std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, const Layout& out,
                                               const ConvolutionParams& params, std::span<const PostOp> post_ops = {},
@@ -52,6 +52,6 @@ std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, cons
                                                           const ConvolutionParams& params,
                                                           Effort effort = Effort::Much);
 // Whether Effort::Little has these post-ops done with the convolution: those that our own one does well. A kernel does others.
-bool convolution_takes(ir::DType type, int64_t groups, std::span<const PostOp> post_ops, Effort effort);
+bool convolution_takes(ir::DType type, int64_t groups, bool transposed, std::span<const PostOp> post_ops, Effort effort);
 
 }  // namespace lazuli::lowering

@@ -36,7 +36,7 @@ Layout transposed(Layout l) {
 
 }  // namespace
 
-std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c) {
+std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c, Effort effort) {
   if (!applies(c)) return nullptr;
   const Layout patches = patches_of(c), dense_patches = dense_layout(c.x.dtype, patches.shape);
   const Layout gy = channels_last_layout(c.y.dtype, c.y.shape), w = dense_layout(c.w.dtype, c.w.shape);
@@ -48,16 +48,16 @@ std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c
   if (c.pass == onednn::Pass::InputGrad) {
     staging.operands = {Staging::Copy{c.y, gy}, Staging::Copy{c.w, w}};
     staging.result = {dense_patches, patches};
-    return make_staged_call(make_matmul(gy_matrix, w_matrix, patch_matrix), std::move(staging));
+    return make_staged_call(make_matmul(gy_matrix, w_matrix, patch_matrix, {}, effort), std::move(staging));
   }
   if (c.swapped) {  // operands x, gy; the product of the transposed matrices gives the transposed gradient
     staging.operands = {Staging::Copy{patches, dense_patches}, Staging::Copy{c.y, gy}};
     staging.result = {w, c.w};
-    return make_staged_call(make_matmul(transposed(patch_matrix), gy_matrix, transposed(w_matrix)), std::move(staging));
+    return make_staged_call(make_matmul(transposed(patch_matrix), gy_matrix, transposed(w_matrix), {}, effort), std::move(staging));
   }
   staging.operands = {Staging::Copy{c.y, gy}, Staging::Copy{patches, dense_patches}};
   staging.result = {w, c.w};
-  return make_staged_call(make_matmul(transposed(gy_matrix), patch_matrix, w_matrix), std::move(staging));
+  return make_staged_call(make_matmul(transposed(gy_matrix), patch_matrix, w_matrix, {}, effort), std::move(staging));
 }
 
 }  // namespace lazuli::lowering

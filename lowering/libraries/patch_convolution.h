@@ -6,6 +6,6 @@
 namespace lazuli::lowering {
 
 // Null where it does not apply.
-std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c);
+std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c, Effort effort);
 
 }  // namespace lazuli::lowering

@@ -1,6 +1,10 @@
 // Convolutions and their gradients against plain loops in float64.
+#include <cstring>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
+#include <sys/mman.h>
 #include "lowering/crew.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/post_ops.h"
@@ -174,6 +178,9 @@ TEST(LibrariesConvolution, OwnWideRows) { check_own(make_case({1, 2, 2, 700}, {5
 TEST(LibrariesConvolution, OwnManyColumns) { check_own(make_case({1, 8, 5, 5}, {130, 8, 3, 3}, 2, 1)); }
 TEST(LibrariesConvolution, OwnStrideBeyondKernel) { check_own(make_case({2, 6, 20, 16}, {17, 6, 2, 2}, 3, 1)); }
 TEST(LibrariesConvolution, OwnStrideAndDilation) { check_own(make_case({2, 12, 17, 15}, {12, 12, 3, 3}, 2, 3, 2)); }
+TEST(LibrariesConvolution, OwnPaddingBeyondKernel) { check_own(make_case({1, 6, 5, 6}, {10, 6, 3, 3}, 1, 4)); }
+TEST(LibrariesConvolution, OwnLargeDilation) { check_own(make_case({1, 6, 11, 12}, {10, 6, 3, 3}, 1, 5, 5)); }
+TEST(LibrariesConvolution, OwnTransposed) { check_own(make_case({2, 12, 7, 6}, {12, 20, 3, 3}, 2, 1, 1, 1, true, 1)); }
 TEST(LibrariesConvolution, OwnVolumes) { check_own(make_case({1, 4, 5, 8, 7}, {10, 4, 3, 2, 3}, 2, 1)); }
 TEST(LibrariesConvolution, OwnSequences) { check_own(make_case({3, 10, 100}, {20, 10, 7}, 2, 3)); }
 TEST(LibrariesConvolution, OwnPostOps) {
@@ -202,6 +209,45 @@ TEST(LibrariesConvolution, OwnPackedWeights) {
       EXPECT_EQ(by_order.try_emplace(p.order, bytes).first->second, bytes) << p.order;
     }
   EXPECT_EQ(by_order.size(), 3u);
+}
+
+// Floats with a page behind them that nobody may read.
+class Fenced {
+ public:
+  explicit Fenced(Tensor& t) : bytes_(static_cast<size_t>(ir::product(t.layout.shape)) * sizeof(float)), pages_((bytes_ + 4095) / 4096 * 4096) {
+    start_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(start_ + pages_, 4096, PROT_NONE);
+    std::memcpy(start_ + pages_ - bytes_, t.data(), bytes_);
+  }
+  ~Fenced() { munmap(start_, pages_ + 4096); }
+  Fenced(const Fenced&) = delete;
+  const void* data() const { return start_ + pages_ - bytes_; }
+
+ private:
+  size_t bytes_, pages_;
+  char* start_;
+};
+
+// Blocks of rows that end behind an image, which is read where it lies, read nothing there.
+TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
+  for (const Case& c : {make_case({1, 64, 8, 1, 1}, {64, 64, 1, 1, 1}), make_case({25, 128, 1, 1}, {128, 128, 1, 1}), make_case({32, 256, 1, 1}, {64, 256, 1, 1}),
+                        make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}), make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1)})
+    for (int threads : {1, 2, 3}) {
+      const Threads some(threads);
+      const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
+      Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
+      Tensor y(gy.layout), gx(x.layout), gw(w.layout);
+      const Fenced fx(x), fw(w), fgy(gy);
+      const auto run = [](std::unique_ptr<LibraryCall> call, const Fenced& a, const Fenced& b, Tensor& result) {
+        std::vector<float> scratch(call->scratch_bytes() / sizeof(float) + 32);
+        const void* operands[] = {a.data(), b.data()};
+        void* results[] = {result.data()};
+        call->run(operands, results, reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
+      };
+      run(make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), fx, fw, y);
+      run(make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p, Effort::Little), fgy, fw, gx);
+      run(make_convolution_weight_grad(gy.layout, x.layout, gw.layout, c.p, Effort::Little), fgy, fx, gw);
+    }
 }
 
 // The bits do not depend on how many threads there are.
