@@ -1,24 +1,14 @@
 #include "lowering/libraries/direct_convolution.h"
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include "lowering/crew.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/spatial.h"
 
 namespace lazuli::lowering {
 namespace {
-
-using Three = std::array<int64_t, 3>;
-
-// The last `n` numbers of `values`, right-aligned into three, with `fill` before them.
-Three three(const ir::Dims& values, size_t skip, int64_t fill) {
-  Three out{fill, fill, fill};
-  const size_t n = values.size() - skip;
-  for (size_t d = 0; d < n; ++d) out[3 - n + d] = values[skip + d];
-  return out;
-}
 
 // An operand with exactly three spatial dimensions.
 struct Volume {

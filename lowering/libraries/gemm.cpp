@@ -6,6 +6,7 @@
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/register_block.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -20,26 +21,8 @@ constexpr int64_t kFewColumns = 256;                       // of b, for which pa
 // Products with fewer multiplications are not worth a second thread.
 constexpr int64_t kWorthSharing = 1 << 16;
 
-// A block of the result, rows x two vectors, that fits into the registers.
-struct Geometry {
-  int64_t rows, vector_bytes;
-  template <class C>
-  int64_t columns() const {
-    return 2 * vector_bytes / static_cast<int64_t>(sizeof(C));
-  }
-};
-constexpr Geometry kBaseline{6, 16}, kAvx2{6, 32}, kAvx512{12, 64};
-constexpr int64_t kMostBlock = kAvx512.rows * 2 * kAvx512.vector_bytes;  // bytes
+constexpr int64_t kMostBlock = kAvx512Block.rows * 2 * kAvx512Block.vector_bytes;  // bytes
 constexpr int64_t kPadding = 64;  // bytes behind what transpose_rows() writes
-
-Geometry geometry() {
-  switch (host_features()) {
-    case Features::Avx512: return kAvx512;
-    case Features::Avx2: return kAvx2;
-    case Features::Baseline: break;
-  }
-  return kBaseline;
-}
 
 // Integers wrap around: so they are multiplied as unsigned ones, where that is defined.
 template <class C>
@@ -94,9 +77,9 @@ struct Block {
       to[0] = s[r][0], to[1] = s[r][1];                                                        \
     }                                                                                          \
   }
-LAZULI_MICRO_KERNEL(micro_kernel_baseline, , kBaseline)
-LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2)
-LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512)
+LAZULI_MICRO_KERNEL(micro_kernel_baseline, , kBaselineBlock)
+LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2Block)
+LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512Block)
 
 template <class C>
 void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum) {
@@ -224,8 +207,6 @@ struct FinishRow {
   }
 };
 
-int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
 class Gemm final : public LibraryCall {
  public:
   Gemm(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops)
@@ -255,7 +236,7 @@ class Gemm final : public LibraryCall {
     int64_t rows = kMostRows, columns = kMostColumns;
     const auto apply = [&] {
       down_ = (m_ + rows - 1) / rows, across_ = (n_ + columns - 1) / columns;
-      rows_ = rounded_up((m_ + down_ - 1) / down_, geometry().rows);
+      rows_ = rounded_up((m_ + down_ - 1) / down_, register_block().rows);
       columns_ = rounded_up((n_ + across_ - 1) / across_, block);
       down_ = (m_ + rows_ - 1) / rows_, across_ = (n_ + columns_ - 1) / columns_;
     };
@@ -266,7 +247,7 @@ class Gemm final : public LibraryCall {
     };
     while (!is_even() && (rows_ > kFewestRows || columns_ > kFewestColumns)) {
       columns_ > 2 * rows_ && columns_ > kFewestColumns ? columns = std::max(columns_ / 2, block) : rows = rows_ / 2;
-      rows = std::max(rows, geometry().rows);
+      rows = std::max(rows, register_block().rows);
       const int64_t before = tiles();
       apply();
       if (tiles() == before) break;
@@ -277,7 +258,7 @@ class Gemm final : public LibraryCall {
   using Sum = std::conditional_t<std::is_same_v<T, bool>, uint8_t, Compute<T>>;
   template <class T>
   static int64_t columns_of() {
-    return geometry().columns<Sum<T>>();
+    return register_block().columns<Sum<T>>();
   }
 
   // Packed panels of both operands, and sums where the result cannot hold them.
@@ -312,7 +293,7 @@ class Gemm final : public LibraryCall {
   void run_tiles(const void* const* operands, T* out, Compute<T>* scratch, int64_t batch, int64_t i, int64_t last, int64_t j,
                  bool in_place) const {
     using C = Compute<T>;
-    const int64_t block_rows = geometry().rows, block_columns = columns_of<T>();
+    const int64_t block_rows = register_block().rows, block_columns = columns_of<T>();
     const size_t row = out_.shape.size() - 2, column = row + 1;
     const T* a = static_cast<const T*>(operands[0]) + batch_offset(a_.strides, batch);
     const T* b = static_cast<const T*>(operands[1]) + batch_offset(b_.strides, batch) + j * b_.strides[column];
@@ -363,7 +344,7 @@ class Gemm final : public LibraryCall {
   static void run_block(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum, C* elsewhere, int64_t high,
                         int64_t wide) {
     if (!elsewhere) return micro_kernel(a, b, depth, sum);
-    const int64_t columns = geometry().columns<C>();
+    const int64_t columns = register_block().columns<C>();
     micro_kernel(a, b, depth, Block<C>{elsewhere, columns, true});
     for (int64_t y = 0; y < high; ++y)
       for (int64_t x = 0; x < wide; ++x) {

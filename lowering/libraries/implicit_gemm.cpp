@@ -7,6 +7,8 @@
 #include "lowering/libraries/patch_kernel.h"
 #include "lowering/libraries/patches.h"
 #include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/register_block.h"
+#include "lowering/libraries/spatial.h"
 #include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering {
@@ -14,8 +16,6 @@ namespace {
 
 using onednn::Convolution;
 using onednn::Pass;
-using Three = std::array<int64_t, 3>;
-
 constexpr int64_t kDepth = 256;             // of a panel of weights, which stays in the first cache
 constexpr int64_t kTile = 16 << 10;         // floats of an image's tile, in the second, and
 constexpr int64_t kMostTile = 256 << 10;    // floats of what one row of outputs reads; whole rows are copied
@@ -26,15 +26,8 @@ constexpr int64_t kFew = 16;                // channels whose weights are turned
 constexpr int64_t kEnoughSlots = 192;       // for a tile of several images
 constexpr int64_t kEnoughTasks = 4;         // for each thread
 
-int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
-// The last numbers of `values`, right-aligned into three.
-Three three(const ir::Dims& values, size_t skip, int64_t fill) {
-  Three out{fill, fill, fill};
-  const size_t n = values.size() - skip;
-  for (size_t d = 0; d < n; ++d) out[3 - n + d] = values[skip + d];
-  return out;
-}
+int64_t kernel_rows() { return register_block().rows; }
+int64_t kernel_lanes() { return register_block().lanes<float>(); }
 
 // Columns in blocks of up to two vectors.
 struct Columns {
@@ -131,20 +124,15 @@ class PatchProduct {
     share_out(tasks(), threads, [&](int64_t begin, int64_t end, int worker) {
       float* copies = scratch + worker * scratch_size();
       float* sums = copies + rounded_up(images_ * patches_.tile_size(), 16);
-      int64_t copied = -1;
+      const float* tiles = nullptr;
+      int64_t of = -1;
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t part = t / chunks_, chunk = t % chunks_;
-        const int64_t y = part % bands_ * patches_.rows(), z = part / bands_ % axes_[0].out;
-        const int64_t n = part / bands_ / axes_[0].out * images_, images = std::min(images_, from_.n - n);
-        const int64_t rows = std::min(patches_.rows(), axes_[1].out - y);
-        const float* tile = copies;
-        const int64_t slot = ((n * axes_[0].out + z) * axes_[1].out + y) * axes_[2].out;
-        const int64_t behind = from_.n * from_.points() - slot - images * rows * axes_[2].out;
-        if (plain_ && behind >= kernel_rows() - 1)  // which the last block may read
-          tile = image + slot * from_.channels;
-        else if (part != copied)
-          copy(image, n, images, z, y, rows, copies), copied = part;
-        compute(tile, packed, sums, images, rows, chunk);
+        const int64_t place = t / chunks_, chunk = t % chunks_;
+        const int64_t y = place % bands_ * patches_.rows(), z = place / bands_ % axes_[0].out;
+        const int64_t n = place / bands_ / axes_[0].out * images_, images = std::min(images_, from_.n - n);
+        const int64_t rows = std::min(patches_.rows(), axes_[1].out - y), behind = (kernel_rows() - 1) * from_.channels;
+        if (place != of) tiles = patches_.tiles(image, from_.n, {n, images, z, y, rows}, behind, copies), of = place;
+        compute(tiles, packed, sums, images, rows, chunk);
         for (int64_t i = 0; i < images; ++i)
           for (int64_t r = 0; r < rows; ++r)
             write(sums + (i * sums_of_image() + r * sums_of_row()) * stride(), result, n + i, {z, y + r, 0}, chunk, finish);
@@ -187,17 +175,6 @@ class PatchProduct {
       images_ = std::clamp<int64_t>(std::min(kEnoughSlots / (rows * row), from_.n / wanted), 1, from_.n);
     const auto blocks = [](int64_t slots) { return (slots + kernel_rows() - 1) / kernel_rows(); };
     by_row_ = !plain_ && rows * blocks(axes_[2].out) <= blocks((rows - 1) * row + axes_[2].out);
-  }
-
-  void copy(const float* image, int64_t n, int64_t images, int64_t z, int64_t y, int64_t rows, float* to) const {
-    const int64_t size = from_.points() * from_.channels;
-    if (!plain_) {
-      for (int64_t i = 0; i < images; ++i) patches_.copy(image + (n + i) * size, z, y, to + i * patches_.tile_size());
-      return;
-    }
-    const int64_t line = axes_[2].out * from_.channels, whole = images * rows * line;
-    std::memcpy(to, image + n * size + (z * axes_[1].out + y) * line, whole * sizeof(float));
-    std::fill(to + whole, to + whole + Patches::kMore * from_.channels, 0.0f);
   }
 
   template <class T>
@@ -271,7 +248,7 @@ class PatchProduct {
   Image from_;
   Target to_;
   Weights weights_;
-  bool plain_;           // nothing is copied
+  bool plain_;           // the patches lie in the image
   bool by_row_ = false;  // blocks of patches end with a row
   std::vector<Panel> panels_;
   int64_t depth_ = 0;
@@ -461,11 +438,6 @@ class WeightGradient final : public LibraryCall {
   static constexpr int64_t kEnoughDepth = 384;  // of a sum, before it is written
   static constexpr int64_t kFewGroups = 4;      // that read the columns where they lie
 
-  // Outputs whose products are added together: some rows of an image, or some images.
-  struct Part {
-    int64_t n, images, z, y, rows;
-  };
-
   int64_t sums_size() const { return rounded_up(groups_ * kernel_rows() * columns_.padded, 16); }
   int64_t most_points() const { return images_ * patches_.rows() * g_.y.size[2]; }
   int64_t most_lines() const { return images_ * patches_.rows(); }
@@ -490,7 +462,7 @@ class WeightGradient final : public LibraryCall {
     for (int64_t n = 0; n < g_.y.n; n += images_)
       for (int64_t z = 0; z < g_.y.size[0]; ++z)
         for (int64_t y = 0; y < g_.y.size[1]; y += patches_.rows())
-          f(Part{n, std::min(images_, g_.y.n - n), z, y, std::min(patches_.rows(), g_.y.size[1] - y)});
+          f(Patches::Part{n, std::min(images_, g_.y.n - n), z, y, std::min(patches_.rows(), g_.y.size[1] - y)});
   }
 
   void run_unit(const float* gy, const float* x, float* sums, float* scratch, int64_t across, int64_t down) const {
@@ -499,15 +471,15 @@ class WeightGradient final : public LibraryCall {
     float *copies = scratch, *packed = copies + tile_size();
     auto* lines = reinterpret_cast<int64_t*>(packed + packed_size());
     bool begins = true;
-    each_part([&](const Part& p) {
+    each_part([&](const Patches::Part& p) {
       const int64_t width = g_.y.size[2], points = p.images * p.rows * width;
-      const float* tile = patches(x, p, copies);
+      const float* tile = patches_.tiles(x, g_.x.n, p, kernel_rows() - 1, copies);
       for (int64_t i = 0, l = 0; i < p.images; ++i)
         for (int64_t r = 0; r < p.rows; ++r)
           lines[l++] = i * patches_.tile_size() + r * patches_.slots_of_row() * patches_.slot();
       const auto segments = plain_ ? std::span<const int64_t>(lines, 1) : std::span<const int64_t>(lines, p.images * p.rows);
       const int64_t length = plain_ ? points : width;
-      const float* from = gy + (((p.n * g_.y.size[0] + p.z) * g_.y.size[1] + p.y) * width) * g_.y.channels;
+      const float* from = gy + (((p.n * g_.y.size[0] + p.depth) * g_.y.size[1] + p.first) * width) * g_.y.channels;
       for (int64_t b = first_block; b < last_block; ++b) {
         PatchColumns columns{from + b * columns_.block, g_.y.channels, columns_.vectors(b)};
         if (!is_whole(b) || last - first > kFewGroups) columns = {packed, pack(columns.data, points, b, packed), columns.vectors};
@@ -517,20 +489,6 @@ class WeightGradient final : public LibraryCall {
       }
       begins = false;
     });
-  }
-  const float* patches(const float* x, const Part& p, float* copies) const {
-    const int64_t image = g_.x.points() * g_.x.channels, line = g_.x.size[2] * g_.x.channels;
-    const float* from = x + p.n * image;
-    if (!plain_) {
-      for (int64_t i = 0; i < p.images; ++i) patches_.copy(from + i * image, p.z, p.y, copies + i * patches_.tile_size());
-      return copies;
-    }
-    from += (p.z * g_.x.size[1] + p.y) * line;
-    const int64_t whole = p.images * p.rows * line;
-    if (g_.x.n * image - (from - x) - whole >= kernel_rows() - 1) return from;  // which the last block may read
-    std::memcpy(copies, from, whole * sizeof(float));
-    std::fill(copies + whole, copies + whole + kernel_rows(), 0.0f);
-    return copies;
   }
   // Where columns are fewer than vectors take, or are read often. Returns their stride.
   int64_t pack(const float* from, int64_t points, int64_t block, float* to) const {

@@ -1,23 +1,8 @@
 #include "lowering/libraries/patch_kernel.h"
-#include "lowering/libraries/clones.h"
+#include "lowering/libraries/register_block.h"
 
 namespace lazuli::lowering {
 namespace {
-
-// A block of sums, rows x up to two vectors, fits into the registers.
-struct Geometry {
-  int64_t rows, vector_bytes;
-};
-constexpr Geometry kBaseline{6, 16}, kAvx2{6, 32}, kAvx512{12, 64};
-
-Geometry geometry() {
-  switch (host_features()) {
-    case Features::Avx512: return kAvx512;
-    case Features::Avx2: return kAvx2;
-    case Features::Baseline: break;
-  }
-  return kBaseline;
-}
 
 // Spelled once for each target: GCC splits vector types for the function that they stand in.
 #define LAZULI_PATCH_KERNEL(name, target, shape)                                                       \
@@ -54,15 +39,12 @@ Geometry geometry() {
       }                                                                                                \
     }                                                                                                  \
   }
-LAZULI_PATCH_KERNEL(patch_kernel_baseline, , kBaseline)
-LAZULI_PATCH_KERNEL(patch_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2)
-LAZULI_PATCH_KERNEL(patch_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512)
+LAZULI_PATCH_KERNEL(patch_kernel_baseline, , kBaselineBlock)
+LAZULI_PATCH_KERNEL(patch_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2Block)
+LAZULI_PATCH_KERNEL(patch_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512Block)
 #undef LAZULI_PATCH_KERNEL
 
 }  // namespace
-
-int64_t kernel_rows() { return geometry().rows; }
-int64_t kernel_lanes() { return geometry().vector_bytes / 4; }
 
 void patch_kernel(const PatchRows& rows, const PatchColumns& columns, const PatchSums& sums) {
   const bool two = columns.vectors == 2;

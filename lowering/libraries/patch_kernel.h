@@ -14,11 +14,11 @@ struct PatchRows {
   int64_t length;
 };
 
-// What kernel_rows() rows of patches meet: element k of column c is at `data` + k * stride + c.
+// What a register block's rows of patches meet: element k of column c is at `data` + k * stride + c.
 struct PatchColumns {
   const float* data;
   int64_t stride;
-  int vectors;  // kernel_lanes() columns each, one or two
+  int vectors;  // that a row of the block has, one or two
 };
 
 // A block of sums; zero before, or added to.
@@ -27,10 +27,6 @@ struct PatchSums {
   int64_t stride;
   bool is_zero;
 };
-
-// Of the host: how many rows one call computes, and how many columns a vector has.
-int64_t kernel_rows();
-int64_t kernel_lanes();
 
 void patch_kernel(const PatchRows& rows, const PatchColumns& columns, const PatchSums& sums);
 

@@ -56,6 +56,21 @@ int64_t Patches::tile_size() const {
   return rows * width_ * channels_ + kMore * slot() + length();
 }
 
+const float* Patches::tiles(const float* x, int64_t count, const Part& part, int64_t behind, float* copies) const {
+  const auto& [depth, height, across] = axes_;
+  const int64_t line = across.in * channels_, image = depth.in * height.in * line;
+  if (!lie_in_image()) {
+    for (int64_t i = 0; i < part.images; ++i)
+      copy(x + (part.n + i) * image, part.depth, part.first, copies + i * tile_size());
+    return copies;
+  }
+  const int64_t begin = part.n * image + (part.depth * height.in + part.first) * line, whole = part.images * part.rows * line;
+  if (count * image - begin - whole >= behind) return x + begin;
+  std::memcpy(copies, x + begin, whole * sizeof(float));
+  zero(copies + whole, kMore * channels_);
+  return copies;
+}
+
 void Patches::copy(const float* image, int64_t depth, int64_t first, float* tile) const {
   const auto& [planes, height, across] = axes_;
   const int64_t tall = rows_ + highest_ - lowest_, leftmost = across.taps[0].shift;

@@ -26,14 +26,18 @@ class Patches {
   // Rows of a tile from now on.
   void set_rows(int64_t rows);
   int64_t rows() const { return rows_; }
-  // Whether the patches lie in the image as they would in a tile, and nothing need be copied; but reading them goes as far behind
-  // the image's end.
+  // Whether the patches lie in the image as they would in a tile.
   bool lie_in_image() const;
   // Floats, with room behind for the patches of `kMore` slots more, which are zero or of the next row.
   static constexpr int64_t kMore = 16;
   int64_t tile_size() const;
-  // `image`: the first element of [depth, height, width, channels]. Outputs at `depth`, from row `first` on.
-  void copy(const float* image, int64_t depth, int64_t first, float* tile) const;
+  // Outputs that are computed together: some rows of an image from row `first` of `depth` on, or some whole images.
+  struct Part {
+    int64_t n, images, depth, first, rows;
+  };
+  // The tiles of a part, one after the other: in `copies`, or where they lie if `behind` floats, which are read in vain, lie behind
+  // them. `x`: [count, depth, height, width, channels].
+  const float* tiles(const float* x, int64_t count, const Part& part, int64_t behind, float* copies) const;
 
   int64_t slot() const { return axes_[2].step * channels_; }
   int64_t slots_of_row() const { return width_ / axes_[2].step; }
@@ -49,6 +53,7 @@ class Patches {
 
  private:
   int64_t phase_of(int64_t shift) const;
+  void copy(const float* image, int64_t depth, int64_t first, float* tile) const;
 
   PatchAxes axes_;
   int64_t channels_, rows_ = 1;

@@ -68,14 +68,17 @@ std::vector<size_t> order(size_t rank, bool channels_last) {
   return out;
 }
 
+Layout laid_out(DType t, const Dims& shape, bool channels_last) { return layout(t, shape, order(shape.size(), channels_last)); }
+Layout images(const Dims& shape) { return laid_out(DType::F32, shape, true); }
+
 using Sums = std::vector<double>;
 
 // Forward and both gradients of `c`, every operand in the given layout.
 void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops = {}, Effort effort = Effort::Much) {
   const Dims y_shape = c.y();
-  const auto laid_out = [&](const Dims& s) { return layout(t, s, order(s.size(), channels_last)); };
-  Tensor x = Tensor::random(laid_out(c.x), 1), w = Tensor::random(laid_out(c.w), 2), gy = Tensor::random(laid_out(y_shape), 3);
-  Tensor y(laid_out(y_shape)), gx(laid_out(c.x)), gw(laid_out(c.w));
+  const Layout of_x = laid_out(t, c.x, channels_last), of_w = laid_out(t, c.w, channels_last), of_y = laid_out(t, y_shape, channels_last);
+  Tensor x = Tensor::random(of_x, 1), w = Tensor::random(of_w, 2), gy = Tensor::random(of_y, 3);
+  Tensor y(of_y), gx(of_x), gw(of_w);
   for (Tensor* result : {&y, &gx, &gw}) result->each([&](const Dims& at) { result->set(at, 99); });
 
   Tensor sums_y(layout(DType::F64, y_shape)), sums_x(layout(DType::F64, c.x)), sums_w(layout(DType::F64, c.w));
@@ -194,9 +197,8 @@ TEST(LibrariesConvolution, OwnPackedWeights) {
   for (const Case& c : {make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 1), make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 2, 2),
                         make_case({1, 60, 5, 8}, {24, 60, 3, 3}, 2, 1), make_case({4, 60, 9, 8}, {24, 60, 1, 1})})
     for (bool channels_last : {false, true}) {
-      const auto images = [&](const Dims& s) { return layout(DType::F32, s, order(s.size(), channels_last)); };
-      Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
-      Tensor expected(images(c.y())), y(images(c.y()));
+      Tensor x = Tensor::random(laid_out(DType::F32, c.x, channels_last), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
+      Tensor expected(laid_out(DType::F32, c.y(), channels_last)), y(expected.layout);
       testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), {&x, &w}, {&expected});
       const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little);
       ASSERT_TRUE(p.pack && p.call);
@@ -234,7 +236,6 @@ TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
                         make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}), make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1)})
     for (int threads : {1, 2, 3}) {
       const Threads some(threads);
-      const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
       Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
       Tensor y(gy.layout), gx(x.layout), gw(w.layout);
       const Fenced fx(x), fw(w), fgy(gy);
@@ -253,7 +254,6 @@ TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
 // The bits do not depend on how many threads there are.
 TEST(LibrariesConvolution, OwnBitsOnAnyNumberOfThreads) {
   const Case c = make_case({5, 24, 20, 21}, {40, 24, 3, 3}, 1, 1);
-  const auto images = [](const Dims& s) { return layout(DType::F32, s, order(s.size(), true)); };
   Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
   std::vector<Tensor> first;
   for (int threads : {1, 2, 5}) {
