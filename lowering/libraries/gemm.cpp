@@ -5,6 +5,7 @@
 #include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
+#include "lowering/libraries/pack.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/register_block.h"
 
@@ -22,7 +23,6 @@ constexpr int64_t kFewColumns = 256;                       // of b, for which pa
 constexpr int64_t kWorthSharing = 1 << 16;
 
 constexpr int64_t kMostBlock = kAvx512Block.rows * 2 * kAvx512Block.vector_bytes;  // bytes
-constexpr int64_t kPadding = 64;  // bytes behind what transpose_rows() writes
 
 // Integers wrap around: so they are multiplied as unsigned ones, where that is defined.
 template <class C>
@@ -88,97 +88,6 @@ void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& s
     case Features::Avx2: return micro_kernel_avx2(a, b, depth, sum);
     case Features::Baseline: return micro_kernel_baseline(a, b, depth, sum);
   }
-}
-
-// Where the operand's `size` x depth elements lie: strides along both.
-template <class T>
-struct Matrix {
-  const T* data;
-  int64_t stride, depth;
-};
-
-// Packs one block of `width` elements, zero from `size` on, for each of `depth` positions.
-struct PackBlock {
-  template <class T, class C>
-  LAZULI_INLINE static void run(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
-    if (size < width) std::fill(to, to + width * depth, C(0));
-    if (from.depth == 1) {
-      for (int64_t i = 0; i < size; ++i) {
-        const T* x = from.data + i * from.stride;
-        for (int64_t k = 0; k < depth; ++k) to[k * width + i] = static_cast<C>(x[k]);
-      }
-    } else if (from.stride == 1) {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i]);
-    } else {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i * from.stride]);
-    }
-  }
-};
-
-// Rows of eight floats become columns of `width` rows, six or a multiple of eight. Of six, each column is written with two
-// more that the next one overwrites.
-LAZULI_TARGET_AVX2 void transpose_rows(Matrix<float> from, int64_t depth, int64_t width, float* to) {
-  for (int64_t k = 0; k < depth; k += 8)
-    for (int64_t first = 0; first < width; first += 8) {
-      __m256 x[8], y[8];
-      for (int i = 0; i < 8; ++i)
-        x[i] = _mm256_loadu_ps(from.data + std::min<int64_t>(first + i, width - 1) * from.stride + k);
-      for (int i = 0; i < 4; ++i) {
-        y[2 * i] = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]);
-        y[2 * i + 1] = _mm256_unpackhi_ps(x[2 * i], x[2 * i + 1]);
-      }
-      for (int half = 0; half < 8; half += 4)
-        for (int i = 0; i < 2; ++i) {
-          x[half + 2 * i] = _mm256_shuffle_ps(y[half + i], y[half + 2 + i], 0x44);
-          x[half + 2 * i + 1] = _mm256_shuffle_ps(y[half + i], y[half + 2 + i], 0xee);
-        }
-      for (int i = 0; i < 4; ++i)
-        _mm256_storeu_ps(to + (k + i) * width + first, _mm256_permute2f128_ps(x[i], x[4 + i], 0x20));
-      for (int i = 0; i < 4; ++i)
-        _mm256_storeu_ps(to + (k + 4 + i) * width + first, _mm256_permute2f128_ps(x[i], x[4 + i], 0x31));
-    }
-}
-
-// `bytes` side by side for each position.
-template <int64_t bytes>
-void copy_rows(const char* from, int64_t stride, int64_t depth, char* to) {
-  for (int64_t k = 0; k < depth; ++k) std::memcpy(to + k * bytes, from + k * stride, bytes);
-}
-
-template <class T, class C>
-void pack_block(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
-  if constexpr (std::is_same_v<T, C>)
-    if (from.stride == 1 && size == width) {
-      const auto* data = reinterpret_cast<const char*>(from.data);
-      const int64_t stride = from.depth * static_cast<int64_t>(sizeof(T));
-      switch (width * sizeof(T)) {
-        case 24: return copy_rows<24>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 32: return copy_rows<32>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 48: return copy_rows<48>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 64: return copy_rows<64>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 128: return copy_rows<128>(data, stride, depth, reinterpret_cast<char*>(to));
-      }
-    }
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<C, float>)
-    if (from.depth == 1 && size == width && host_features() == Features::Avx2) {
-      const int64_t whole = depth / 8 * 8;
-      transpose_rows(from, whole, width, to);
-      from.data += whole, depth -= whole, to += whole * width;
-    }
-  if (depth) run_for_host<PackBlock>(from, size, depth, width, to);
-}
-
-// Packs all blocks; where each position is far from the next, a few of them for all blocks, then the next few: each lies in
-// another page.
-template <class T, class C>
-void pack(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
-  const int64_t few = from.stride == 1 ? 16 : depth;
-  for (int64_t k = 0; k < depth; k += few)
-    for (int64_t i = 0; i < size; i += width)
-      pack_block(Matrix<T>{from.data + i * from.stride + k * from.depth, from.stride, from.depth}, std::min(width, size - i),
-                 std::min(few, depth - k), width, to + i * depth + k * width);
 }
 
 // A chain of post-ops on a part of the result: each is a loop of its own, over rows that stay in the first cache.
@@ -264,7 +173,7 @@ class Gemm final : public LibraryCall {
   // Packed panels of both operands, and sums where the result cannot hold them.
   size_t scratch_of_one() const {
     const int64_t bytes = with_element_type(out_.dtype, [](auto t) { return static_cast<int64_t>(sizeof(Sum<decltype(t)>)); });
-    return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPadding, 64) + kMostBlock;
+    return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPackPadding, 64) + kMostBlock;
   }
 
   int64_t batch_offset(const ir::Dims& strides, int64_t batch) const {
@@ -301,7 +210,7 @@ class Gemm final : public LibraryCall {
     const int64_t columns = std::min(columns_, n_ - j);
 
     C *packed_b = scratch, *packed_a = packed_b + columns_ * kDepth;
-    C* sums = packed_a + rows_ * kDepth + kPadding / static_cast<int64_t>(sizeof(C));
+    C* sums = packed_a + rows_ * kDepth + kPackPadding / static_cast<int64_t>(sizeof(C));
     C* edge = reinterpret_cast<C*>(reinterpret_cast<char*>(scratch) + scratch_of_one() - kMostBlock);
     int64_t stride = columns_;
     if constexpr (std::is_same_v<T, C>)
