@@ -175,7 +175,7 @@ void vjp(Builder& b, const Application& a, std::span<const Value> cotangents, ui
   if (row.vjp) return row.vjp(b, a, cotangents, needs, out);
   if (apply_derivative_row(b, a, cotangents, needs, out)) return;
   if (row.kind == Kind::Elementwise) return differentiate_body(b, a, cotangents[0], needs, out);
-  LAZULI_CHECK(row.kind == Kind::Composite, std::string(row.name) + " has no derivative");
+  LAZULI_CHECK(row.decompose || row.derivative_of != kNoOp, std::string(row.name) + " has no derivative");
   derive_from_decomposition(b, a, cotangents, needs, out);
 }
 

@@ -44,13 +44,15 @@ void replay_live(Builder& b, const Graph& graph, std::span<const Value> values, 
   for (size_t i = 0; i < wanted.size(); ++i) results[i] = look_up(map, wanted[i]);
 }
 
+void expand_row(Builder& b, const Application& a, std::span<Value> results);
+
 // The row's decomposition as a graph of its own: inputs are the operands that are present.
 Graph expand(const Builder& b, const Application& a) {
   Graph g;
   GraphBuilder gb(g);
   std::vector<Value> inputs, results(std::max(info(a.op).results, 1));
   for (Value v : a.inputs) inputs.push_back(v ? gb.input(b.type(v)) : v);
-  decompose(gb, {a.op, inputs, {}, a.attrs}, results);
+  expand_row(gb, {a.op, inputs, {}, a.attrs}, results);
   g.outputs = results;
   return g;
 }
@@ -103,15 +105,19 @@ void decompose_derivative(Builder& b, const Application& a, std::span<Value> res
   }
 }
 
-}  // namespace
-
-bool decompose(Builder& b, const Application& a, std::span<Value> results) {
+void expand_row(Builder& b, const Application& a, std::span<Value> results) {
   const OpInfo& row = info(a.op);
-  if (row.kind != Kind::Composite) return false;
   if (row.decompose)
     row.decompose(b, a, results);
   else
     decompose_derivative(b, a, results);
+}
+
+}  // namespace
+
+bool decompose(Builder& b, const Application& a, std::span<Value> results) {
+  if (!is_composite(a.op)) return false;
+  expand_row(b, a, results);
   return true;
 }
 

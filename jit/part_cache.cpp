@@ -94,6 +94,7 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
       const ir::Entry& e = listing.entries[n.entry];
       if (n.input != ir::kAbsent || !ir::is_contraction(e.op)) continue;
       for (ir::ValueId v : listing.operands(e)) {
+        if (v == ir::kAbsent) continue;
         while (ir::is_view(maker[v]->op)) v = listing.operands(*maker[v])[0];
         if (maker[v]->op == ir::Op::input) own.push_back(ir::mix(hashes[p], v));
       }

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/cumsum.h>
@@ -10,9 +11,12 @@
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/zeros.h>
+#include <bit>
+#include <limits>
 #include "ir/error.h"
 #include "lazy/convert.h"
 #include "lazy/plain_dispatch.h"
@@ -24,6 +28,8 @@ namespace {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Call {
   const ir::Attrs& attrs;
@@ -101,6 +107,41 @@ Tensors index_copy(const Call& c) {
 }
 Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0), c.in[0].scalar_type())}; }
 
+// Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows, heads,
+// columns]; of keys and values each head is there as often as queries' heads meet it.
+Tensor by_head(const Tensor& x, int64_t heads) {
+  const Tensor y = x.transpose(1, 2);
+  return heads == y.size(1) ? y : y.repeat_interleave(heads / y.size(1), 1);
+}
+Tensor sum_of_heads(const Tensor& by_head, int64_t heads) {
+  const Tensor y = heads == by_head.size(1) ? by_head : by_head.unflatten(1, {heads, by_head.size(1) / heads}).sum(2);
+  return y.transpose(1, 2);
+}
+Tensor scores(const Call& c, const Tensor& q, const Tensor& k, const Tensor& mask) {
+  Tensor s = at::matmul(q, k.transpose(2, 3)) * std::bit_cast<double>(c.number(0));
+  if (mask.defined()) s = s + mask;
+  if (c.number(1) == 0) return s;
+  return s.masked_fill(at::ones({s.size(2), s.size(3)}, s.options().dtype(at::kBool)).triu(1), -kInfinity);
+}
+Tensors attention(const Call& c) {
+  const int64_t heads = c.in[0].size(2);
+  const Tensor s = scores(c, by_head(c.in[0], heads), by_head(c.in[1], heads), c.in[3]);
+  Tensor largest = s.amax(3, true);
+  largest = largest.masked_fill(largest == -kInfinity, 0);
+  const Tensor e = (s - largest).exp(), sum = e.sum(3, true), none = sum == 0;
+  const Tensor y = at::matmul(e / sum.masked_fill(none, 1), by_head(c.in[2], heads));
+  return {y.transpose(1, 2), at::cat({largest, sum.log().masked_fill(none, kInfinity)}, 3)};
+}
+Tensors attention_backward(const Call& c) {
+  const int64_t heads = c.in[1].size(2), groups = c.in[2].size(2);
+  const Tensor gy = by_head(c.in[0], heads), q = by_head(c.in[1], heads), k = by_head(c.in[2], heads), v = by_head(c.in[3], heads);
+  const Tensor s = scores(c, q, k, c.in[6]), delta = (gy * by_head(c.in[4], heads)).sum(3, true);
+  const Tensor p = (s - c.in[5].slice(3, 0, 1) - c.in[5].slice(3, 1, 2)).exp();
+  const Tensor gs = p * (at::matmul(gy, v.transpose(2, 3)) - delta) * std::bit_cast<double>(c.number(0));
+  return {at::matmul(gs, k).transpose(1, 2), sum_of_heads(at::matmul(gs.transpose(2, 3), q), groups),
+          sum_of_heads(at::matmul(p.transpose(2, 3), gy), groups)};
+}
+
 struct Row {
   ir::Op op;
   Tensors (*run)(const Call&);
@@ -110,6 +151,8 @@ const Row kRows[] = {
     {ir::Op::convolution, convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
+    {ir::Op::attention, attention},
+    {ir::Op::attention_backward, attention_backward},
     {ir::Op::max_pool2d, max_pool2d},
     {ir::Op::max_pool2d_grad, max_pool2d_grad},
     {ir::Op::avg_pool2d, avg_pool2d},

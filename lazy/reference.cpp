@@ -87,6 +87,8 @@ int64_t terms(const ir::Node& n, const Tensors& in) {
     case Op::convolution: return share(in[1], in[1].size(0));
     case Op::convolution_input_grad: return share(in[1], in[1].size(1));
     case Op::convolution_weight_grad: return share(in[0], in[0].size(1));
+    case Op::attention: return in[0].size(3) + in[1].size(1);
+    case Op::attention_backward: return in[1].size(1) + in[2].size(1) + 2 * in[1].size(3);
     case Op::avg_pool2d: return n.attrs.list(0)[0] * n.attrs.list(0).back();
     case Op::avg_pool2d_grad:
     case Op::max_pool2d_grad: return share(in[0], results) + 4;
@@ -320,7 +322,8 @@ class Run {
       }
       Tensor by = out[r].abs() * (2 * spacing(t).relative);
       if (const Tensor hidden = hides(n, in); hidden.defined()) by += hidden * (2 * spacing(ir::compute_type(t)).relative);
-      if (const int64_t count = terms(n, in)) by += accumulated(n, in, out[r], t, count);
+      if (const int64_t count = terms(n, in))
+        by += is_attention(n.op) ? attended(n, in, out, r, count) : accumulated(n, in, out[r], t, count);
       out[r] = moved(out[r], by, t);
     }
   }
@@ -351,6 +354,16 @@ class Run {
       if (auto made = torch_row(n, squares)) size = size + (*made)[0].clamp_min(0).sqrt();
     }
     return size * step;
+  }
+
+  static bool is_attention(Op op) { return op == Op::attention || op == Op::attention_backward; }
+
+  // The same of attention, whose exponentials are off by as much as scores are, which rounding moves by a part of themselves.
+  Tensor attended(const ir::Node& n, const Tensors& in, const Tensors& out, size_t r, int64_t count) const {
+    constexpr double kMostScore = 1e3;  // beyond, a mask hides all but itself
+    const Tensor largest = (n.op == Op::attention ? out[1] : in[5]).slice(3, 0, 1).abs().clamp_max(kMostScore).amax();
+    const double step = spacing(n.types[r].dtype).relative * std::sqrt(static_cast<double>(count)) / 2;
+    return (out[r].abs() + out[r].square().mean().sqrt()).nan_to_num() * (1 + largest) * step;
   }
 
   const Reference& how_;

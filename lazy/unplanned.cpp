@@ -10,6 +10,7 @@
 #include "jit/packed_operands.h"
 #include "lazy/adam_step.h"
 #include "lazy/convert.h"
+#include "lazy/library_rows.h"
 #include "lazy/memory.h"
 #include "lazy/plain_dispatch.h"
 #include "lazy/torch_buffers.h"
@@ -208,6 +209,7 @@ class Run {
     for (ir::Value v : n.inputs)
       if (v && schedule_.last_use[v.node] == id) values_[v.node].clear();
     if (n.op == Op::adam_step) return adam_step(id, in);
+    if (is_library_row(n.op)) return run_library_row(n, std::move(in));
     switch (n.op) {
       case Op::external: return external(n, in);
       case Op::convert: return {in[0].to(to_torch(n.types[0].dtype))};

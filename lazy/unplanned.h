@@ -1,4 +1,4 @@
-// A graph that runs one op at a time with torch's own kernels, as eager would: nothing has to be planned or compiled, which is
+// A graph that runs one op at a time with torch's own kernels (but for library_rows.h), as eager would: nothing has to be planned or compiled, which is
 // what a graph costs that was never there before and may never come again.
 #pragma once
 #include <memory>

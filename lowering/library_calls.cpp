@@ -1,5 +1,7 @@
 #include "lowering/library_calls.h"
+#include <bit>
 #include "ir/error.h"
+#include "lowering/libraries/attention.h"
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling.h"
@@ -81,6 +83,18 @@ Call write_slices(const Arguments& a) {
 }
 Call cumsum(const Arguments& a) { return make_cumsum(a.in[0], a.out[0], a.node.attrs.number(0)); }
 
+AttentionParams attention_params(const ir::Attrs& a) {
+  return {.scale = std::bit_cast<double>(a.number(0)), .causal = a.number(1) != 0};
+}
+const Layout* given(const Arguments& a, size_t operand) { return a.node.inputs[operand] ? &a.in[operand] : nullptr; }
+Call attention(const Arguments& a) {
+  return make_attention({a.in[0], a.in[1], a.in[2], given(a, 3)}, a.out[0], a.out[1], attention_params(a.node.attrs));
+}
+Call attention_backward(const Arguments& a) {
+  return make_attention_backward(a.in[0], {a.in[1], a.in[2], a.in[3], given(a, 6)}, a.in[4], a.in[5],
+                                 {a.out[0], a.out[1], a.out[2]}, attention_params(a.node.attrs));
+}
+
 struct Entry {
   ir::Op op;
   Call (*make)(const Arguments&);
@@ -93,6 +107,8 @@ const Entry kEntries[] = {
     {ir::Op::convolution, convolution, true, ChannelsLast::Images, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad, false, ChannelsLast::Images},
     {ir::Op::convolution_weight_grad, convolution_weight_grad, false, ChannelsLast::Images},
+    {ir::Op::attention, attention},
+    {ir::Op::attention_backward, attention_backward},
     {ir::Op::max_pool2d, max_pool2d, false, ChannelsLast::Either},
     {ir::Op::max_pool2d_grad, max_pool2d_grad, false, ChannelsLast::Either},
     {ir::Op::avg_pool2d, avg_pool2d, false, ChannelsLast::Either},
@@ -122,6 +138,11 @@ class CpuLibraries final : public Libraries {
       return false;
     const Entry* e = entry(node.op);
     return e && e->post_ops;
+  }
+  // Attention walks along rows.
+  bool reads(const ir::Node& node, const Layout& x) const override {
+    if (node.op != ir::Op::attention && node.op != ir::Op::attention_backward) return true;
+    return x.shape.empty() || x.shape.back() == 1 || x.strides.back() == 1;
   }
   // oneDNN turns row-major images to blocked ones and back at every call, and computes in channels-last as it is.
   ChannelsLast channels_last(const ir::Node& node) const override {

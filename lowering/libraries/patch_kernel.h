@@ -1,5 +1,5 @@
-// The micro-kernel of our own convolutions: a matrix product whose first operand, patches of an image, is read where the
-// image lies.
+// The micro-kernel of our own convolutions and of attention: a matrix product whose first operand, patches of an image or rows
+// of a tile, is read where it lies.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-"""What the first attention of a process does not wait for."""
+"""What the first attention of a process does not wait for, where it is torch's kernel."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ CODE = """
 import sys
 import torch
 
-q, k, v = (torch.randn(1, 2, 5, 8).to("lazuli") for _ in range(3))
+q, k, v = (torch.randn(1, 2, 5, 8, dtype=torch.float64).to("lazuli") for _ in range(3))
 torch.nn.functional.scaled_dot_product_attention(q, k, v).sum().item()
 assert torch.lazuli.metrics()["external_calls"], "it has a kernel of its own: delete this test"
 print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])

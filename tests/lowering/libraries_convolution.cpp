@@ -1,10 +1,8 @@
 // Convolutions and their gradients against plain loops in float64.
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
-#include <sys/mman.h>
 #include "lowering/crew.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/post_ops.h"
@@ -16,6 +14,7 @@ namespace {
 using ir::DType;
 using ir::Dims;
 using testing::expect_close;
+using testing::Fenced;
 using testing::layout;
 using testing::Tensor;
 
@@ -212,23 +211,6 @@ TEST(LibrariesConvolution, OwnPackedWeights) {
     }
   EXPECT_EQ(by_order.size(), 3u);
 }
-
-// Floats with a page behind them that nobody may read.
-class Fenced {
- public:
-  explicit Fenced(Tensor& t) : bytes_(static_cast<size_t>(ir::product(t.layout.shape)) * sizeof(float)), pages_((bytes_ + 4095) / 4096 * 4096) {
-    start_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(start_ + pages_, 4096, PROT_NONE);
-    std::memcpy(start_ + pages_ - bytes_, t.data(), bytes_);
-  }
-  ~Fenced() { munmap(start_, pages_ + 4096); }
-  Fenced(const Fenced&) = delete;
-  const void* data() const { return start_ + pages_ - bytes_; }
-
- private:
-  size_t bytes_, pages_;
-  char* start_;
-};
 
 // Blocks of rows that end behind an image, which is read where it lies, read nothing there.
 TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 #include <vector>
+#include <sys/mman.h>
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
 #include "lowering/libraries/post_ops.h"
@@ -86,6 +87,23 @@ class Tensor {
   static constexpr uint8_t kGuardByte = 0xa5;
   std::vector<uint8_t> memory_;
   size_t start_;
+};
+
+// Floats with a page behind them that nobody may read.
+class Fenced {
+ public:
+  explicit Fenced(Tensor& t) : bytes_(static_cast<size_t>(ir::product(t.layout.shape)) * sizeof(float)), pages_((bytes_ + 4095) / 4096 * 4096) {
+    start_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(start_ + pages_, 4096, PROT_NONE);
+    std::memcpy(start_ + pages_ - bytes_, t.data(), bytes_);
+  }
+  ~Fenced() { munmap(start_, pages_ + 4096); }
+  Fenced(const Fenced&) = delete;
+  const void* data() const { return start_ + pages_ - bytes_; }
+
+ private:
+  size_t bytes_, pages_;
+  char* start_;
 };
 
 // x, the result's element at `at`, after `ops`, in float64.

@@ -5,8 +5,6 @@ import torch
 from small_models import MODELS, build
 
 STEPS = 10
-# What may run through the backing device's own kernels in a step that has been seen before.
-ONLY_ATTENTION = set(MODELS)
 
 
 def train(name, device, after_step=lambda step: None, options=None, dtype=torch.float32):
@@ -42,7 +40,7 @@ def test_losses_follow_cpu_with_other_optimizer_kernels(options, device):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_nothing_is_compiled_after_the_third_step(name, counters, device):
+def test_nothing_is_compiled_after_the_third_step(name, counters, device, planned_at_once):
     seen = []
     train(name, device, lambda step: seen.append(counters()))
     for kind in ("traces_compiled", "kernels_compiled"):
@@ -51,15 +49,14 @@ def test_nothing_is_compiled_after_the_third_step(name, counters, device):
     assert seen[-1]["traces_reused"] > seen[2]["traces_reused"]
 
 
-@pytest.mark.parametrize("name", sorted(ONLY_ATTENTION))
-def test_only_attention_is_external_in_a_steady_step(name, counters, device):
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_external_in_a_steady_step(name, counters, device):
     def forget_the_first_steps(step):
         if step == STEPS - 2:
             torch.lazuli.reset_metrics()
 
     train(name, device, forget_the_first_steps)
-    others = {op for op in counters()["external_calls"] if "attention" not in op}
-    assert not others
+    assert not counters()["external_calls"]
 
 
 @pytest.mark.parametrize("name", MODELS)
