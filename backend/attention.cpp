@@ -89,7 +89,8 @@ bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Ten
       return false;
   bool sizes = q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
-  if (has_mask && (!is_walked_as_mask(*mask) || (mask->dim() != 2 && mask->dim() != 4))) return false;
+  if (has_mask && !is_walked_as_mask(*mask)) return false;
+  if (has_mask && !lazy::backing().is_gpu() && mask->dim() != 2 && mask->dim() != 4) return false;
   if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
   if (lazy::backing().is_gpu()) {
     // Rows of 16 bytes, and no float64.
