@@ -72,18 +72,14 @@ void decompose_attention(Builder& b, const Application& a, std::span<Value> resu
   const Value none = b.constant(-infinity, type), zero = b.constant(0, type);
   Value largest = b.emit(Op::amax, {s}, Attrs().add(along).add(1));
   largest = b.emit(Op::where, {b.emit(Op::eq, {largest, none}), zero, largest});
-  const auto sum_below = [&](Value shift, Value& e) {
-    e = b.emit(Op::exp, {b.sub(s, shift)});
-    return b.sum(e, along, true);
-  };
+  const auto below = [&](Value shift) { return b.emit(Op::exp, {b.sub(s, shift)}); };
   // It only keeps exp in range, so nothing flows through it to what is attended.
-  Value e, other;
-  const Value sum = sum_below(b.emit(Op::detach, {largest}), e);
+  const Value e = below(b.emit(Op::detach, {largest})), sum = b.sum(e, along, true);
   const Value divisor = b.emit(Op::where, {b.emit(Op::eq, {sum, zero}), b.constant(1, type), sum});
   const Value y = b.emit(Op::matmul, {b.div(e, divisor), v});
   results[0] = b.permute(b.reshape(y, Dims{batch, heads, queries, b.shape(v)[2]}), Dims{0, 2, 1, 3});
-  const Value below = sum_below(largest, other);
-  const Value log = b.emit(Op::where, {b.emit(Op::eq, {below, zero}), b.constant(infinity, type), b.emit(Op::log, {below})});
+  const Value all = b.sum(below(largest), along, true);
+  const Value log = b.emit(Op::where, {b.emit(Op::eq, {all, zero}), b.constant(infinity, type), b.emit(Op::log, {all})});
   results[1] = b.reshape(b.emit(Op::cat, {largest, log}, Attrs{{2}}), Dims{batch, heads, queries, 2});
 }
 

@@ -1,7 +1,6 @@
 #include "lowering/libraries/attention.h"
 #include <algorithm>
 #include <array>
-#include "ir/error.h"
 #include "lowering/crew.h"
 #include "lowering/libraries/attention_tiles.h"
 #include "lowering/libraries/little_work.h"
@@ -20,7 +19,7 @@ class Attention final : public LibraryCall {
   Attention(const AttentionOperands& in, const Layout& out, const Layout& statistics, const AttentionParams& params)
       : shape_(in, params.causal), q_(in.q), k_(in.k), v_(in.v), out_(out), statistics_(statistics), mask_(in.mask ? *in.mask : Layout{}),
         has_mask_(in.mask), scale_(static_cast<float>(params.scale)),
-        threads_(shape_.products() < kLittle ? 1 : crew_size()) {
+        threads_(is_little(shape_.products()) ? 1 : crew_size()) {
     const RegisterBlock block = register_block();
     const int64_t heads = shape_.batch * shape_.heads;
     int64_t chunks = (shape_.queries + kMostChunk - 1) / kMostChunk;
@@ -51,8 +50,6 @@ class Attention final : public LibraryCall {
   std::string describe() const override { return "attention:own:f32"; }
 
  private:
-  static constexpr double kLittle = 256 * 1024;  // products that are not worth a second thread
-
   struct Head {
     HeadRows q, k, v;
     HeadMask mask;
@@ -80,17 +77,11 @@ class Attention final : public LibraryCall {
     return {rows() * shape_.depth, keys_ * shape_.depth + 2 * lanes_of_floats(), copies_v_ ? keys_ * width() : 0,
             std::max(tile_rows * keys_, rounded_up(shape_.keys, lanes_of_floats())), rows() * width(), 2 * rows()};
   }
-  Scratch scratch_at(float* at) const {
-    std::array<float*, 6> parts;
-    const auto sizes = this->sizes();
-    for (size_t i = 0; i < sizes.size(); ++i) parts[i] = at, at += rounded_up(sizes[i], 16);
-    return {parts[0], parts[1], parts[2], parts[3], parts[4], reinterpret_cast<SoftmaxState*>(parts[5])};
+  Scratch scratch_at(float* memory) const {
+    const auto p = parts_of(memory, sizes());
+    return {p[0], p[1], p[2], p[3], p[4], reinterpret_cast<SoftmaxState*>(p[5])};
   }
-  size_t scratch_of_one() const {
-    int64_t all = 0;
-    for (int64_t size : sizes()) all += rounded_up(size, 16);
-    return static_cast<size_t>(all) * sizeof(float);
-  }
+  size_t scratch_of_one() const { return static_cast<size_t>(size_of_parts(sizes())) * sizeof(float); }
 
   void run_chunk(const Head& h, int64_t first, int64_t last, float* memory) const {
     const Scratch s = scratch_at(memory);
@@ -117,14 +108,14 @@ class Attention final : public LibraryCall {
   void run_tile(const Head& h, const Scratch& s, int64_t first, int64_t i, int64_t count, int64_t key, int64_t keys, HeadRows v) const {
     if (keys <= 0) return;
     const int64_t depth = shape_.depth, width = this->width(), padded = padded_columns(keys);
-    packed_tile_product({s.q + i * depth, depth, 1}, s.k, depth, {s.scores, keys_, count, keys, true});
+    tile_product({s.q + i * depth, depth, 1}, packed_columns(s.k, depth), depth, {s.scores, keys_, count, keys, true});
     for (int64_t r = 0; r < count; ++r) {
       const int64_t query = first + i + r, meets = std::clamp<int64_t>(shape_.keys_of(query) - key, 0, keys);
       const float factor = exponentials(s.scores + r * keys_, meets, padded, scale_, h.mask.row(query).from(key), s.states[i + r]);
       float* sums = s.sums + (i + r) * width;
       if (key > 0 && factor != 1) scale_row(sums, factor, width, sums);
     }
-    tile_product({s.scores, keys_, 1}, v.data, v.stride, keys, {s.sums + i * width, width, count, shape_.width, key == 0});
+    tile_product({s.scores, keys_, 1}, columns_in_place(v.data, v.stride), keys, {s.sums + i * width, width, count, shape_.width, key == 0});
   }
 
   void run_few(const Head& h, int64_t first, int64_t last, float* memory) const {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostQueries = 72, kMostKeys = 128;  // of a tile of scores
 constexpr int64_t kFewTasks = 8;                       // below which a group's keys are shared out, too
-constexpr double kWorthSplitting = 4 << 20;            // products of one part
+constexpr int64_t kWorthSplitting = 4 << 20;           // products of one part
 
 // Tile after tile of keys meets all queries of the heads that share them: the tile's gradients are summed up, and added to those
 // of the queries. Where there are few heads, keys are cut in parts, each with gradients of queries of its own, which are added
@@ -24,12 +24,12 @@ class AttentionBackward final : public LibraryCall {
                     const AttentionGradients& results, const AttentionParams& params)
       : shape_(in, params.causal), gy_(gy), q_(in.q), k_(in.k), v_(in.v), out_(out), statistics_(statistics), mask_(in.mask ? *in.mask : Layout{}),
         gq_(results.gq), gk_(results.gk), gv_(results.gv), has_mask_(in.mask), scale_(static_cast<float>(params.scale)),
-        threads_(shape_.products() < kLittle ? 1 : crew_size()) {
+        threads_(is_little(2 * shape_.products()) ? 1 : crew_size()) {
     const RegisterBlock block = register_block();
     queries_ = even_piece(shape_.queries, kMostQueries, block.rows);
     keys_ = even_piece(shape_.keys, kMostKeys, block.columns<float>());
     const int64_t tiles = (shape_.keys + keys_ - 1) / keys_, groups = shape_.batch * shape_.groups;
-    while (!are_few() && groups * parts_ < kFewTasks && 2 * parts_ <= tiles && shape_.products() > kWorthSplitting * static_cast<double>(groups * parts_)) parts_ *= 2;
+    while (!are_few() && groups * parts_ < kFewTasks && 2 * parts_ <= tiles && shape_.products() > kWorthSplitting * groups * parts_) parts_ *= 2;
     part_ = (tiles + parts_ - 1) / parts_ * keys_;
     parts_ = (shape_.keys + part_ - 1) / part_;
   }
@@ -60,8 +60,6 @@ class AttentionBackward final : public LibraryCall {
   std::string describe() const override { return "attention_backward:own:f32"; }
 
  private:
-  static constexpr double kLittle = 128 * 1024;  // products that are not worth a second thread
-
   bool are_few() const { return shape_.queries <= kFewQueries; }
 
   // Where a worker keeps what. Rows are padded to vectors, and there are more by a register block's.
@@ -79,17 +77,11 @@ class AttentionBackward final : public LibraryCall {
             scores, scores, rows_of_k * depth(), rows_of_k * width(),
             shape_.heads_in_group() * shape_.queries, parts_ > 1 ? 0 : gradients_of_queries()};
   }
-  Scratch scratch_at(float* at) const {
-    std::array<float*, 11> p;
-    const auto sizes = this->sizes();
-    for (size_t i = 0; i < sizes.size(); ++i) p[i] = at, at += rounded_up(sizes[i], 16);
+  Scratch scratch_at(float* memory) const {
+    const auto p = parts_of(memory, sizes());
     return {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10]};
   }
-  int64_t scratch_of_one() const {
-    int64_t all = 0;
-    for (int64_t size : sizes()) all += rounded_up(size, 16);
-    return all;
-  }
+  int64_t scratch_of_one() const { return size_of_parts(sizes()); }
 
   struct Head {
     HeadRows gy, q;
@@ -171,16 +163,16 @@ class AttentionBackward final : public LibraryCall {
     const int64_t depth = this->depth(), width = this->width(), padded = padded_columns(keys);
     copy_padded({h.q.row(i), h.q.stride}, count, shape_.depth, s.q, depth);
     copy_padded({h.gy.row(i), h.gy.stride}, count, shape_.width, s.gy, width);
-    packed_tile_product({s.q, depth, 1}, s.packed_k, shape_.depth, {s.scores, keys_, count, keys, true});
-    packed_tile_product({s.gy, width, 1}, s.packed_v, shape_.width, {s.gradients, keys_, count, keys, true});
+    tile_product({s.q, depth, 1}, packed_columns(s.packed_k, shape_.depth), shape_.depth, {s.scores, keys_, count, keys, true});
+    tile_product({s.gy, width, 1}, packed_columns(s.packed_v, shape_.width), shape_.width, {s.gradients, keys_, count, keys, true});
     for (int64_t r = 0; r < count; ++r) {
       const int64_t query = i + r, meets = std::clamp<int64_t>(shape_.keys_of(query) - key, 0, keys);
       score_gradients(s.scores + r * keys_, s.gradients + r * keys_, meets, padded, scale_, h.mask.row(query).from(key),
                       h.statistics + query * statistics_.strides[2], h.deltas[query]);
     }
-    tile_product({s.scores, 1, keys_}, s.gy, width, count, {s.gv, width, keys, shape_.width, first_queries});
-    tile_product({s.gradients, 1, keys_}, s.q, depth, count, {s.gk, depth, keys, shape_.depth, first_queries});
-    tile_product({s.gradients, keys_, 1}, s.k, depth, keys, {h.gq + i * depth, depth, count, shape_.depth, first_keys});
+    tile_product({s.scores, 1, keys_}, columns_in_place(s.gy, width), count, {s.gv, width, keys, shape_.width, first_queries});
+    tile_product({s.gradients, 1, keys_}, columns_in_place(s.q, depth), count, {s.gk, depth, keys, shape_.depth, first_queries});
+    tile_product({s.gradients, keys_, 1}, columns_in_place(s.k, depth), keys, {h.gq + i * depth, depth, count, shape_.depth, first_keys});
   }
 
   void write_keys(void* const* results, const Scratch& s, int64_t batch, int64_t group, int64_t key, int64_t keys, bool none) const {

@@ -161,33 +161,20 @@ AttentionShape::AttentionShape(const AttentionOperands& in, bool is_causal)
   LAZULI_CHECK(heads > 0 && heads % groups == 0, "heads of attention do not share keys evenly");
 }
 
-double AttentionShape::products() const {
-  return static_cast<double>(batch * heads) * static_cast<double>(queries * keys) * static_cast<double>(depth + width);
-}
+int64_t AttentionShape::products() const { return batch * heads * queries * keys * (depth + width); }
 
 int64_t even_piece(int64_t n, int64_t most, int64_t step) {
   const int64_t pieces = std::max<int64_t>(1, (n + most - 1) / most);
   return std::max(step, rounded_up((n + pieces - 1) / pieces, step));
 }
 
-void tile_product(const TileRows& a, const float* b, int64_t b_stride, int64_t depth, const TileSums& sums) {
+void tile_product(const TileRows& rows, const TileColumns& columns, int64_t depth, const TileSums& sums) {
   const RegisterBlock block = register_block();
-  const int64_t lanes = block.lanes<float>(), columns = block.columns<float>();
-  for (int64_t c = 0; c < sums.columns; c += columns) {
-    const int vectors = sums.columns - c <= lanes ? 1 : 2;
-    for (int64_t r = 0; r < sums.rows; r += block.rows)
-      patch_kernel({a.data + r * a.row, a.row, a.depth, kNoSegment, depth}, {b + c, b_stride, vectors},
-                   {sums.data + r * sums.stride + c, sums.stride, sums.is_zero});
-  }
-}
-
-void packed_tile_product(const TileRows& a, const float* panels, int64_t depth, const TileSums& sums) {
-  const RegisterBlock block = register_block();
-  const int64_t columns = block.columns<float>();
-  for (int64_t c = 0; c < sums.columns; c += columns) {
+  for (int64_t c = 0; c < sums.columns; c += block.columns<float>()) {
     const int vectors = sums.columns - c <= block.lanes<float>() ? 1 : 2;
     for (int64_t r = 0; r < sums.rows; r += block.rows)
-      patch_kernel({a.data + r * a.row, a.row, a.depth, kNoSegment, depth}, {panels + c * depth, columns, vectors},
+      patch_kernel({rows.data + r * rows.row, rows.row, rows.depth, kNoSegment, depth},
+                   {columns.data + c * columns.step, columns.stride, vectors},
                    {sums.data + r * sums.stride + c, sums.stride, sums.is_zero});
   }
 }

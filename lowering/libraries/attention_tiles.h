@@ -1,5 +1,7 @@
 // What attention and its gradients have in common: tiles of scores, and products between them and rows of one head.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include "lowering/libraries/attention.h"
@@ -45,7 +47,7 @@ struct AttentionShape {
   bool causal;
   AttentionShape(const AttentionOperands& in, bool is_causal);
   int64_t heads_in_group() const { return heads / groups; }
-  double products() const;  // multiplications of the forward pass
+  int64_t products() const;  // multiplications of the forward pass
   // How many keys the query meets.
   int64_t keys_of(int64_t query) const { return causal ? std::min(keys, query + 1) : keys; }
 };
@@ -53,23 +55,44 @@ struct AttentionShape {
 // So few of a head's queries are not worth packing keys.
 inline constexpr int64_t kFewQueries = 4;
 
+// A worker's memory in parts of these sizes, each at a multiple of a vector.
+inline int64_t padded_part(int64_t size) { return rounded_up(size, 16); }
+template <size_t n>
+int64_t size_of_parts(const std::array<int64_t, n>& sizes) {
+  int64_t all = 0;
+  for (int64_t size : sizes) all += padded_part(size);
+  return all;
+}
+template <size_t n>
+std::array<float*, n> parts_of(float* memory, const std::array<int64_t, n>& sizes) {
+  std::array<float*, n> parts;
+  for (size_t i = 0; i < n; ++i) parts[i] = memory, memory += padded_part(sizes[i]);
+  return parts;
+}
+
 // n cut into pieces of about `most` that are multiples of `step`.
 int64_t even_piece(int64_t n, int64_t most, int64_t step);
 
-// sums[r][c] = or += sum over k of a[r * row + k * depth] * b[k * b_stride + c]. Rows of a and sums are there up to a multiple
-// of the register block's, and so are b's and sums' columns up to a multiple of lanes.
+// sums[r][c] = or += sum over k of rows[r][k] * columns[k][c]. Rows, and so those of sums, are there up to a multiple of the
+// register block's; columns up to a multiple of lanes.
 struct TileRows {
   const float* data;
-  int64_t row, depth;
+  int64_t row, depth;  // strides
 };
+// Of columns that are a multiple of the register block's, element k is at data + k * stride, and the c-th's at c * step more.
+struct TileColumns {
+  const float* data;
+  int64_t stride, step;
+};
+inline TileColumns columns_in_place(const float* data, int64_t stride) { return {data, stride, 1}; }
+// As pack() leaves them, in panels of the register block's columns.
+inline TileColumns packed_columns(const float* panels, int64_t depth) { return {panels, register_block().columns<float>(), depth}; }
 struct TileSums {
   float* data;
   int64_t stride, rows, columns;
   bool is_zero;
 };
-void tile_product(const TileRows& a, const float* b, int64_t b_stride, int64_t depth, const TileSums& sums);
-// The same with b as pack() leaves it, panels of the register block's columns.
-void packed_tile_product(const TileRows& a, const float* panels, int64_t depth, const TileSums& sums);
+void tile_product(const TileRows& rows, const TileColumns& columns, int64_t depth, const TileSums& sums);
 
 // Rows of `columns` numbers, with zeros up to `to_stride` behind them.
 void copy_padded(HeadRows from, int64_t rows, int64_t columns, float* to, int64_t to_stride);
