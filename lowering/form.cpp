@@ -57,10 +57,11 @@ bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides, bool by_chance) {
   return true;
 }
 
-// Whether a walk goes through the whole dimension some number of times, which is one by chance at most.
+// Whether a walk goes through the whole dimension some number of times, which is one by chance at most. Of a dimension that
+// could be nothing the remainder says nothing: then two that are equal by chance would each go through the other.
 bool goes_through_several(ir::Size step, ir::Size size, ir::Size dimension) {
-  return size.is_symbolic() && step.is_surely_one() && dimension.hint() > 1 && always_equal(size % dimension, 0) &&
-         !always_equal(size, dimension);
+  return size.is_symbolic() && step.is_surely_one() && dimension.hint() > 1 &&
+         always_equal(size / dimension * dimension, size) && !always_equal(size, dimension);
 }
 
 Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out, Split& split,

@@ -346,16 +346,10 @@ uint32_t Terms::push(Term term) {
 std::optional<FormId> Terms::move(Value v, FormId at, ir::SizeSpan shape, const ir::StridedWindow& window) {
   Form out;
   Split split;
-  switch (through_window(forms_[at], space_, shape, window, out, split)) {
-    case Fit::Yes:
-      return intern(std::move(out));
-    case Fit::NeedsSplit:
-      wanted_ = split;
-      return {};
-    case Fit::No:
-      obstacle_ = v;
-      return {};
-  }
+  const Fit found = through_window(forms_[at], space_, shape, window, out, split);
+  if (found == Fit::Yes) return intern(std::move(out));
+  if (found == Fit::NeedsSplit) wanted_ = split;
+  obstacle_ = v;  // of a split too: there may be no end of them
   return {};
 }
 
@@ -364,16 +358,10 @@ std::optional<Form> Terms::operand_form(Value reduction) {
   Form kept, reduced;
   Split split;
   auto place = [&](FormId from, const Dims& shape, const ir::StridedWindow& window, Form& out) {
-    switch (through_window(forms_[from], space_, shape, window, out, split)) {
-      case Fit::Yes:
-        return true;
-      case Fit::NeedsSplit:
-        wanted_ = split;
-        return false;
-      case Fit::No:
-        obstacle_ = graph_[reduction].inputs[0];
-        return false;
-    }
+    const Fit found = through_window(forms_[from], space_, shape, window, out, split);
+    if (found == Fit::Yes) return true;
+    if (found == Fit::NeedsSplit) wanted_ = split;
+    obstacle_ = graph_[reduction].inputs[0];
     return false;
   };
   if (!place(kept_, r.kept, r.kept_in, kept) || !place(reduced_, r.reduced, r.reduced_in, reduced)) return {};
