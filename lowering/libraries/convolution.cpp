@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
+#include "lowering/libraries/depthwise.h"
 #include "lowering/libraries/direct_convolution.h"
 #include "lowering/libraries/implicit_gemm.h"
 #include "lowering/libraries/patch_convolution.h"
@@ -126,6 +127,15 @@ bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Eff
   return c.pass == Pass::WeightGrad && taps > 1 && taps * c.y.shape[1] >= kWorthCopying * crew_size();
 }
 
+// The same of our own depthwise convolution. oneDNN makes sums of small products, one after the other, of gradients by weights
+// but those of 3 x 3 taps.
+bool is_for_depthwise(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
+  if (!serves_depthwise(c) || !(ops.empty() || (c.pass == Pass::Forward && are_ours(ops)))) return false;
+  if (effort == Effort::Little) return true;
+  const std::span<const ir::Size> taps(c.w.shape.data() + 2, c.w.shape.size() - 2);
+  return c.pass == Pass::WeightGrad && !(taps.size() == 2 && taps[0] == 3 && taps[1] == 3);
+}
+
 std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops, bool takes_packed = false) {
   Convolution c = given;
   Staging staging;
@@ -154,6 +164,7 @@ std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const Post
     if (ops.empty())
       if (auto call = make_patch_convolution(c, effort)) return call;
     if (is_for_implicit_gemm(c, ops, effort)) return implicit_gemm(c, ops);
+    if (is_for_depthwise(c, ops, effort)) return make_depthwise(c, ops);
     // oneDNN takes post-ops on the forward pass only.
     if (c.pass == Pass::Forward || ops.empty())
       if (auto call = onednn_convolution(c, ops, true)) return call;
@@ -193,6 +204,7 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
     p.call = implicit_gemm(c, post_ops, true);
     return p;
   }
+  if (is_for_depthwise(c, post_ops, effort)) return {};
   for (const PostOp& op : post_ops)
     if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
   return onednn::packed_convolution(c, post_ops, inner_for(c));

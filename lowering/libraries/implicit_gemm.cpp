@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <cstring>
 #include "lowering/crew.h"
-#include "lowering/libraries/clones.h"
+#include "lowering/libraries/convolution_geometry.h"
+#include "lowering/libraries/finish_points.h"
 #include "lowering/libraries/little_work.h"
 #include "lowering/libraries/patch_kernel.h"
-#include "lowering/libraries/patches.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/register_block.h"
-#include "lowering/libraries/spatial.h"
 #include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering {
@@ -38,45 +37,11 @@ struct Columns {
   int64_t count, block, padded;
 };
 
-// An image, [N, depth, height, width, channels] in memory.
-struct Image {
-  explicit Image(const Layout& l) : n(l.shape[0]), channels(l.shape[1]), size(three(l.shape, 2, 1)) {}
-  int64_t points() const { return size[0] * size[1] * size[2]; }
-  int64_t n, channels;
-  Three size;
-};
-
 // Element (out, in, tap) of the weights.
 struct Weights {
   int64_t out, in;
   Three tap;
   int64_t at(const Patches::Place& p) const { return p.depth * tap[0] + p.height * tap[1] + p.width * tap[2]; }
-};
-
-struct FinishRow {
-  // Post-op `op` on points x channels.
-  LAZULI_INLINE static void run(const PostOp* op, float* x, int64_t stride, int64_t points, int64_t channels, const float* y,
-                                int64_t point, int64_t channel) {
-    for (int64_t p = 0; p < points; ++p, x += stride, y += point) switch (op->kind) {
-        case PostOp::Add:
-          if (channel == 1)
-            for (int64_t c = 0; c < channels; ++c) x[c] += y[c];
-          else
-            for (int64_t c = 0; c < channels; ++c) x[c] += y[c * channel];
-          break;
-        case PostOp::Mul:
-          if (channel == 1)
-            for (int64_t c = 0; c < channels; ++c) x[c] *= y[c];
-          else
-            for (int64_t c = 0; c < channels; ++c) x[c] *= y[c * channel];
-          break;
-        case PostOp::Relu:
-          for (int64_t c = 0; c < channels; ++c) x[c] = x[c] < 0 ? 0 : x[c];
-          break;
-        default:
-          for (int64_t c = 0; c < channels; ++c) x[c] = apply_post_op(*op, x[c], 0.0f);
-      }
-  }
 };
 
 // Computes the outputs of some axes from an image: a convolution, or the part of an input gradient that reads the same taps.
@@ -256,37 +221,9 @@ class PatchProduct {
   int64_t chunk_ = 1, chunks_ = 1, bands_ = 1, images_ = 1;
 };
 
-// Along a dimension, how the outputs of a convolution read its inputs.
-PatchAxis forward_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
-  PatchAxis a{in, out, stride, {}};
-  for (int64_t k = 0; k < kernel; ++k) a.taps.push_back({k * dilation - padding, k});
-  return a;
+int threads_for(const Geometry& g) {
+  return is_little(g.y.n * g.y.points() * g.y.channels * g.x.channels * g.taps()) ? 1 : crew_size();
 }
-// How inputs phase, phase + stride, ... read the gradient of the outputs.
-PatchAxis gradient_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, int64_t phase) {
-  PatchAxis a{out, (in - phase + stride - 1) / stride, 1, {}};
-  for (int64_t k = kernel; k-- > 0;)
-    if (const int64_t shift = phase + padding - k * dilation; shift % stride == 0) a.taps.push_back({shift / stride, k});
-  return a;
-}
-
-struct Geometry {
-  Image x, y;
-  Three kernel, stride, padding, dilation, tap;
-  int64_t w_out, w_in;
-  explicit Geometry(const Convolution& c)
-      : x(c.x), y(c.y), kernel(three(c.w.shape, 2, 1)), stride(three(c.stride, 0, 1)), padding(three(c.padding, 0, 0)),
-        dilation(three(c.dilation, 0, 1)), tap(three(c.w.strides, 2, 0)), w_out(c.w.strides[0]), w_in(c.w.strides[1]) {}
-  PatchAxes forward() const {
-    PatchAxes axes;
-    for (int d = 0; d < 3; ++d)
-      axes[d] = forward_axis(x.size[d], y.size[d], kernel[d], stride[d], padding[d], dilation[d]);
-    return axes;
-  }
-  int64_t products() const { return y.n * y.points() * y.channels * x.channels * kernel[0] * kernel[1] * kernel[2]; }
-};
-
-int threads_for(const Geometry& g) { return is_little(g.products()) ? 1 : crew_size(); }
 PatchProduct forward_product(const Geometry& g, int threads) {
   return {g.forward(), g.x, {g.y, {0, 0, 0}, {1, 1, 1}}, {g.w_out, g.w_in, g.tap}, threads};
 }
@@ -320,18 +257,7 @@ class ForwardConvolution final : public LibraryCall {
       rest += rounded_up(product_.packed_size(), 16);
     }
     const auto finish = [&](float* sums, int64_t stride, int64_t points, int64_t n, const Three& at, int64_t first, int64_t wide) {
-      const void* const* operand = operands + 2;
-      for (const PostOp& op : ops_) {
-        const ir::Dims& s = op.operand.strides;
-        if (!has_operand(op)) {
-          run_for_host<FinishRow>(&op, sums, stride, points, wide, sums, stride, int64_t{1});
-          continue;
-        }
-        const Three spatial = three(s, 2, 0);
-        const int64_t offset = n * s[0] + first * s[1] + at[0] * spatial[0] + at[1] * spatial[1] + at[2] * spatial[2];
-        run_for_host<FinishRow>(&op, sums, stride, points, wide, static_cast<const float*>(*operand++) + offset, spatial[2],
-                                int64_t{s[1]});
-      }
+      finish_points(ops_, operands + 2, {sums, stride, points, wide}, {n, first, at});
     };
     product_.run(static_cast<const float*>(operands[0]), packed, static_cast<float*>(results[0]), rest, threads_, finish);
   }
@@ -378,7 +304,7 @@ class InputGradient final : public LibraryCall {
   void add(const Three& phase) {
     PatchAxes axes;
     for (int d = 0; d < 3; ++d) {
-      axes[d] = gradient_axis(g_.x.size[d], g_.y.size[d], g_.kernel[d], g_.stride[d], g_.padding[d], g_.dilation[d], phase[d]);
+      axes[d] = g_.gradient(d, phase[d]);
       if (axes[d].taps.empty()) {  // nobody read these inputs
         covers_ = false;
         return;

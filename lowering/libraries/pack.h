@@ -43,6 +43,8 @@ inline bool can_transpose_rows(int64_t width) {
 // `size` rows of floats become columns of `width`, six or a multiple of eight, filled up with the last row; `depth` is a multiple
 // of eight. Of six, each column is written with two more that the next one overwrites.
 void transpose_rows(Matrix<float> from, int64_t size, int64_t depth, int64_t width, float* to);
+// The first `columns` of eight rows of `width`, a multiple of eight, become rows of eight, `stride` apart.
+void transpose_columns(const float* from, int64_t width, int64_t columns, float* to, int64_t stride);
 
 // `bytes` side by side for each position.
 template <int64_t bytes>

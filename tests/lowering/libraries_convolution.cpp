@@ -190,6 +190,37 @@ TEST(LibrariesConvolution, OwnPostOps) {
             {{PostOp::Add, layout(DType::F32, {36, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 36, 13, 15})}, {PostOp::Scale, {}, 0.5}});
 }
 
+Case depthwise(Dims x, Dims kernel, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, bool transposed = false) {
+  const int64_t channels = x[1];
+  Dims w{channels, 1};
+  w.append(kernel);
+  return make_case(std::move(x), std::move(w), stride, padding, dilation, channels, transposed);
+}
+TEST(LibrariesConvolution, OwnDepthwise) { check_own(depthwise({2, 20, 13, 19}, {3, 3}, 1, 1)); }
+TEST(LibrariesConvolution, OwnDepthwiseOfManyRows) { check_own(depthwise({1, 9, 70, 41}, {5, 5}, 1, 2)); }
+TEST(LibrariesConvolution, OwnDepthwiseOfWideKernels) { check_own(depthwise({1, 17, 12, 30}, {4, 9}, 1, 4)); }
+TEST(LibrariesConvolution, OwnDepthwiseOfTallKernels) { check_own(depthwise({1, 8, 30, 8}, {11, 1}, 1, 5)); }
+TEST(LibrariesConvolution, OwnDepthwiseOfOneTap) { check_own(depthwise({3, 5, 6, 7}, {1, 1})); }
+TEST(LibrariesConvolution, OwnDepthwiseOfOnePoint) { check_own(depthwise({2, 40, 1, 1}, {3, 3}, 2, 1)); }
+TEST(LibrariesConvolution, OwnDepthwiseWithStride) { check_own(depthwise({2, 24, 17, 22}, {5, 5}, 2, 2)); }
+TEST(LibrariesConvolution, OwnDepthwiseWithStrideBeyondKernel) { check_own(depthwise({2, 6, 20, 16}, {2, 2}, 3, 1)); }
+TEST(LibrariesConvolution, OwnDepthwiseWithStrideAndDilation) { check_own(depthwise({1, 12, 19, 15}, {3, 3}, 2, 3, 2)); }
+TEST(LibrariesConvolution, OwnDepthwisePaddingBeyondKernel) { check_own(depthwise({1, 6, 5, 6}, {3, 3}, 1, 4)); }
+TEST(LibrariesConvolution, OwnDepthwiseTransposed) { check_own(depthwise({2, 12, 7, 6}, {3, 3}, 2, 1, 1, true)); }
+TEST(LibrariesConvolution, OwnDepthwiseVolumes) { check_own(depthwise({1, 10, 5, 8, 7}, {3, 2, 3}, 2, 1)); }
+TEST(LibrariesConvolution, OwnDepthwiseSequences) { check_own(depthwise({3, 10, 100}, {7}, 2, 3)); }
+TEST(LibrariesConvolution, OwnDepthwisePostOps) {
+  check_own(depthwise({1, 37, 13, 15}, {3, 3}, 1, 1),
+            {{PostOp::Add, layout(DType::F32, {37, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 37, 13, 15})}, {PostOp::Scale, {}, 0.5}});
+}
+TEST(LibrariesConvolution, DepthwiseIsOursWhereNothingMayTakeLong) {
+  const Layout x = layout(DType::F32, {2, 8, 9, 9}), w = layout(DType::F32, {8, 1, 5, 5});
+  const ConvolutionParams p{{1, 1}, {2, 2}, {1, 1}, {0, 0}, false, 8};
+  EXPECT_EQ(make_convolution(x, w, x, p, {}, Effort::Little)->describe(), "convolution:depthwise");
+  EXPECT_EQ(make_convolution_input_grad(x, w, x, p, Effort::Little)->describe(), "convolution_input_grad:depthwise");
+  EXPECT_EQ(make_convolution_weight_grad(x, x, w, p)->describe(), "convolution_weight_grad:depthwise");
+}
+
 // The packed call computes what the other does, bit for bit; what has the same order has the same bytes.
 TEST(LibrariesConvolution, OwnPackedWeights) {
   std::map<std::string, std::vector<double>> by_order;
@@ -215,7 +246,7 @@ TEST(LibrariesConvolution, OwnPackedWeights) {
 // Blocks of rows that end behind an image, which is read where it lies, read nothing there.
 TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
   for (const Case& c : {make_case({1, 64, 8, 1, 1}, {64, 64, 1, 1, 1}), make_case({25, 128, 1, 1}, {128, 128, 1, 1}), make_case({32, 256, 1, 1}, {64, 256, 1, 1}),
-                        make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}), make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1)})
+                        make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}), make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1), depthwise({2, 13, 7, 21}, {3, 3}, 1, 1)})
     for (int threads : {1, 2, 3}) {
       const Threads some(threads);
       Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
@@ -235,26 +266,27 @@ TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
 
 // The bits do not depend on how many threads there are.
 TEST(LibrariesConvolution, OwnBitsOnAnyNumberOfThreads) {
-  const Case c = make_case({5, 24, 20, 21}, {40, 24, 3, 3}, 1, 1);
-  Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
-  std::vector<Tensor> first;
-  for (int threads : {1, 2, 5}) {
-    const Threads some(threads);
-    std::vector<Tensor> results;
-    for (const Layout& l : {gy.layout, x.layout, w.layout}) results.emplace_back(l);
-    const auto y = make_convolution(x.layout, w.layout, gy.layout, c.p, {}, Effort::Little);
-    const auto gx = make_convolution_input_grad(gy.layout, w.layout, x.layout, c.p, Effort::Little);
-    const auto gw = make_convolution_weight_grad(gy.layout, x.layout, w.layout, c.p, Effort::Little);
-    const Threads others(6);  // when it runs; scratch is for those when it was made
-    testing::run(*y, {&x, &w}, {&results[0]});
-    testing::run(*gx, {&gy, &w}, {&results[1]});
-    testing::run(*gw, {&gy, &x}, {&results[2]});
-    if (first.empty()) {
-      first = std::move(results);
-      continue;
+  for (const Case& c : {make_case({5, 24, 20, 21}, {40, 24, 3, 3}, 1, 1), depthwise({4, 21, 40, 33}, {5, 5}, 2, 2)}) {
+    Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
+    std::vector<Tensor> first;
+    for (int threads : {1, 2, 5}) {
+      const Threads some(threads);
+      std::vector<Tensor> results;
+      for (const Layout& l : {gy.layout, x.layout, w.layout}) results.emplace_back(l);
+      const auto y = make_convolution(x.layout, w.layout, gy.layout, c.p, {}, Effort::Little);
+      const auto gx = make_convolution_input_grad(gy.layout, w.layout, x.layout, c.p, Effort::Little);
+      const auto gw = make_convolution_weight_grad(gy.layout, x.layout, w.layout, c.p, Effort::Little);
+      const Threads others(6);  // when it runs; scratch is for those when it was made
+      testing::run(*y, {&x, &w}, {&results[0]});
+      testing::run(*gx, {&gy, &w}, {&results[1]});
+      testing::run(*gw, {&gy, &x}, {&results[2]});
+      if (first.empty()) {
+        first = std::move(results);
+        continue;
+      }
+      for (size_t r = 0; r < results.size(); ++r)
+        results[r].each([&](const Dims& at) { ASSERT_EQ(results[r].get(at), first[r].get(at)) << threads << " threads, result " << r; });
     }
-    for (size_t r = 0; r < results.size(); ++r)
-      results[r].each([&](const Dims& at) { ASSERT_EQ(results[r].get(at), first[r].get(at)) << threads << " threads, result " << r; });
   }
 }
 
