@@ -48,4 +48,9 @@ void register_explicit_fallbacks(torch::Library& m) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+// Torchaudio has a loop over samples in operators of torch for devices that it does not know.
+TORCH_LIBRARY_IMPL(torchaudio, PrivateUse1, m) {
+  m.impl("_lfilter_core_loop", torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
 }  // namespace lazuli::backend

@@ -55,7 +55,8 @@ bool is_dead(const Cell& c, long buffers) {
 }
 
 bool is_read(SyncReason reason) {
-  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
+  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent ||
+         reason == SyncReason::NewCall;
 }
 
 namespace {

@@ -169,7 +169,8 @@ class HostTensors {
       if (is_written(call, s)) storages_[s.geometry.storage].writes = true;
     for (size_t i = 0; i < slots.size(); ++i) {
       const at::Tensor& t = bound.tensors[i];
-      tensors.push_back(slots[i].same < i ? tensors[slots[i].same] : made(t, storages_[slots[i].geometry.storage]));
+      const SyncReason reason = call.is_new ? SyncReason::NewCall : SyncReason::DataDependent;
+      tensors.push_back(slots[i].same < i ? tensors[slots[i].same] : made(t, storages_[slots[i].geometry.storage], reason));
       take_names(tensors.back(), t);
     }
   }
@@ -187,8 +188,8 @@ class HostTensors {
     jit::Buffer buffer;
     c10::Storage memory;  // of what is written; null: there is none yet
   };
-  static at::Tensor made(const at::Tensor& t, Storage& s) {
-    if (!s.writes) return host_view(t, SyncReason::DataDependent);
+  static at::Tensor made(const at::Tensor& t, Storage& s, SyncReason reason) {
+    if (!s.writes) return host_view(t, reason);
     // Nothing is there: it is there to be resized.
     if (t.storage().nbytes() == 0) {
       const auto options = at::TensorOptions().dtype(t.dtype()).device(backing().device());
@@ -196,7 +197,7 @@ class HostTensors {
       return at::empty({0}, options).as_strided(t.sizes(), t.strides(), t.storage_offset());
     }
     if (!s.memory) {
-      s.buffer = materialize(t, SyncReason::DataDependent, true);
+      s.buffer = materialize(t, reason, true);
       s.memory = resizable(s.buffer);
     }
     return window(s.memory, geometry_of(t));

@@ -7,6 +7,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/zeros.h>
 #include "lazy/backing.h"
+#include "lazy/compile.h"
 #include "lazy/config.h"
 #include "lazy/mutex.h"
 #include "lazy/plain_dispatch.h"
@@ -85,6 +86,13 @@ bool computes_alike_on_threads(const Signature& s) {
 bool is_little_attention(const Signature& s) {
   const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
   return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+}
+
+// Whether a call that was never there before runs at once, as eager would run it: what it returns need not be found out, which
+// costs as much as the call or more. Views cost nothing, and need no values.
+bool runs_at_once_when_new(const c10::OperatorHandle& op) {
+  if (!may_run_in_parts() || config().unplanned == "never" || is_reference_mode()) return false;
+  return std::ranges::none_of(op.schema().returns(), [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
 }
 
 // Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
@@ -269,7 +277,17 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   Calls& c = calls();
   {
     std::lock_guard lock(c.mutex);
-    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
+    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) {
+      const ExternalCallRef& known = c.calls.at(it->second);
+      if (!known->is_new) return {it->second, known};
+    } else if (runs_at_once_when_new(op)) {
+      auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
+      call->is_new = true;
+      if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
+      c.by_key.emplace(call->signature.key, c.next);
+      c.calls.emplace(c.next, call);
+      return {c.next++, call};
+    }
   }
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
@@ -280,8 +298,10 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
-  if (fresh) c.calls[c.next++] = std::move(call);
-  return {it->second, c.calls.at(it->second)};
+  if (fresh) ++c.next;
+  ExternalCallRef& known = c.calls[it->second];
+  if (!known || known->is_new) known = std::move(call);  // else another thread was first
+  return {it->second, known};
 }
 
 void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {

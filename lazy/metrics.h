@@ -12,7 +12,7 @@
 namespace lazuli::lazy {
 
 // Why a trace ended; one counter each.
-enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, HostCopy, Pointer, Collective };
+enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, NewCall, HostCopy, Pointer, Collective };
 const char* name(SyncReason r);
 
 // Microseconds of the steady clock.
