@@ -1,11 +1,6 @@
 // Recurrent networks in reference mode, as torch has them on the CPU: the input's part of all gates is one product for the
 // whole sequence, a step writes in place what it no longer needs, and an LSTM is oneDNN's where that takes it. On a GPU, and
 // for its errors, torch's composite decides.
-#ifdef __x86_64__
-// What torch's library was built with: a stub is called with as many kernels to choose from.
-#define HAVE_AVX2_CPU_DEFINITION
-#define HAVE_AVX512_CPU_DEFINITION
-#endif
 #include "backend/reference_recurrent.h"
 
 #include <ATen/ATen.h>
@@ -17,6 +12,7 @@
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/rnn_relu_native.h>
 #include <ATen/ops/rnn_tanh_native.h>
+#include "backend/onednn_lstm.h"
 #include "lazy/backing.h"
 
 namespace lazuli::backend {
@@ -205,25 +201,13 @@ Two packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, Tens
   return {y, last[0]};
 }
 
-bool onednn_takes(c10::ScalarType type) {
-  const auto asks = [](const char* name) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool()>().call();
-  };
-  return type == at::kFloat || (type == at::kBFloat16 && asks("mkldnn::_is_mkldnn_bf16_supported")) ||
-         (type == at::kHalf && !at::GradMode::is_enabled() && asks("mkldnn::_is_mkldnn_fp16_supported"));
-}
-
 Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,
            bool bidirectional, bool batch_first) {
   const bool fits = hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3;
   if (lazy::backing().is_gpu() || !fits)
     return at::native::lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
-  const bool has_projections = hx[0].size(2) != hx[1].size(2);
-  if (at::globalContext().userEnabledMkldnn() && onednn_takes(input.scalar_type()) && input.numel() != 0 && !has_projections) {
-    Tensor y, hy, cy;
-    at::native::lstm_mkldnn_stub(c10::kCPU, y, hy, cy, input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
-    return {y, hy, cy};
-  }
+  if (const auto results = onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
+    return *results;
   at::native::check_attributes(input, parameters, hx);
   auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_sequence(batch_first ? input.transpose(0, 1) : input, hx, parameters);
   return {batch_first ? y.transpose(0, 1) : y, last[0], last[1]};

@@ -56,7 +56,7 @@ void register_composites(torch::Library& m) {
   if (lazy::is_reference_mode())
     register_reference_composites(m);
   else
-    register_complex_convolution(m);
+    register_complex_convolution(m), register_lstm(m);
   register_quantile(m);
 }
 

@@ -212,7 +212,10 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
   Stack results = call.signature.rebuild(host, backing().device());
   {
     ExternalTimer timer(call.signature.name());
-    Workers workers;
+    std::optional<lowering::OneThread> alone;
+    std::optional<Workers> workers;
+    if (call.little) alone.emplace();
+    else workers.emplace();
     PlainDispatch guard;
     call.signature.op.callBoxed(results);
   }

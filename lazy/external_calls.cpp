@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <ATen/EmptyTensor.h>
@@ -83,9 +84,16 @@ bool computes_alike_on_threads(const Signature& s) {
   return type == at::kFloat || type == at::kDouble;
 }
 
-bool is_little_attention(const Signature& s) {
-  const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
-  return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+// By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more to wake
+// than a few thousand numbers take.
+bool is_little(const Signature& s, bool is_attention) {
+  if (backing().is_gpu()) return false;
+  if (is_attention) {
+    const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
+    return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+  }
+  constexpr int64_t kLittle = 256 << 10;  // bytes
+  return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}) <= kLittle;
 }
 
 // Whether a call that was never there before runs at once, as eager would run it: what it returns need not be found out, which
@@ -283,6 +291,7 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
     } else if (runs_at_once_when_new(op)) {
       auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
       call->is_new = true;
+      call->little = is_little(call->signature, false);
       if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
       c.by_key.emplace(call->signature.key, c.next);
       c.calls.emplace(c.next, call);
@@ -294,7 +303,7 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   call->deferrable = is_known && is_torchs;
   call->promised = is_known && !is_torchs;
   call->alike = computes_alike_on_threads(call->signature);
-  call->little = call->alike && is_little_attention(call->signature);
+  call->little = is_little(call->signature, call->alike);
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
