@@ -116,8 +116,8 @@ def test_the_kernel_for_the_backing_device_goes_before_one_for_all():
     library.impl("_lfilter_core_loop", lambda x, a, y: y.zero_(), "CompositeExplicitAutograd")
 
     def call(device):
-        y = torch.zeros(4, device=device)
-        torch.ops.torchaudio._lfilter_core_loop(normal(4, device=device), torch.ones(4).to(device), y)
+        x, a, y = normal(4, device=device), torch.ones(4).to(device), torch.zeros(4, device=device)
+        torch.ops.torchaudio._lfilter_core_loop(x, a, y)
         return y
 
     assert_same(call)

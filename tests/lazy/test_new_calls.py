@@ -1,4 +1,4 @@
-"""External calls that were never there before run at once, and are recorded when they come again."""
+"""External calls that were never there before run at once; the next time they are recorded."""
 
 import pytest
 import torch
