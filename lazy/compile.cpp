@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include "jit/kernel.h"
+#include "jit/parts_ahead.h"
 #include "lazy/backing.h"
 #include "lazy/config.h"
 #include "lazy/external_calls.h"
@@ -113,17 +114,24 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
   auto known = std::make_shared<KnownTrace>();
   known->settings = settings;
   known->live = std::move(live);
-  bool in_parts = false;
+  bool in_parts = false, may_come_again = false;
   if (!known->live.empty()) {
+    TraceCache::RunsInParts& runs = cache.runs_of(key);
+    // How many turns a loop takes may well change, and a plan of them all gains least.
+    const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
+    const bool is_few = runs.count < most || config().tiers == "parts", is_used = ahead && ahead->runs() > 0;
+    if (is_few && runs.count > 0 && !is_used && config().unplanned != "always" && may_run_in_parts())
+      if (KnownRef recent = cache.find_recent(key, settings, trace, known->live)) {
+        ++runs.count;
+        ++metrics().traces_reused;
+        return recent;
+      }
     const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
     const jit::CompileOptions options = compile_options(settings, key);
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));
     jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
-    TraceCache::RunsInParts& runs = cache.runs_of(key);
-    // How many turns a loop takes may well change, and a plan of them all gains least.
-    const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
-    in_parts = is_worth_cutting(trace) && (runs.count < most || config().tiers == "parts");
+    in_parts = is_worth_cutting(trace) && is_few;
     if (in_parts)
       known->executable = cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead);
     else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
@@ -132,12 +140,14 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     if (!in_parts) known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();
+    may_come_again = in_parts && runs.count > 1 && stats.parts_ahead == 0 && stats.unplanned_parts == 0;
     runs.loop = 2 * stats.turns > stats.parts;
     metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);
   }
   if (in_parts) {
     if (external_call_count() > static_cast<size_t>(config().max_traces) * 4) cache.forget_external_calls(trace);
     known->code.lines = trace.lines;
+    if (may_come_again) cache.add_recent(key, known, trace);
     return known;
   }
   known->code = trace.without_cells();

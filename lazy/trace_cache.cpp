@@ -101,7 +101,22 @@ TraceCache::RunsInParts& TraceCache::runs_of(uint64_t key) {
   return runs_in_parts_[key];
 }
 
+KnownRef TraceCache::find_recent(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
+  const auto it = std::ranges::find_if(recent_, [&](const Recent& r) {
+    return r.key == key && r.known->live == live && r.known->settings == settings && r.code.same_code(trace);
+  });
+  if (it == recent_.end()) return nullptr;
+  recent_.splice(recent_.begin(), recent_, it);
+  return it->known;
+}
+
+void TraceCache::add_recent(uint64_t key, KnownRef known, const Trace& trace) {
+  if (recent_.size() >= kRecent) recent_.pop_back();
+  recent_.push_front({key, std::move(known), trace.without_cells()});
+}
+
 void TraceCache::forget_external_calls(const Trace& trace) {
+  recent_.clear();
   std::unordered_set<int64_t> calls;
   trace.find_external_calls(calls);
   recorder().trace.find_external_calls(calls);

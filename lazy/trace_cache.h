@@ -1,5 +1,6 @@
 // Traces that were seen before, found again by hash and compared entry by entry.
 #pragma once
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,9 @@ struct TraceCache {
   // How often a trace has run in parts. It only says when to plan it whole, so that a hash will do.
   RunsInParts& runs_of(uint64_t key);
   void forget_runs_of(uint64_t key) { runs_in_parts_.erase(key); }
+  // Traces that run in parts and came again lately, of which nothing has to be made to run them once more. `known` has no code.
+  KnownRef find_recent(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
+  void add_recent(uint64_t key, KnownRef known, const Trace& trace);
   // But those of known traces and parts, of `trace`, and of what is being recorded.
   void forget_external_calls(const Trace& trace);
 
@@ -72,6 +76,13 @@ struct TraceCache {
   void forget(const Trace& added);
   void count_beginnings(const Trace& code, int by);
   std::unordered_map<uint64_t, RunsInParts> runs_in_parts_;  // of traces that are not known yet, by their key
+  static constexpr size_t kRecent = 8;
+  struct Recent {
+    uint64_t key;
+    KnownRef known;
+    Trace code;
+  };
+  std::list<Recent> recent_;                                 // the latest used first
   std::unordered_map<uint64_t, int> beginnings_;             // how many have each running hash there
 };
 
