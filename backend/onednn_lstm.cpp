@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include "backend/registration.h"
 #include "lazy/backing.h"
+#include "lazy/config.h"
 
 namespace lazuli::backend {
 namespace {
@@ -30,11 +31,15 @@ bool onednn_takes(c10::ScalarType type) {
 // Autocast casts what the layers are made of. Operands of other types than the input's are torch's to refuse.
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers,
                                         double dropout, bool train, bool bidirectional, bool batch_first) {
-  const auto is_ours = [&](const Tensor& t) { return t.is_privateuseone() && t.scalar_type() == input.scalar_type(); };
-  if (std::ranges::all_of(hx, is_ours) && std::ranges::all_of(parameters, is_ours) && is_ours(input) && input.dim() == 3 &&
-      !at::autocast::is_autocast_enabled(c10::kPrivateUse1))
+  const auto is_ours = [&](const Tensor& t) {
+    return t.is_privateuseone() && t.scalar_type() == input.scalar_type() && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  };
+  const bool may_be = lazy::config().fallback != "error" && !at::autocast::is_autocast_enabled(c10::kPrivateUse1);
+  if (may_be && std::ranges::all_of(hx, is_ours) && std::ranges::all_of(parameters, is_ours) && is_ours(input) && input.dim() == 3) {
+    at::native::check_attributes(input, parameters, hx);
     if (auto results = onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
       return *results;
+  }
   return at::native::lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
 }
 

@@ -32,6 +32,14 @@ struct Calls {
   std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
   std::unordered_map<int64_t, ExternalCallRef> calls;
   int64_t next = 0;
+  std::unordered_set<size_t> seen;  // hashes of keys that came once
+
+  // Whether nothing with this key, or with another one of the same hash, came before, as far as is remembered.
+  bool is_first(std::string_view key) {
+    constexpr size_t kMost = 1 << 16;
+    if (seen.size() >= kMost) seen.clear();
+    return seen.insert(HashOfKey()(key)).second;
+  }
 };
 Calls& calls() {
   static auto* c = new Calls;
@@ -67,6 +75,9 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
   return names.contains(op.schema().name());
 }
 
+// Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
+bool has_right_meta_kernel(const c10::OperatorHandle& op) { return !op.schema().name().starts_with("aten::mkldnn_rnn_layer"); }
+
 // Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and has
 // written a meta kernel to say what it returns.
 bool can_be_rehearsed(const c10::OperatorHandle& op) {
@@ -85,13 +96,14 @@ bool computes_alike_on_threads(const Signature& s) {
 }
 
 // By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more to wake
-// than a few thousand numbers take.
+// than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits follow from them.
 bool is_little(const Signature& s, bool is_attention) {
   if (backing().is_gpu()) return false;
   if (is_attention) {
     const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
     return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
   }
+  if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
   constexpr int64_t kLittle = 256 << 10;  // bytes
   return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}) <= kLittle;
 }
@@ -113,7 +125,7 @@ bool asserts_on_gpu(const c10::OperatorHandle& op) {
 // do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
 // eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call runs at
-// once, and confirms what their meta kernels say.
+// once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the second one.
 class Analysis {
  public:
   explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
@@ -124,7 +136,8 @@ class Analysis {
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     int64_t bytes = 0;
     for (int64_t b : signature_.storage_bytes) bytes += b;
-    bool rehearsed = bytes <= kRehearsed || is_reference_mode();  // strides decide what kernels do next
+    // In reference mode strides decide what kernels do next.
+    bool rehearsed = bytes <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!learn(c10::Device(c10::kMeta))) return false;
@@ -283,20 +296,17 @@ ExternalCallRef external_call_at(int64_t id) {
 std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle& op, const Stack& stack,
                                                        const Bound& bound) {
   Calls& c = calls();
+  bool is_new = false;
   {
     std::lock_guard lock(c.mutex);
-    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) {
-      const ExternalCallRef& known = c.calls.at(it->second);
-      if (!known->is_new) return {it->second, known};
-    } else if (runs_at_once_when_new(op)) {
-      auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
-      call->is_new = true;
-      call->little = is_little(call->signature, false);
-      if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
-      c.by_key.emplace(call->signature.key, c.next);
-      c.calls.emplace(c.next, call);
-      return {c.next++, call};
-    }
+    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
+    if (runs_at_once_when_new(op) && c.is_first(bound.key)) is_new = true;
+  }
+  if (is_new) {
+    auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
+    call->is_new = true;
+    call->little = is_little(call->signature, false);
+    return {-1, call};
   }
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
@@ -307,10 +317,8 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
-  if (fresh) ++c.next;
-  ExternalCallRef& known = c.calls[it->second];
-  if (!known || known->is_new) known = std::move(call);  // else another thread was first
-  return {it->second, known};
+  if (fresh) c.calls[c.next++] = std::move(call);
+  return {it->second, c.calls.at(it->second)};
 }
 
 void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {

@@ -134,7 +134,7 @@ class CpuLibraries final : public Libraries {
   bool takes(const ir::Node& node, std::span<const PostOp> ops) const override {
     if (is_for_blas(node)) return false;
     if (node.op == ir::Op::convolution &&
-        !convolution_takes(node.types[0].dtype, groups(node.attrs), is_transposed(node.attrs), ops, effort_))
+        !convolution_takes(node.types[0].dtype, is_transposed(node.attrs), ops, effort_))
       return false;
     const Entry* e = entry(node.op);
     return e && e->post_ops;

@@ -220,8 +220,8 @@ std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, cons
   return any_convolution(plain(Pass::WeightGrad, x, gw, gy, params), {}, effort);
 }
 
-bool convolution_takes(DType type, int64_t groups, bool transposed, std::span<const PostOp> ops, Effort effort) {
-  const bool ours = effort == Effort::Little && type == DType::F32 && groups == 1;
+bool convolution_takes(DType type, bool transposed, std::span<const PostOp> ops, Effort effort) {
+  const bool ours = effort == Effort::Little && type == DType::F32;
   return !ours || (transposed ? ops.empty() : are_ours(ops));
 }
 

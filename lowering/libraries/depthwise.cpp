@@ -66,7 +66,7 @@ struct Axis {
   Axis(const Geometry& g, Pass pass, int d)
       : in(pass == Pass::InputGrad ? g.y.size[d] : g.x.size[d]), out(pass == Pass::InputGrad ? g.x.size[d] : g.y.size[d]),
         step(pass == Pass::InputGrad ? 1 : g.stride[d]), phases(pass == Pass::InputGrad ? g.stride[d] : 1) {
-    for (int64_t p = 0; p < phases; ++p) {
+    for (int64_t p = 0; p < std::min(phases, out); ++p) {
       taps.push_back((pass == Pass::InputGrad ? g.gradient(d, p) : g.forward(d)).taps);
       for (const PatchAxis::Tap& t : taps.back()) lowest = std::min(lowest, t.shift), highest = std::max(highest, t.shift);
     }
@@ -78,7 +78,7 @@ struct Axis {
   int64_t most_reach(int64_t count) const { return (count + phases - 2) / phases * step + highest - lowest + 1; }
 
   int64_t in, out, step, phases;
-  std::vector<std::vector<PatchAxis::Tap>> taps;
+  std::vector<std::vector<PatchAxis::Tap>> taps;  // of each phase that has a position
   int64_t lowest = std::numeric_limits<int64_t>::max(), highest = std::numeric_limits<int64_t>::min();
 };
 
@@ -229,9 +229,9 @@ class Outputs final : public LibraryCall {
   void compute_row(const float* tile, const float* kernels, int64_t z, int64_t y, int64_t r, float* points) const {
     const Axis &deep = tiles_.axis(0), &down = tiles_.axis(1), &across = tiles_.axis(2);
     const float* from = tile + (down.first(y + r) - down.first(y)) * tiles_.step(1);
-    const std::vector<LaneTap>* taps = &taps_[(z % deep.phases * down.phases + (y + r) % down.phases) * across.phases];
+    const std::vector<LaneTap>* taps = &taps_[(z % deep.phases * std::ssize(down.taps) + (y + r) % down.phases) * std::ssize(across.taps)];
     for (int64_t lane = 0; lane < tiles_.wide(); lane += depthwise_lanes())
-      for (int64_t x = 0; x < std::min(across.phases, across.out); ++x)
+      for (int64_t x = 0; x < std::ssize(across.taps); ++x)
         lane_row({from + lane, kernels + lane, across.step * tiles_.step(2), points + x * tiles_.wide() + lane,
                   across.phases * tiles_.wide(), (across.out - x + across.phases - 1) / across.phases},
                  taps[x]);
@@ -332,7 +332,9 @@ bool serves_depthwise(const Convolution& c) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (l->dtype != ir::DType::F32 || ir::product(l->shape) == 0) return false;
   if (c.groups == 1 || c.x.shape[1] != c.groups || c.y.shape[1] != c.groups) return false;
-  return Tiles(Geometry(c), c.pass, Channels(c.x), Channels(c.y)).size() <= kMostTile;
+  Tiles tiles(Geometry(c), c.pass, Channels(c.x), Channels(c.y));
+  tiles.set_rows(1);
+  return tiles.size() <= kMostTile;
 }
 
 std::unique_ptr<LibraryCall> make_depthwise(const Convolution& c, std::span<const PostOp> post_ops) {

@@ -52,6 +52,6 @@ std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, cons
                                                           const ConvolutionParams& params,
                                                           Effort effort = Effort::Much);
 // Whether Effort::Little has these post-ops done with the convolution: those that our own one does well. A kernel does others.
-bool convolution_takes(ir::DType type, int64_t groups, bool transposed, std::span<const PostOp> post_ops, Effort effort);
+bool convolution_takes(ir::DType type, bool transposed, std::span<const PostOp> post_ops, Effort effort);
 
 }  // namespace lazuli::lowering

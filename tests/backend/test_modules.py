@@ -1,5 +1,7 @@
 """Modules on the device: `to`, parameter identity, state dicts, buffers, hooks of conversion."""
 
+import copy
+
 import pytest
 import torch
 from differential import assert_same, normal
@@ -185,3 +187,28 @@ def test_batch_norm_that_updates_nothing(affine):
         return list(results), list(gradients), mean, variance
 
     assert_same(normalize)
+
+
+def test_an_lstm_of_long_sequences():
+    """Whose memory is too much for a rehearsal."""
+    layer, x = torch.nn.LSTM(64, 8), torch.randn(20, 16_000, 64)
+    with torch.no_grad():
+        expected, ours = layer(x)[0], copy.deepcopy(layer).to("lazuli")
+        x = x.to("lazuli")
+        for _ in range(3):
+            torch.testing.assert_close(ours(x)[0].cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_lstm_where_external_calls_are_errors():
+    layer, x = torch.nn.LSTM(6, 5), torch.randn(4, 2, 6)
+    with torch.lazuli.config.patch(fallback="error"):
+        ours = copy.deepcopy(layer).to("lazuli")(x.to("lazuli"))[0].cpu()
+    torch.testing.assert_close(ours, layer(x)[0])
+
+
+def test_an_lstm_is_exported_for_any_batch():
+    layer, x = torch.nn.LSTM(6, 5, batch_first=True).to("lazuli"), torch.randn(4, 3, 6).to("lazuli")
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    exported = torch.export.export(layer, (x,), dynamic_shapes=dynamic).module()
+    x = torch.randn(7, 3, 6).to("lazuli")
+    torch.testing.assert_close(exported(x)[0].cpu(), layer(x)[0].cpu())

@@ -38,20 +38,26 @@ def test_nothing_is_called_but_once():
     """What a new call returns is not tried out, neither by a meta kernel nor on zeros."""
     seen = []
 
-    @torch.library.custom_op("lazuli_new_calls::counted", mutates_args=())
-    def counted(x: torch.Tensor, times: int) -> torch.Tensor:
+    def kernel(x, times):
         seen.append("kernel")
         return x * times
 
-    @counted.register_fake
-    def _(x, times):
+    def meta(x, times):
         seen.append("meta")
         return torch.empty_like(x)
 
+    library = torch.library.Library("lazuli_new_calls", "DEF")
+    library.define("counted(Tensor x, int times) -> Tensor")
+    library.impl("counted", kernel, "CPU")
+    library.impl("counted", meta, "Meta")
     x = torch.arange(5.0, device=DEVICE)
     for times in range(2, 5):
-        assert counted(x, times).tolist() == [times * i for i in range(5)]
+        y = torch.ops.lazuli_new_calls.counted(x, times)
+        assert y.tolist() == [times * i for i in range(5)]
     assert seen == ["kernel"] * 3
+    for _ in range(3):
+        torch.ops.lazuli_new_calls.counted(x, 2).tolist()
+    assert seen == [*["kernel"] * 3, "meta", *["kernel"] * 3]
 
 
 def test_what_is_written_by_a_new_call():

@@ -221,6 +221,13 @@ TEST(LibrariesConvolution, DepthwiseIsOursWhereNothingMayTakeLong) {
   EXPECT_EQ(make_convolution_weight_grad(x, x, w, p)->describe(), "convolution_weight_grad:depthwise");
 }
 
+// Rows that are enormous for their kernel's reach are not copied.
+TEST(LibrariesConvolution, OwnDepthwiseIsOfTilesThatFit) {
+  const Layout x = layout(DType::F32, {1, 2, 8, 8}), w = layout(DType::F32, {2, 1, 3, 3});
+  const ConvolutionParams p{{1, 1}, {30000, 30000}, {30000, 30000}, {0, 0}, false, 2};
+  EXPECT_NE(make_convolution_weight_grad(x, x, w, p, Effort::Little)->describe(), "convolution_weight_grad:depthwise");
+}
+
 // The packed call computes what the other does, bit for bit; what has the same order has the same bytes.
 TEST(LibrariesConvolution, OwnPackedWeights) {
   std::map<std::string, std::vector<double>> by_order;

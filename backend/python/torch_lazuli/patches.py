@@ -41,11 +41,28 @@ def apply(library: Path) -> None:
     _take_the_engine_back_after_compiled_autograd()
     _show_backward_its_roots(library)
     _say_which_node_runs()
+    _trace_lstms_in_other_operators()
     if reference.is_on():
         reference.step_optimizers_as_eager()
     else:
         _step_adam_in_one_call()
     register_optimizer_step_post_hook(_end_step)
+
+
+def _trace_lstms_in_other_operators() -> None:
+    """Leaves an LSTM of symbolic sizes to torch's decomposition.
+
+    Our kernel takes sizes as they are, and goes before that where torch looks for Python's kernels.
+    """
+    lstm = torch.ops.aten.lstm.input
+
+    def decomposed(*arguments, **named):
+        from torch._decomp.decompositions import lstm_impl
+
+        return lstm_impl(*arguments, **named)
+
+    for key in (torch._C.DispatchKey.PrivateUse1, torch._C.DispatchKey.AutogradPrivateUse1):
+        lstm.py_impl(key)(decomposed)
 
 
 def _lend_addresses() -> None:
