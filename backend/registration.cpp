@@ -53,10 +53,12 @@ void register_rows(torch::Library& m) {
 void register_composites(torch::Library& m) {
   register_host_operands(m);
   register_max_pool1d(m);
-  if (lazy::is_reference_mode())
+  if (lazy::is_reference_mode()) {
     register_reference_composites(m);
-  else
-    register_complex_convolution(m), register_lstm(m);
+  } else {
+    register_complex_convolution(m);
+    register_lstm(m);
+  }
   register_quantile(m);
 }
 

@@ -95,6 +95,8 @@ bool computes_alike_on_threads(const Signature& s) {
   return type == at::kFloat || type == at::kDouble;
 }
 
+int64_t bytes_read(const Signature& s) { return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}); }
+
 // By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more to wake
 // than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits follow from them.
 bool is_little(const Signature& s, bool is_attention) {
@@ -105,7 +107,7 @@ bool is_little(const Signature& s, bool is_attention) {
   }
   if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
   constexpr int64_t kLittle = 256 << 10;  // bytes
-  return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}) <= kLittle;
+  return bytes_read(s) <= kLittle;
 }
 
 // Whether a call that was never there before runs at once, as eager would run it: what it returns need not be found out, which
@@ -134,10 +136,8 @@ class Analysis {
     const lowering::OneThread one;
     if (!call_.describable || is_random(signature_)) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
-    int64_t bytes = 0;
-    for (int64_t b : signature_.storage_bytes) bytes += b;
     // In reference mode strides decide what kernels do next.
-    bool rehearsed = bytes <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
+    bool rehearsed = bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!learn(c10::Device(c10::kMeta))) return false;
@@ -300,15 +300,14 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   {
     std::lock_guard lock(c.mutex);
     if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
-    if (runs_at_once_when_new(op) && c.is_first(bound.key)) is_new = true;
+    is_new = runs_at_once_when_new(op) && c.is_first(bound.key);
   }
+  auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   if (is_new) {
-    auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
     call->is_new = true;
     call->little = is_little(call->signature, false);
     return {-1, call};
   }
-  auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
   call->deferrable = is_known && is_torchs;
   call->promised = is_known && !is_torchs;

@@ -130,10 +130,10 @@ bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Eff
 // The same of our own depthwise convolution. oneDNN makes sums of small products, one after the other, of gradients by weights
 // but those of 3 x 3 taps.
 bool is_for_depthwise(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
-  if (!serves_depthwise(c) || !(ops.empty() || (c.pass == Pass::Forward && are_ours(ops)))) return false;
-  if (effort == Effort::Little) return true;
+  if (!ops.empty() && (c.pass != Pass::Forward || !are_ours(ops))) return false;
   const std::span<const ir::Size> taps(c.w.shape.data() + 2, c.w.shape.size() - 2);
-  return c.pass == Pass::WeightGrad && !(taps.size() == 2 && taps[0] == 3 && taps[1] == 3);
+  const bool is_slow = c.pass == Pass::WeightGrad && !(taps.size() == 2 && taps[0] == 3 && taps[1] == 3);
+  return (effort == Effort::Little || is_slow) && serves_depthwise(c);
 }
 
 std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops, bool takes_packed = false) {

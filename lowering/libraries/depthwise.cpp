@@ -54,6 +54,15 @@ void write_points(const float* points, const Wide& w, int64_t n, const Channels&
       for (int64_t c = 0; c < w.channels; ++c) y[p * step + c * to.channel] = points[p * w.wide + c];
   }
 }
+// Rows of `across` points, one after the other; as one where they lie so.
+void read_rows(const Channels& from, const float* x, const Wide& w, int64_t rows, int64_t across, float* to) {
+  if (from.spatial[1] == across * from.spatial[2]) return read_points(from, x, w, rows * across, to);
+  for (int64_t r = 0; r < rows; ++r) read_points(from, x + r * from.spatial[1], w, across, to + r * across * w.wide);
+}
+void write_rows(const float* points, const Wide& w, int64_t rows, int64_t across, const Channels& to, float* y) {
+  if (to.spatial[1] == across * to.spatial[2]) return write_points(points, w, rows * across, to, y);
+  for (int64_t r = 0; r < rows; ++r) write_points(points + r * across * w.wide, w, across, to, y + r * to.spatial[1]);
+}
 // How many channels are computed together: where they lie side by side, as many as fill lines of the cache.
 int64_t width_of_points(const Channels& a, const Channels& b, int64_t channels) {
   const int64_t lanes = depthwise_lanes(), most = a.channel == 1 && b.channel == 1 ? std::max<int64_t>(1, 32 / lanes) : 1;
@@ -197,11 +206,7 @@ class Outputs final : public LibraryCall {
           compute_row(tile, kernels, z, y, r, row);
           finish_points(ops_, operands + 2, {row, wide.wide, across, wide.channels}, {n, block * wide.wide, {z, y + r, 0}});
         }
-        float* to = static_cast<float*>(results[0]) + to_.at(n, block * wide.wide, z, y);
-        if (to_.spatial[1] == across * to_.spatial[2]) write_points(points, wide, rows * across, to_, to);
-        else
-          for (int64_t r = 0; r < rows; ++r)
-            write_points(points + r * across * wide.wide, wide, across, to_, to + r * to_.spatial[1]);
+        write_rows(points, wide, rows, across, to_, static_cast<float*>(results[0]) + to_.at(n, block * wide.wide, z, y));
       }
     });
   }
@@ -292,11 +297,7 @@ class WeightGradient final : public LibraryCall {
       const int64_t y = part % bands * tiles_.rows(), z = part / bands % g_.y.size[0], n = part / bands / g_.y.size[0];
       const int64_t rows = std::min(tiles_.rows(), g_.y.size[1] - y);
       tiles_.copy(x, n, block, z, y, rows, tile, gradient);
-      const float* from = gy + gradient_.at(n, block * wide.wide, z, y);
-      if (gradient_.spatial[1] == across * gradient_.spatial[2]) read_points(gradient_, from, wide, rows * across, gradient);
-      else
-        for (int64_t r = 0; r < rows; ++r)
-          read_points(gradient_, from + r * gradient_.spatial[1], wide, across, gradient + points(r));
+      read_rows(gradient_, gy + gradient_.at(n, block * wide.wide, z, y), wide, rows, across, gradient);
       for (int64_t plane = 0; plane < g_.kernel[0]; ++plane)
         for (int64_t lane = 0; lane < wide.wide; lane += depthwise_lanes())
           lane_gradient({tile + plane * g_.dilation[0] * tiles_.step(0) + lane, g_.stride[1] * tiles_.step(1),
