@@ -2,9 +2,9 @@
 # sources, and lets only the named files see LLVM, oneDNN and cuBLASLt. An empty folder is an empty library.
 
 set(LAZULI_LLVM_SOURCES
-  "/lowering/codegen[^/]*\\.cpp$" "/lowering/codegen/" "/lowering/targets/" "/jit/compiler" "/jit/nvptx_compiler")
+  "/lowering/targets/" "/jit/kernels/compiler" "/jit/kernels/nvptx_compiler")
 set(LAZULI_DNNL_SOURCES "/lowering/libraries/onednn[^/]*\\.cpp$")
-set(LAZULI_CUBLASLT_SOURCES "/lowering/libraries/cublaslt\\.cpp$")
+set(LAZULI_CUBLASLT_SOURCES "/lowering/libraries/cuda/cublaslt\\.cpp$")
 
 function(lazuli_matches variable source)
   set(${variable} FALSE PARENT_SCOPE)

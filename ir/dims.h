@@ -132,5 +132,7 @@ inline Size product(SizeSpan v) {
   return n;
 }
 Dims contiguous_strides(SizeSpan shape);
+// The same where the second dimension of [N, C, spatial...] is the innermost in memory.
+Dims channels_last_strides(SizeSpan shape);
 
 }  // namespace lazuli::ir

@@ -44,4 +44,15 @@ Dims contiguous_strides(SizeSpan shape) {
   return strides;
 }
 
+Dims channels_last_strides(SizeSpan shape) {
+  Dims strides(shape.size(), 1);
+  Size stride = max(shape[1], Size(1));
+  for (size_t d = shape.size(); d-- > 2;) {
+    strides[d] = stride;
+    stride *= max(shape[d], Size(1));
+  }
+  strides[0] = stride;
+  return strides;
+}
+
 }  // namespace lazuli::ir

@@ -2,8 +2,8 @@
 #pragma once
 #include <optional>
 #include "jit/dump.h"
-#include "jit/executor.h"
-#include "lowering/generic_plan.h"
+#include "jit/run/executor.h"
+#include "lowering/plan/generic_plan.h"
 
 namespace lazuli::jit {
 

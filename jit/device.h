@@ -5,8 +5,8 @@
 #include <vector>
 #include "ir/error.h"
 #include "jit/dump.h"
-#include "jit/executable.h"
-#include "lowering/plan.h"
+#include "jit/run/executable.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::jit {
 

@@ -5,8 +5,8 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include "ir/print.h"
-#include "jit/compiler.h"
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/compiler.h"
+#include "jit/kernels/nvptx_compiler.h"
 
 extern char** environ;
 

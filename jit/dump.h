@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 #include "ir/graph.h"
-#include "jit/executable.h"
-#include "lowering/gpu.h"
-#include "lowering/plan.h"
+#include "jit/run/executable.h"
+#include "lowering/nest/gpu_variant.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::jit {
 

@@ -1,6 +1,6 @@
 #include "jit/failures.h"
 #include "ir/requirement.h"
-#include "jit/executor.h"
+#include "jit/run/executor.h"
 
 namespace lazuli::jit {
 namespace {

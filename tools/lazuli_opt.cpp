@@ -17,8 +17,8 @@
 #include "ir/verify.h"
 #include "jit/device.h"
 #include "jit/devices/cuda/launch.h"
-#include "lowering/align_products.h"
-#include "lowering/plan.h"
+#include "lowering/graph/align_products.h"
+#include "lowering/plan/plan.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 #include "backend/autograd/light_node.h"
-#include "lazy/program.h"
+#include "lazy/record/derivative_program.h"
 
 namespace lazuli::backend {
 namespace {

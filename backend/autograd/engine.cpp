@@ -11,8 +11,8 @@
 #include "backend/autograd/backward_range.h"
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
-#include "backend/operands.h"
-#include "lazy/config.h"
+#include "backend/record/operands.h"
+#include "lazy/support/config.h"
 
 namespace lazuli::backend {
 namespace {

@@ -1,8 +1,8 @@
 #include "backend/autograd/light.h"
 
 #include <ATen/SavedTensorHooks.h>
-#include "backend/operands.h"
-#include "lazy/mutex.h"
+#include "backend/record/operands.h"
+#include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
 #include "backend/autograd/light_node.h"
-#include "backend/dispatch.h"
+#include "backend/record/dispatch.h"
 
 namespace lazuli::backend {
 

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include "backend/autograd/vmap.h"
-#include "backend/operands.h"
+#include "backend/record/operands.h"
 #include "ir/error.h"
 
 namespace lazuli::backend {

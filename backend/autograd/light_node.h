@@ -46,7 +46,7 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
   torch::autograd::variable_list record_differentiably(const torch::autograd::variable_list& gradients, uint64_t needs);
   torch::autograd::variable_list one_by_one(const torch::autograd::variable_list& gradients);
 
-  // What compiled autograd takes from here: a program (lazy/program.h), and what it reads.
+  // What compiled autograd takes from here: a program (lazy/record/derivative_program.h), and what it reads.
   struct Lifted {
     int64_t program;
     uint64_t needs;

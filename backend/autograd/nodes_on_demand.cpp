@@ -2,7 +2,7 @@
 
 #include <ATen/core/VariableHooksInterface.h>
 #include "backend/autograd/light_node.h"
-#include "lazy/metrics.h"
+#include "lazy/support/metrics.h"
 
 namespace lazuli::backend {
 namespace {

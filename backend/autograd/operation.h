@@ -3,8 +3,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include "backend/autograd/view_derivative.h"
-#include "lazy/recording.h"
-#include "lazy/tape.h"
+#include "lazy/record/recording.h"
+#include "lazy/record/tape.h"
 
 namespace lazuli::backend {
 

@@ -4,7 +4,7 @@
 #include "backend/autograd/light.h"
 #include "backend/autograd/nodes_on_demand.h"
 #include "backend/autograd/region.h"
-#include "lazy/config.h"
+#include "lazy/support/config.h"
 
 namespace lazuli::backend {
 namespace {

@@ -5,10 +5,10 @@
 #include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
-#include "backend/operands.h"
+#include "backend/record/operands.h"
 #include "ir/error.h"
-#include "lazy/config.h"
-#include "lazy/metrics.h"
+#include "lazy/support/config.h"
+#include "lazy/support/metrics.h"
 
 namespace lazuli::backend {
 namespace {

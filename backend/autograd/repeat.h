@@ -7,8 +7,8 @@
 #include <span>
 #include <unordered_map>
 #include <vector>
-#include "lazy/beginning.h"
-#include "lazy/trace.h"
+#include "lazy/record/trace_prefix.h"
+#include "lazy/trace/trace.h"
 
 namespace lazuli::backend {
 

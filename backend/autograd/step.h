@@ -6,9 +6,9 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 #include "backend/autograd/operation.h"
-#include "lazy/mutex.h"
-#include "lazy/pool.h"
-#include "lazy/references.h"
+#include "lazy/support/block_pool.h"
+#include "lazy/support/mutex.h"
+#include "lazy/support/reference_count.h"
 
 namespace lazuli::backend {
 

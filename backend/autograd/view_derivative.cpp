@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 #include "ir/autodiff.h"
-#include "lazy/fragment.h"
+#include "lazy/record/fragment.h"
 
 namespace lazuli::backend {
 

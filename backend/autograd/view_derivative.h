@@ -2,8 +2,8 @@
 // does to dimensions is linear, so backward needs no more than the numbers that say what it does.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include "lazy/pool.h"
-#include "lazy/recording.h"
+#include "lazy/record/recording.h"
+#include "lazy/support/block_pool.h"
 
 namespace lazuli::backend {
 

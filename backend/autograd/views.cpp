@@ -1,7 +1,7 @@
 // Views at torch's autograd key: made as always, with a step that knows what each does to dimensions.
 #include <c10/core/AutogradState.h>
 #include "backend/autograd/light.h"
-#include "lazy/config.h"
+#include "lazy/support/config.h"
 
 namespace lazuli::backend {
 namespace {

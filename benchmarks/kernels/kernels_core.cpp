@@ -7,7 +7,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "jit/compiler.h"
+#include "jit/kernels/compiler.h"
 #include "tests/lowering/nest_builder.h"
 
 using namespace lazuli;

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "lowering/libraries/gemm.h"
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
-#include "lowering/libraries/pooling.h"
+#include "lowering/libraries/pooling/pooling.h"
+#include "lowering/libraries/product/gemm.h"
 #include "lowering/libraries/strided_copy.h"
 
 using namespace lazuli;

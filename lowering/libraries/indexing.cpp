@@ -1,10 +1,10 @@
 #include "lowering/libraries/indexing.h"
 #include <algorithm>
 #include <stdexcept>
-#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/strided_copy.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {

@@ -7,12 +7,12 @@
 #include <optional>
 #include <stdexcept>
 #include <oneapi/dnnl/dnnl.hpp>
-#include "lowering/crew.h"
 #include "lowering/libraries/invalid_flag.h"
-#include "lowering/libraries/little_work.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/strided_copy.h"
+#include "lowering/threads/crew.h"
+#include "lowering/threads/little_work.h"
 
 namespace lazuli::lowering::onednn {
 namespace {

@@ -1,7 +1,7 @@
 #include "lowering/libraries/post_ops.h"
 #include <algorithm>
 #include <numeric>
-#include "lowering/crew.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {

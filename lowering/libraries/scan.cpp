@@ -1,8 +1,8 @@
 #include "lowering/libraries/scan.h"
 #include <algorithm>
 #include <vector>
-#include "lowering/crew.h"
 #include "lowering/libraries/elements.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {

@@ -1,10 +1,10 @@
 #include "lowering/libraries/strided_copy.h"
 #include <algorithm>
 #include <numeric>
-#include "lowering/crew.h"
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/transpose.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -131,14 +131,7 @@ Layout dense_layout(ir::DType dtype, const ir::Dims& shape) {
 }
 
 Layout channels_last_layout(ir::DType dtype, const ir::Dims& shape) {
-  Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
-  ir::Size stride = max(shape[1], ir::Size(1));
-  for (size_t d = shape.size(); d-- > 2;) {
-    layout.strides[d] = stride;
-    stride *= max(shape[d], ir::Size(1));
-  }
-  layout.strides[0] = stride;
-  return layout;
+  return {dtype, shape, ir::channels_last_strides(shape)};
 }
 
 Layout with_canonical_strides(Layout layout) {

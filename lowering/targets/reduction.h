@@ -1,6 +1,6 @@
 // Accumulators of Reduce instructions: starting values, steps, and joining of accumulators and of lanes.
 #pragma once
-#include "lowering/loop_nest.h"
+#include "lowering/nest/loop_nest.h"
 #include "lowering/targets/vector_ir.h"
 
 namespace lazuli::lowering {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "jit/disk_cache.h"
+#include "jit/kernels/disk_cache.h"
 
 namespace lazuli::testing {
 namespace {

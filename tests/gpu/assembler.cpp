@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "jit/devices/cuda/linker.h"
-#include "jit/disk_cache.h"
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/disk_cache.h"
+#include "jit/kernels/nvptx_compiler.h"
 #include "tests/gpu/assembled_store.h"
 
 namespace lazuli::testing {

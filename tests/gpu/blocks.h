@@ -1,7 +1,7 @@
 // The blocks of a plan on the host and on the GPU. On the GPU each lies between guards, which nobody may write.
 #pragma once
 #include <cstring>
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
 namespace lazuli::testing {

@@ -1,7 +1,7 @@
 // Computations of training, as the steps that a plan has for them: what kernels are generated, compared and timed for.
 #pragma once
 #include <string>
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::testing {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <set>
 
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/nvptx_compiler.h"
 #include "tests/gpu/assembler.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/random_step.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 #include <vector>
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::testing {
 

@@ -11,9 +11,9 @@
 #include <stdexcept>
 
 #include "ir/interpret/scalar.h"
-#include "jit/compiler.h"
 #include "jit/devices/cuda/emission.h"
-#include "lowering/codegen.h"
+#include "jit/kernels/compiler.h"
+#include "lowering/nest/codegen.h"
 
 namespace lazuli::testing {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 #include <vector>
-#include "lowering/gpu.h"
+#include "lowering/nest/gpu_variant.h"
 
 namespace lazuli::testing {
 

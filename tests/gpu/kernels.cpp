@@ -1,5 +1,5 @@
 #include "tests/gpu/kernels.h"
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/nvptx_compiler.h"
 
 namespace lazuli::testing {
 

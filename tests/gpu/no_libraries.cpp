@@ -1,6 +1,6 @@
 // A stand-in for the CPU's libraries, so that the binary needs no oneDNN: its graphs have no contractions.
 #include "ir/error.h"
-#include "lowering/library_calls.h"
+#include "lowering/fusion/library_calls.h"
 
 namespace lazuli::lowering {
 namespace {

@@ -1,6 +1,6 @@
 // Random nests (tests/lowering/random_nest.h) as steps of a plan, each access in a block of its own.
 #pragma once
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 #include "tests/lowering/random_nest.h"
 
 namespace lazuli::testing {

@@ -1,7 +1,7 @@
 // A nest of one dimension, over dense arrays: emulated, or on a GPU.
 #pragma once
 #include <functional>
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
 namespace lazuli::testing {

@@ -2,8 +2,8 @@
 // which comes that of a status word.
 #pragma once
 #include <span>
-#include "lowering/gpu.h"
-#include "lowering/plan.h"
+#include "lowering/nest/gpu_variant.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::testing {
 

@@ -1,7 +1,7 @@
-// Sums over the rows inside kernels that reduce rows (lowering/schedules/accumulate.h): the plan computes the same with
+// Sums over the rows inside kernels that reduce rows (lowering/nest/schedules/accumulate.h): the plan computes the same with
 // them and without.
 #include "ir/passes/pass.h"
-#include "jit/arguments.h"
+#include "jit/run/arguments.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -1,5 +1,5 @@
 // What is loaded is what was stored, by this user, for exactly this key; whatever else lies there is as if it did not.
-#include "jit/disk_cache.h"
+#include "jit/kernels/disk_cache.h"
 #include <atomic>
 #include <chrono>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Images between convolutions lie channels-last: which ones do, and that every reader sees the same numbers.
 #include "ir/print.h"
-#include "lowering/library_calls.h"
-#include "lowering/plan.h"
+#include "lowering/fusion/library_calls.h"
+#include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -1,5 +1,5 @@
 // Where values live: temporaries share the arena, outputs take over what dies, inputs survive unless donated.
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -6,8 +6,8 @@
 #include <random>
 #include <gtest/gtest.h>
 #include "ir/builder.h"
-#include "jit/executable.h"
-#include "jit/kernel.h"
+#include "jit/kernels/kernel.h"
+#include "jit/run/executable.h"
 
 namespace lazuli::testing {
 

@@ -1,5 +1,5 @@
 // Kernels over operands that lie transposed to each other: which are tiled, and that any sizes come out right.
-#include "lowering/plan.h"
+#include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 #include "tests/lowering/nest_memory.h"
 

@@ -1,7 +1,7 @@
 // Parts planned for some sizes serve others, and compute what a plan made for those does.
-#include "jit/generic_part.h"
-#include "jit/part_cache.h"
-#include "lowering/generic_plan.h"
+#include "jit/parts/generic_part.h"
+#include "jit/parts/part_cache.h"
+#include "lowering/plan/generic_plan.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "jit/kernel.h"
+#include "jit/kernels/kernel.h"
 #include "tests/lowering/nest_builder.h"
 
 namespace lazuli {

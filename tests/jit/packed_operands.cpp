@@ -1,5 +1,5 @@
 // Operands that are kept in the order in which a library reads them: when they are, and that nobody reads old contents.
-#include "jit/packed_operands.h"
+#include "jit/run/packed_operands.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

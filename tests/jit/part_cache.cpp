@@ -1,6 +1,6 @@
 // Listings that share parts share their executables, and compute what they would alone.
-#include "jit/part_cache.h"
-#include "lowering/crew.h"
+#include "jit/parts/part_cache.h"
+#include "lowering/threads/crew.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
 

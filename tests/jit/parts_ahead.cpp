@@ -1,5 +1,5 @@
 // What is made of a listing while it grows changes no result, whatever comes after.
-#include "jit/parts_ahead.h"
+#include "jit/parts/parts_ahead.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <gtest/gtest.h>
 
-#include "jit/compiler.h"
+#include "jit/kernels/compiler.h"
 #include "tests/lowering/nest_builder.h"
 
 namespace lazuli {

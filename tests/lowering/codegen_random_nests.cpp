@@ -1,7 +1,7 @@
 // Random nests: compiled code against the interpreter, bit for bit, on every kind of CPU that this machine can run.
 #include <gtest/gtest.h>
 
-#include "jit/compiler.h"
+#include "jit/kernels/compiler.h"
 #include "tests/lowering/random_nest.h"
 
 namespace lazuli {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ir/philox.h"
-#include "jit/compiler.h"
+#include "jit/kernels/compiler.h"
 #include "tests/lowering/nest_builder.h"
 
 namespace lazuli {

@@ -1,5 +1,5 @@
 // What is shared out is done once, all of it, by whoever is there.
-#include "lowering/crew.h"
+#include "lowering/threads/crew.h"
 #include <atomic>
 #include <chrono>
 #include <thread>

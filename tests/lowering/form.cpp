@@ -1,5 +1,5 @@
 // Linear forms through windows, of sizes with expressions.
-#include "lowering/form.h"
+#include "lowering/index/linear_form.h"
 #include <gtest/gtest.h>
 #include "ir/size_table.h"
 

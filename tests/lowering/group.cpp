@@ -1,5 +1,5 @@
 // Launches of several kernels: which steps join, what stays in order, and whose memory lives how long.
-#include "lowering/group.h"
+#include "lowering/plan/joint_launches.h"
 #include <set>
 #include "tests/jit/executable_support.h"
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include "ir/graph.h"
 #include "ir/interpret.h"
-#include "lowering/crew.h"
-#include "lowering/libraries/attention.h"
+#include "lowering/libraries/attention/attention.h"
+#include "lowering/threads/crew.h"
 #include "tests/lowering/libraries_support.h"
 
 namespace lazuli::lowering {

@@ -1,6 +1,6 @@
 // Products in a BLAS's terms, computed as a BLAS would on plain memory.
-#include "lowering/libraries/blas_epilogue.h"
-#include "lowering/libraries/blas_product.h"
+#include "lowering/libraries/product/blas_epilogue.h"
+#include "lowering/libraries/product/blas_product.h"
 #include "tests/lowering/matmul_cases.h"
 
 namespace lazuli::lowering {

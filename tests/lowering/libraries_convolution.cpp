@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "lowering/crew.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/post_ops.h"
+#include "lowering/threads/crew.h"
 #include "tests/lowering/libraries_support.h"
 
 namespace lazuli::lowering {

@@ -1,6 +1,6 @@
 // cuBLASLt's calls as far as they go without a GPU: what is taken, what is refused, which products share an algorithm.
-#include "lowering/libraries/cublaslt.h"
-#include "lowering/libraries/cublaslt_key.h"
+#include "lowering/libraries/cuda/cublaslt.h"
+#include "lowering/libraries/cuda/cublaslt_key.h"
 #include "lowering/libraries/shared_library.h"
 #include "tests/lowering/matmul_cases.h"
 

@@ -1,6 +1,6 @@
 // Our own matrix product, which others serve in part, for every edge of its blocks.
-#include "lowering/libraries/gemm.h"
-#include "lowering/crew.h"
+#include "lowering/libraries/product/gemm.h"
+#include "lowering/threads/crew.h"
 #include "tests/lowering/products.h"
 
 namespace lazuli::lowering {

@@ -1,5 +1,5 @@
 // Pooling and its gradients against windows walked one by one.
-#include "lowering/libraries/pooling.h"
+#include "lowering/libraries/pooling/pooling.h"
 #include "tests/lowering/libraries_support.h"
 
 namespace lazuli::lowering {

@@ -5,8 +5,8 @@
 #include "ir/print.h"
 #include "jit/device.h"
 #include "jit/devices/cuda/launch.h"
-#include "lowering/align_products.h"
-#include "lowering/plan.h"
+#include "lowering/graph/align_products.h"
+#include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/body.h"
-#include "jit/compiler.h"
+#include "jit/kernels/compiler.h"
 #include "tests/lowering/nest_builder.h"
 
 namespace lazuli::testing {

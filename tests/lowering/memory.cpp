@@ -1,4 +1,4 @@
-#include "lowering/memory.h"
+#include "lowering/plan/memory.h"
 
 #include <gtest/gtest.h>
 #include <map>

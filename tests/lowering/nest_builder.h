@@ -1,6 +1,6 @@
 // Writes loop nests by hand, for tests and benchmarks: instructions in order, by stage, row instructions first.
 #pragma once
-#include "lowering/loop_nest.h"
+#include "lowering/nest/loop_nest.h"
 
 namespace lazuli::testing {
 

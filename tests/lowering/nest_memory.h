@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ir/interpret/scalar.h"
-#include "lowering/loop_nest.h"
+#include "lowering/nest/loop_nest.h"
 
 namespace lazuli::testing {
 

@@ -1,4 +1,4 @@
-#include "lowering/run_order.h"
+#include "lowering/fusion/run_order.h"
 #include <algorithm>
 #include <random>
 #include <gtest/gtest.h>

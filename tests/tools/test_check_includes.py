@@ -9,10 +9,13 @@ import pytest
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "check_includes"
 
 
-def check(root: Path, files: dict[str, str]) -> str:
+def check(root: Path, files: dict[str, str], *, explained: bool = True) -> str:
     for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for folder in (f for f in path.parents if explained and f.is_relative_to(root)):
+            (folder / "README.md").touch()
     done = subprocess.run(
         [sys.executable, str(TOOL), str(root)], capture_output=True, text=True, check=False
     )
@@ -23,9 +26,10 @@ def check(root: Path, files: dict[str, str]) -> str:
 def test_includes_to_the_right_are_fine(tmp_path):
     files = {
         "ir/type.h": "#include <vector>\n",
-        "lowering/plan.h": '#include "ir/type.h"\n',
-        "jit/compiler.cpp": '#include "llvm/IR/Module.h"\n#include "lowering/plan.h"\n',
-        "lazy/trace.cpp": '#include <ATen/ATen.h>\n#include "ir/type.h"\n',
+        "lowering/plan/plan.h": '#include "ir/type.h"\n',
+        "jit/run/executor.cpp": '#include "lowering/plan/plan.h"\n',
+        "jit/kernels/compiler.cpp": '#include "llvm/IR/Module.h"\n',
+        "lazy/trace/trace.cpp": '#include <ATen/ATen.h>\n#include "ir/type.h"\n',
     }
     assert check(tmp_path, files) == ""
 
@@ -36,19 +40,39 @@ def test_includes_to_the_right_are_fine(tmp_path):
         ("ir/a.cpp", '"jit/b.h"', 'ir/ may not include jit/: "jit/b.h"'),
         ("ir/a.cpp", "<ATen/ATen.h>", "torch may not be used here: ATen/ATen.h"),
         ("jit/a.cpp", "<torch/library.h>", "torch may not be used here: torch/library.h"),
-        ("lowering/plan.cpp", '"llvm/IR/Module.h"', "LLVM may not be used here"),
+        ("lowering/plan/plan.cpp", '"llvm/IR/Module.h"', "LLVM may not be used here"),
         ("lazy/a.cpp", "<dnnl.hpp>", "oneDNN may not be used here: dnnl.hpp"),
         ("jit/cache.cpp", "<cuda.h>", "the CUDA driver may not be used here: cuda.h"),
         ("backend/a.cpp", "<Python.h>", "Python may not be used here: Python.h"),
+        (
+            "lazy/trace/a.cpp",
+            '"lazy/run/b.h"',
+            'lazy/trace/ may not include lazy/run/: "lazy/run/b.h"',
+        ),
         ("jit/a.cpp", '"b.h"', "is not spelled from the repository's root"),
         ("jit/a.cpp", '"jit/none.h"', '"jit/none.h" does not exist'),
         ("jit/a.cpp", "<jit/b.h>", "<jit/b.h> is ours: use quotes"),
     ],
 )
 def test_a_broken_rule_is_named(tmp_path, file, include, message):
-    output = check(tmp_path, {"jit/b.h": "", file: f"#include {include}\n"})
+    headers = {"jit/b.h": "", "lazy/run/b.h": ""}
+    output = check(tmp_path, headers | {file: f"#include {include}\n"})
     assert output.startswith(f"{file}:1: ")
     assert message in output
+
+
+def test_earlier_rooms_are_fine(tmp_path):
+    files = {
+        "lazy/support/b.h": "",
+        "lazy/c.h": "",
+        "lazy/trace/a.cpp": '#include "lazy/c.h"\n#include "lazy/support/b.h"\n',
+    }
+    assert check(tmp_path, files) == ""
+
+
+def test_a_room_that_nobody_explains(tmp_path):
+    output = check(tmp_path, {"lazy/trace/a.cpp": ""}, explained=False)
+    assert output == "lazy/ has no README.md\nlazy/trace/ has no README.md\n"
 
 
 def test_a_library_for_one_file_in_two(tmp_path):

@@ -1,6 +1,6 @@
 """Reference mode, LAZULI_KERNELS=eager: torch's Python decides as it does for the backing device.
 
-Kernels are the plugin's business (backend/reference.cpp). Which of them an optimizer calls, one for
+Kernels are the plugin's business (backend/reference/reference.cpp). Which of them an optimizer calls, one for
 each parameter or one for a list, torch decides by the device's name.
 """
 

@@ -1,7 +1,7 @@
 """Shadow runs: is it Lazuli, or is it me?
 
 A trace that is shadowed is computed a second time, one op at a time by torch's own kernels, and
-what is alive at its end is compared. See lazy/shadow.h.
+what is alive at its end is compared. See lazy/shadow/shadow.h.
 """
 
 import contextlib

@@ -5,10 +5,10 @@
 #include <new>
 #include <utility>
 #include <omp.h>
-#include "jit/arena_pool.h"
 #include "jit/devices/cpu/launch.h"
 #include "jit/devices/cuda/emission.h"
-#include "jit/kernel.h"
+#include "jit/kernels/kernel.h"
+#include "jit/run/arena_pool.h"
 
 namespace lazuli::jit {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 #include "jit/failures.h"
-#include "lowering/crew.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::jit {
 

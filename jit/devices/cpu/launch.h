@@ -1,9 +1,9 @@
 // Kernel steps of one nest on the CPU, over other memory each: one parallel region does all of them, and threads share
 // out their work as if it were one kernel's.
 #pragma once
-#include "jit/arguments.h"
 #include "jit/device.h"
-#include "jit/kernel.h"
+#include "jit/kernels/kernel.h"
+#include "jit/run/arguments.h"
 
 namespace lazuli::jit {
 

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include "jit/arguments.h"
 #include "jit/devices/cuda/driver.h"
-#include "jit/devices/cuda/launch.h"
 #include "jit/devices/cuda/kernels.h"
+#include "jit/devices/cuda/launch.h"
 #include "jit/devices/cuda/linker.h"
 #include "jit/devices/cuda/status_words.h"
 #include "jit/failures.h"
+#include "jit/run/arguments.h"
 
 namespace lazuli::jit {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/nvptx_compiler.h"
 #include "lowering/libraries/shared_library.h"
 
 namespace lazuli::jit::cuda {

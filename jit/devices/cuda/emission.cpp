@@ -7,9 +7,9 @@
 #include <unistd.h>
 #include "ir/hash.h"
 #include "jit/devices/cuda/launch.h"
-#include "jit/executor.h"
-#include "jit/nvptx_compiler.h"
-#include "lowering/align_products.h"
+#include "jit/kernels/nvptx_compiler.h"
+#include "jit/run/executor.h"
+#include "lowering/graph/align_products.h"
 
 namespace lazuli::jit::cuda {
 namespace {

@@ -4,8 +4,8 @@
 // lazuli_gpu_tests --link makes machine code of them.
 #pragma once
 #include <string>
-#include "jit/executable.h"
-#include "lowering/gpu.h"
+#include "jit/run/executable.h"
+#include "lowering/nest/gpu_variant.h"
 
 namespace lazuli::jit::cuda {
 

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include "ir/hash.h"
 #include "jit/devices/cuda/linker.h"
-#include "jit/kernel.h"
-#include "jit/nvptx_compiler.h"
+#include "jit/kernels/kernel.h"
+#include "jit/kernels/nvptx_compiler.h"
 
 namespace lazuli::jit::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 #include "jit/devices/cuda/driver.h"
-#include "lowering/gpu.h"
+#include "lowering/nest/gpu_variant.h"
 
 namespace lazuli::jit::cuda {
 

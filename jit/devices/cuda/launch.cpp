@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
-#include "jit/arguments.h"
-#include "lowering/cuda_libraries.h"
+#include "jit/run/arguments.h"
+#include "lowering/plan/cuda_libraries.h"
 
 namespace lazuli::jit::cuda {
 

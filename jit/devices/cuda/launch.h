@@ -2,9 +2,9 @@
 #pragma once
 #include <span>
 #include <vector>
-#include "jit/executable.h"
-#include "lowering/gpu.h"
-#include "lowering/plan.h"
+#include "jit/run/executable.h"
+#include "lowering/nest/gpu_variant.h"
+#include "lowering/plan/plan.h"
 
 namespace lazuli::jit::cuda {
 

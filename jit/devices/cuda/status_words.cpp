@@ -1,7 +1,7 @@
 #include "jit/devices/cuda/status_words.h"
 #include <algorithm>
 #include <atomic>
-#include "jit/executable.h"
+#include "jit/run/executable.h"
 
 namespace lazuli::jit::cuda {
 

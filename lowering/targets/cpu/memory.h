@@ -1,6 +1,6 @@
 // Vectors of elements to and from memory, with conversion between the type in memory and the compute type.
 #pragma once
-#include "lowering/codegen.h"
+#include "lowering/nest/codegen.h"
 #include "lowering/targets/vector_ir.h"
 
 namespace lazuli::lowering::cpu {

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "lowering/codegen.h"
-#include "lowering/loop_nest.h"
+#include "lowering/nest/codegen.h"
+#include "lowering/nest/loop_nest.h"
 
 namespace lazuli::lowering::cpu {
 

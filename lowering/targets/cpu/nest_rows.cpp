@@ -1,6 +1,6 @@
 // Column nests with heavy bodies: the loop over the reduced dimension outside, the vectors of a block inside, and their
 // accumulators in memory, where they stay in the first-level cache.
-#include "lowering/schedules/launch.h"
+#include "lowering/nest/schedules/launch.h"
 #include "lowering/targets/cpu/nest_emitter.h"
 #include "lowering/targets/loop.h"
 

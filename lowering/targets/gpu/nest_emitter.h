@@ -1,7 +1,7 @@
 // Emits one nest for a GPU: which points a thread takes (the mapping), and the instructions for them, one scalar value
 // per element that the thread holds.
 #pragma once
-#include "lowering/codegen.h"
+#include "lowering/nest/codegen.h"
 #include "lowering/targets/gpu/memory.h"
 #include "lowering/targets/gpu/nest_plan.h"
 #include "lowering/targets/gpu/precision.h"

@@ -2,7 +2,7 @@
 // which instructions repeat earlier ones.
 #pragma once
 #include <vector>
-#include "lowering/gpu.h"
+#include "lowering/nest/gpu_variant.h"
 
 namespace lazuli::lowering::gpu {
 

@@ -1,7 +1,7 @@
 // How exact the instructions of a nest have to be, which is decided by what becomes of their results.
 #pragma once
 #include <vector>
-#include "lowering/loop_nest.h"
+#include "lowering/nest/loop_nest.h"
 
 namespace lazuli::lowering::gpu {
 

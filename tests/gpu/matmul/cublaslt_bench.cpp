@@ -1,7 +1,7 @@
 // How fast cuBLASLt's calls are, on the device and on the host. Operands are random: products of zeros run faster.
 #include <chrono>
 #include <cstdio>
-#include "lowering/libraries/cuda_stream.h"
+#include "lowering/libraries/cuda/cuda_stream.h"
 #include "tests/gpu/matmul/matmul_on_device.h"
 
 namespace lazuli::lowering {

@@ -1,7 +1,7 @@
 // Runs a product of tests/lowering/matmul_cases.h on the GPU and says what is wrong with its result.
 #pragma once
 #include <memory>
-#include "lowering/libraries/cublaslt.h"
+#include "lowering/libraries/cuda/cublaslt.h"
 #include "tests/gpu/matmul/device.h"
 #include "tests/lowering/matmul_cases.h"
 

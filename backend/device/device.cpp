@@ -1,0 +1,116 @@
+// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. There is one stream, the one
+// that is current on the backing device when a trace runs; on the CPU, work is done when a call returns.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/jit/serialization/pickler.h>
+#include <torch/library.h>
+#include "backend/device/generator.h"
+#include "backend/device/pinned_memory.h"
+#include "backend/device/storage_surgery.h"
+#include "lazy/memory/backing.h"
+#include "lazy/memory/memory.h"
+#include "lazy/run/runner.h"
+#include "lazy/run/sync.h"
+#include "lazy/trace/storage.h"
+
+namespace lazuli::backend {
+namespace {
+
+using c10::Device;
+using c10::Stream;
+
+void check_index(c10::DeviceIndex index) {
+  TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index), "; this process has one lazuli device");
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  Device exchangeDevice(Device d) const override { return check_index(d.index()), lazy::device(); }
+  Device getDevice() const override { return lazy::device(); }
+  void setDevice(Device d) const override { check_index(d.index()); }
+  void uncheckedSetDevice(Device) const noexcept override {}
+  Stream getStream(Device) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getDefaultStream(Device) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getNewStream(Device, int) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream getStreamFromGlobalPool(Device, bool) const override { return Stream(Stream::DEFAULT, lazy::device()); }
+  Stream exchangeStream(Stream s) const override { return s; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  bool queryStream(const Stream&) const override {
+    return !lazy::backing().is_gpu() || (lazy::Runner::get().is_idle() && gpu().queryStream(lazy::backing().current_stream()));
+  }
+  void synchronizeStream(const Stream&) const override { lazy::finish(); }
+  void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
+  // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when it
+  // is recorded, and the event is the time.
+  void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag flag) const override {
+    lazy::sync(lazy::SyncReason::Explicit);
+    lazy::Runner::get().wait();
+    if (lazy::backing().is_gpu())
+      return gpu().record(event, lazy::backing().current_stream(), lazy::backing().device().index(), flag);
+    if (!*event) *event = new Time;
+    *static_cast<Time*>(*event) = std::chrono::steady_clock::now();
+  }
+  void block(void* event, const Stream&) const override {
+    if (lazy::backing().is_gpu()) gpu().block(event, lazy::backing().current_stream());
+  }
+  bool queryEvent(void* event) const override { return !lazy::backing().is_gpu() || gpu().queryEvent(event); }
+  void synchronizeEvent(void* event) const override {
+    if (lazy::backing().is_gpu()) gpu().synchronizeEvent(event);
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    if (lazy::backing().is_gpu()) return gpu().destroyEvent(event, lazy::backing().device().index());
+    delete static_cast<Time*>(event);
+  }
+  double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
+    if (lazy::backing().is_gpu()) return gpu().elapsedTime(from, to, lazy::backing().device().index());
+    return std::chrono::duration<double, std::milli>(*static_cast<Time*>(to) - *static_cast<Time*>(from)).count();
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  static const c10::impl::DeviceGuardImplInterface& gpu() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return check_index(index), default_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return at::make_generator<Generator>(std::max<c10::DeviceIndex>(index, 0));
+  }
+  Device getDeviceFromPtr(void*) const override { return lazy::device(); }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex index) const override { check_index(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return check_index(index), 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
+  }
+};
+
+c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr, c10::Allocator*,
+                                                    bool) {
+  int64_t n = bytes.expect_int();
+  return lazy::make_storage(lazy::make_uninitialized({ir::DType::U8, {n}}), static_cast<size_t>(n));
+}
+
+// Everything that must be known to torch before the first tensor.
+const bool registered = [] {
+  c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &create_storage);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, lazy::storage_allocator());
+  if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(new Hooks);
+  c10::register_privateuse1_backend("lazuli");
+  auto nothing = [](const at::Tensor&, std::unordered_map<std::string, bool>&) {};
+  torch::jit::TensorBackendMetaRegistry(c10::DeviceType::PrivateUse1, nothing, nothing);
+  return true;
+}();
+
+}  // namespace
+}  // namespace lazuli::backend

@@ -1,0 +1,87 @@
+// Functions of complex numbers as functions of their parts, where the formulas of torch's kernels for the CPU overflow to nan
+// on the way to a result that is finite.
+#include <ATen/Functions.h>
+#include <limits>
+#include "backend/record/dispatch.h"
+#include "backend/record/elementwise.h"
+#include "backend/record/operands.h"
+#include "backend/record/registration.h"
+#include "lazy/record/tape.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+
+bool has_parts(const Tensor& x) {
+  const bool type = x.scalar_type() == c10::kComplexFloat || x.scalar_type() == c10::kComplexDouble;
+  return type && nameless_on_device(*x.unsafeGetTensorImpl()) && x.layout() == c10::kStrided;
+}
+
+struct Parts {
+  Tensor re, im;
+};
+
+// 1 / (1 + exp(-z)), z = a + ib, by t = exp(-|a|), which does not overflow. With h = cos(b / 2), 1 + t cos(b) is
+// (1 - t) + 2 t h^2 and the square of the denominator's magnitude (1 - t)^2 + 4 t h^2: sums of what is not negative.
+Parts sigmoid(const Tensor& a, const Tensor& im) {
+  const Tensor b = im.masked_fill(a.isinf(), 0);  // the limit is the same along every line
+  const Tensor down = -a.abs(), t = at::exp(down), less = -at::expm1(down), twice = 2 * t * at::cos(b / 2).square();
+  const Tensor square = less.square() + 2 * twice;
+  return {at::where(a >= 0, less + twice, twice - t * less) / square, t * at::sin(b) / square};
+}
+
+// exp(z) - 1 with expm1(a) cos(b) - 2 sin(b / 2)^2 as its real part: what is small does not cancel.
+Parts expm1(const Tensor& a, const Tensor& im) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Tensor b = im.masked_fill(a == -kInfinity, 0), unbounded = (a == kInfinity).logical_and(at::isfinite(b).logical_not());
+  const Tensor re = at::expm1(a) * at::cos(b) - 2 * at::sin(b / 2).square();
+  return {re.masked_fill(unbounded, kInfinity), at::where(b == 0, b, at::exp(a) * at::sin(b))};
+}
+
+template <ir::Op op, Parts (*formula)(const Tensor&, const Tensor&)>
+struct Function {
+  static std::string name() { return "aten::" + std::string(ir::name(op)); }
+  static Tensor complex(const Tensor& x) {
+    if (lazy::Tape::current()) throw NotTaped{};
+    const Parts y = formula(at::real(x), at::imag(x));
+    Tensor out = at::empty_like(x);
+    at::view_as_real(out).copy_(at::stack({y.re, y.im}, -1));
+    take_strides_of_ones(out, {{&x, {}}});
+    return out;
+  }
+  static Tensor plain(const Tensor& x) {
+    if (Tensor t = unary_fast(op, x); t.defined()) return t;
+    if (has_parts(x)) return complex(x);
+    if (Tensor t = elementwise(op, {{&x, {}}}); t.defined()) return t;
+    return fall_back<Tensor>(name().c_str(), "", x);
+  }
+  static Tensor& in_place(Tensor& x) {
+    if (has_parts(x)) return x.copy_(complex(x));
+    if (!elementwise_into(x, op, {{&x, {}}}, false)) fall_back<Tensor>((name() + "_").c_str(), "", x);
+    return x;
+  }
+  static Tensor& out(const Tensor& x, Tensor& out) {
+    if (has_parts(x) && has_parts(out) && out.scalar_type() == x.scalar_type()) {
+      check_overlap(out, {{&x, {}}});
+      return store(out, complex(x));
+    }
+    if (!elementwise_into(out, op, {{&x, {}}}, true)) fall_back<Tensor>(name().c_str(), "out", x, out);
+    return out;
+  }
+  static void implement(torch::Library& m) {
+    const std::string n(ir::name(op));
+    m.impl(n.c_str(), plain);
+    m.impl((n + "_").c_str(), in_place);
+    m.impl((n + ".out").c_str(), out);
+  }
+};
+
+}  // namespace
+
+void register_complex_functions(torch::Library& m) {
+  Function<ir::Op::sigmoid, sigmoid>::implement(m);
+  Function<ir::Op::expm1, expm1>::implement(m);
+}
+
+}  // namespace lazuli::backend

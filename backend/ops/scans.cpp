@@ -1,0 +1,26 @@
+// Running sums.
+#include <ATen/WrapDimUtils.h>
+#include "backend/record/dispatch.h"
+#include "backend/record/operands.h"
+#include "backend/record/registration.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::ScalarType;
+using at::Tensor;
+
+Tensor cumsum(const Tensor& x, int64_t dim, std::optional<ScalarType> asked) {
+  const ScalarType type = asked ? *asked : c10::isIntegralType(x.scalar_type(), true) ? at::kLong : x.scalar_type();
+  if (!is_ours(x) || x.dim() == 0 || type == at::kBool || !ir::is_native(lazy::to_ir(type)))
+    return fall_back<Tensor>("aten::cumsum", "", x, dim, asked);
+  dim = at::maybe_wrap_dim(dim, x.dim());
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::cumsum, {r.convert(r.value(x), lazy::to_ir(type))}, {{dim}}), type);
+}
+
+}  // namespace
+
+void register_scans(torch::Library& m) { m.impl("cumsum", cumsum); }
+
+}  // namespace lazuli::backend

@@ -1,0 +1,47 @@
+// The boxed fallback: every op of torch works, as an external call to the backing device's own eager kernel.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include "backend/device/generator.h"
+#include "backend/record/dispatch.h"
+#include "lazy/external/external.h"
+#include "lazy/memory/backing.h"
+#include "lazy/record/tape.h"
+
+namespace lazuli::backend {
+namespace {
+
+at::Generator backing_generator(uint64_t seed) {
+  if (!lazy::backing().is_gpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator g = at::detail::getCUDAHooks().getNewGenerator(lazy::backing().device().index());
+  g.set_current_seed(seed);
+  return g;
+}
+
+// A random op of the backing device draws from a generator of that device. It is seeded from ours, whose state then
+// reproduces what the op draws; under LAZULI_RANDOM=eager it is the one behind ours.
+void lend_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != "generator") continue;
+    c10::IValue& v = (*stack)[stack->size() - arguments.size() + i];
+    Generator& ours = generator_of(v.isNone() ? std::nullopt : std::optional(v.toGenerator()));
+    if (draws_as_eager()) {
+      v = ours.eager();
+      continue;
+    }
+    auto [seed, offset] = ours.draw(1);
+    v = backing_generator(static_cast<uint64_t>(seed) + 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(offset));
+  }
+}
+
+}  // namespace
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (lazy::Tape::current()) throw NotTaped{};
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) lend_generator(op, stack);
+  lazy::external_call(op, stack);
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+}  // namespace lazuli::backend

@@ -1,0 +1,206 @@
+#include "jit/kernels/compiler.h"
+
+#include <llvm/Config/llvm-config.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/SubtargetFeature.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "ir/error.h"
+#include "jit/kernels/compiler_options.h"
+#include "lowering/nest/codegen.h"
+
+namespace lazuli::jit {
+namespace {
+
+void initialize_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    leave_out_slow_passes();
+  });
+}
+
+std::string text(llvm::Error error) { return llvm::toString(std::move(error)); }
+
+// The processor that code is generated for.
+struct Cpu {
+  std::string name, features;
+  lowering::CpuTarget target;
+};
+
+Cpu describe_cpu(const std::string& wanted) {
+  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  if (!wanted.empty() && wanted != "avx2" && wanted != "native" && wanted != "no-libm")
+    throw InternalError("unknown processor '" + wanted + "' (native, avx2 or no-libm)");
+  if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
+    throw InternalError("this processor lacks AVX2, FMA or F16C");
+  Cpu cpu;
+  cpu.target.c_library = wanted != "no-libm";
+  cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
+                     has.lookup("avx512vl");
+  cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
+  if (wanted == "avx2") {
+    cpu.name = "x86-64-v3";
+    return cpu;
+  }
+  cpu.name = llvm::sys::getHostCPUName().str();
+  llvm::SubtargetFeatures features;
+  for (const auto& f : has) features.AddFeature(f.first(), f.second);
+  cpu.features = features.getString();
+  return cpu;
+}
+
+}  // namespace
+
+struct Compiler::State {
+  Cpu cpu;
+  std::string triple, fingerprint;
+  const llvm::Target* target = nullptr;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  // A TargetMachine serves one thread at a time.
+  mutable std::mutex mutex;
+  mutable std::vector<std::unique_ptr<llvm::TargetMachine>> idle;
+
+  std::unique_ptr<llvm::TargetMachine> machine() const {
+    {
+      std::lock_guard lock(mutex);
+      if (!idle.empty()) {
+        auto m = std::move(idle.back());
+        idle.pop_back();
+        return m;
+      }
+    }
+    llvm::TargetOptions options;
+    return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+        triple, cpu.name, cpu.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Less, true));
+  }
+  void give_back(std::unique_ptr<llvm::TargetMachine> m) const {
+    std::lock_guard lock(mutex);
+    idle.push_back(std::move(m));
+  }
+
+  std::unique_ptr<llvm::Module> module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
+                                       const lowering::LoopNest& nest, const std::string& symbol) const;
+  llvm::SmallVector<char, 0> emit(const lowering::LoopNest& nest, const std::string& symbol,
+                                  llvm::CodeGenFileType type) const;
+};
+
+std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
+                                                      const lowering::LoopNest& nest, const std::string& symbol) const {
+  auto module = std::make_unique<llvm::Module>(symbol, context);
+  module->setTargetTriple(triple);
+  module->setDataLayout(m.createDataLayout());
+  lowering::emit_cpu_kernel(*module, nest, symbol, cpu.target);
+#ifndef NDEBUG
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyModule(*module, &out))
+    throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
+#endif
+  return module;
+}
+
+llvm::SmallVector<char, 0> Compiler::State::emit(const lowering::LoopNest& nest, const std::string& symbol,
+                                                 llvm::CodeGenFileType type) const {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> m = machine();
+  std::unique_ptr<llvm::Module> code = module(context, *m, nest, symbol);
+  llvm::SmallVector<char, 0> out;
+  {
+    llvm::raw_svector_ostream stream(out);
+    llvm::legacy::PassManager passes;
+    if (m->addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true))
+      throw InternalError("LLVM cannot emit code for " + triple);
+    passes.run(*code);
+  }
+  give_back(std::move(m));
+  return out;
+}
+
+Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
+  initialize_llvm();
+  State& s = *state_;
+  s.cpu = describe_cpu(cpu);
+  s.triple = llvm::sys::getProcessTriple();
+  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features +
+                  (s.cpu.target.c_library ? "" : ";no-libm");
+  std::string problem;
+  s.target = llvm::TargetRegistry::lookupTarget(s.triple, problem);
+  if (!s.target) throw InternalError(problem);
+  llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(s.triple)};
+  builder.setCPU(s.cpu.name);
+  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create();
+  if (!jit) throw InternalError("no just-in-time linker: " + text(jit.takeError()));
+  s.jit = std::move(*jit);
+  // The C library's math, for the functions that call it.
+  auto process =
+      llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
+  if (!process) throw InternalError(text(process.takeError()));
+  s.jit->getMainJITDylib().addGenerator(std::move(*process));
+}
+
+Compiler::~Compiler() = default;
+
+Compiler& Compiler::host() {
+  // Never destroyed: kernels live for the whole process, and other threads may still run them at exit.
+  static Compiler* compiler = [] {
+    const char* cpu = std::getenv("LAZULI_CPU");
+    return new Compiler(cpu ? cpu : "");
+  }();
+  return *compiler;
+}
+
+ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& symbol) const {
+  auto bytes = state_->emit(nest, symbol, llvm::CodeGenFileType::ObjectFile);
+  return {symbol, {bytes.begin(), bytes.end()}};
+}
+
+LoadedKernel Compiler::load(const ObjectCode& code) {
+  auto buffer = llvm::MemoryBuffer::getMemBufferCopy({code.bytes.data(), code.bytes.size()}, code.symbol);
+  // In a place of its own, where its symbol may be called as others are elsewhere, and which goes with it.
+  static std::atomic<uint64_t> places = 0;
+  llvm::orc::ExecutionSession& session = state_->jit->getExecutionSession();
+  llvm::orc::JITDylib& place = session.createBareJITDylib(std::to_string(places++));
+  const std::shared_ptr<const void> owner(&place, [&session](const void* p) {
+    llvm::consumeError(session.removeJITDylib(*static_cast<llvm::orc::JITDylib*>(const_cast<void*>(p))));
+  });
+  place.addToLinkOrder(state_->jit->getMainJITDylib());
+  if (auto error = state_->jit->addObjectFile(place, std::move(buffer)))
+    throw InternalError("a kernel's object code is refused: " + text(std::move(error)));
+  auto address = state_->jit->lookup(place, code.symbol);
+  if (!address) throw InternalError("a kernel does not link: " + text(address.takeError()));
+  return {address->toPtr<lowering::KernelFn>(), owner};
+}
+
+std::string Compiler::ir_text(const lowering::LoopNest& nest, const std::string& symbol) const {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> m = state_->machine();
+  std::string out;
+  llvm::raw_string_ostream stream(out);
+  state_->module(context, *m, nest, symbol)->print(stream, nullptr);
+  state_->give_back(std::move(m));
+  return out;
+}
+
+std::string Compiler::assembly_text(const lowering::LoopNest& nest, const std::string& symbol) const {
+  auto out = state_->emit(nest, symbol, llvm::CodeGenFileType::AssemblyFile);
+  return {out.begin(), out.end()};
+}
+
+const std::string& Compiler::fingerprint() const { return state_->fingerprint; }
+bool Compiler::has_avx512() const { return state_->cpu.target.masks; }
+
+}  // namespace lazuli::jit

@@ -1,0 +1,36 @@
+// Compiled kernels and the cache that finds them by their LoopNest.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include "jit/kernels/compiler.h"
+#include "jit/kernels/disk_cache.h"
+#include "lowering/nest/loop_nest.h"
+
+namespace lazuli::jit {
+
+struct Kernel {
+  LoadedKernel function;
+  std::string name;  // "k17_add_mul_sum"
+  double compile_ms = 0;
+};
+
+// Where a kernel comes from that somebody asked for.
+enum class KernelSource { Compiled, Disk, Process };
+struct KernelStats {
+  int64_t compiled = 0, loaded = 0, reused = 0;
+};
+
+// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name. It stays
+// while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM refuses.
+std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
+// How many of the CPU's kernels stay that nobody has: about so many, 2048 unless set. Each takes about 20 KB.
+void keep_kernels(size_t most);
+// Of all devices.
+KernelStats kernel_stats();
+void count_kernel(KernelSource source);
+// A kernel's code: from the disk, or what `make` gives, which is then put there. Counts the kernel.
+std::string code_for(const DiskCache& disk, const std::string& key, const std::function<std::string()>& make);
+
+}  // namespace lazuli::jit

@@ -1,0 +1,153 @@
+#include "jit/parts/parts_ahead.h"
+#include <algorithm>
+#include "lowering/threads/blas_threads.h"
+#include "lowering/threads/crew.h"
+
+namespace lazuli::jit {
+namespace {
+
+using ir::Parts;
+using ir::ValueId;
+
+template <class T, class U>
+void append_to(std::vector<T>& list, const U& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+// Memory that somebody else keeps.
+Buffer lent(const Buffer& b) { return {b.data, b.bytes, std::shared_ptr<void>(std::shared_ptr<void>(), b.data)}; }
+
+bool lies_in(const Buffer& inner, const Buffer& outer) {
+  const auto *i = static_cast<const char*>(inner.data), *o = static_cast<const char*>(outer.data);
+  return i >= o && i < o + std::max<size_t>(outer.bytes, 1);
+}
+
+}  // namespace
+
+PartsAhead::PartsAhead(PartCache& cache, const CompileOptions& options, PartCache::LineText line_text)
+    : cache_(cache),
+      options_(PartCache::for_parts(options)),
+      line_text_(line_text),
+      threads_(omp_get_max_threads()),
+      growing_(listing_) {}
+
+void PartsAhead::append(const Recorded& recorded) {
+  append_to(entries_, recorded.entries);
+  append_to(operands_, recorded.operands);
+  append_to(attrs_, recorded.attrs);
+  append_to(listing_.types, recorded.types);
+  append_to(lines_, recorded.lines);
+  append_to(seams_, recorded.seams);
+  append_to(scalars_, recorded.scalars);
+  listing_.entries = entries_, listing_.all_operands = operands_, listing_.all_attrs = attrs_;
+  listing_.lines = lines_, listing_.seams = seams_;
+  values_.resize(listing_.types.size());
+  size_t next = 0;
+  for (const ir::Entry& e : recorded.entries)
+    if (e.op == ir::Op::input) values_[e.first_result] = {{lent(recorded.inputs[next++])}, true};
+  growing_.grow();
+}
+
+bool PartsAhead::step(Host& host) {
+  const auto range = growing_.next();
+  if (!range) return false;
+  const auto expected = cache_.expectation(ir::key_of_entries(listing_, range->begin, range->end), steps_++);
+  if (!expected.prospect || !growing_.write(*range, *expected.prospect)) return true;
+  Planned planned{growing_.parts().size() - 1, *range, expected.same_place, {}};
+  try {
+    const lowering::Threads all(threads_);
+    planned.made.part = cache_.executable_for(listing_, growing_.parts(), planned.part, options_, line_text_);
+  } catch (const std::exception&) {
+    return true;  // who compiles it in its turn is told
+  }
+  if (!planned.made.part.executable) return true;
+  planned.made.ran = can_run(planned, host) && run(planned, host);
+  runs_ += planned.made.ran;
+  planned_.push_back(std::move(planned));
+  return true;
+}
+
+// What lies outside may be written over only when the recording has ended; before, a run copies it first.
+bool PartsAhead::can_run(const Planned& planned, const Host& host) const {
+  if (!planned.made.part.executable->runs_anywhere(host)) return false;
+  constexpr int64_t kMostCopied = 64 << 10;  // bytes
+  int64_t copied = 0;
+  const auto inputs = growing_.parts().inputs_of(planned.part);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!values_[inputs[i].value].there) return false;
+    if (inputs[i].donated && growing_.is_outside(inputs[i].value))
+      copied += planned.made.part.executable->bytes_written_over(i);
+  }
+  return copied <= kMostCopied;
+}
+
+bool PartsAhead::run(Planned& planned, Host& host) {
+  const Parts& parts = growing_.parts();
+  const std::span ins = parts.inputs_of(planned.part);
+  const std::span outs = parts.outputs_of(planned.part);
+  std::vector<Buffer> inputs(ins.size()), outputs(outs.size()), lent_ones;
+  // What may be needed again would have to be computed again.
+  const auto is_last = [&](const Parts::Input& x) {
+    return x.last && planned.expected && !growing_.is_outside(x.value);
+  };
+  const auto donate = std::make_unique<bool[]>(ins.size());
+  std::vector<int64_t> scalars;
+  for (uint32_t s : parts.scalars_of(planned.part)) scalars.push_back(scalars_[s]);
+  for (const Parts::Input& x : ins)
+    if (growing_.is_outside(x.value)) lent_ones.push_back(values_[x.value].buffer);
+  const auto value_of = [&](const Parts::Input& x) -> PartValue& { return values_[x.value]; };
+  take_inputs(ins, value_of, is_last, inputs, {donate.get(), ins.size()});
+  for (const Parts::Input& x : ins)
+    if (is_last(x)) values_[x.value].there = false;
+  try {
+    const lowering::OneThread one;
+    const lowering::BlasThreads blas(1);
+    planned.made.part.executable->run(host, inputs, {donate.get(), ins.size()}, scalars, outputs);
+  } catch (const std::exception&) {
+    return false;  // it will fail in its turn
+  }
+  // What lies in memory of others has to be held together with that.
+  for (const Buffer& out : outputs)
+    if (std::ranges::any_of(lent_ones, [&](const Buffer& b) { return lies_in(out, b); })) return false;
+  for (size_t i = 0; i < outs.size(); ++i) values_[outs[i].value] = {{std::move(outputs[i])}, true};
+  return true;
+}
+
+// Both are made of the same entries, from the same one on: with equal code, what gives the same outputs is the same nodes.
+bool PartsAhead::is_same(const Planned& planned, const Parts& parts, size_t part) const {
+  const Parts& own = growing_.parts();
+  const auto same_output = [](const Parts::Output& a, const Parts::Output& b) { return a.value == b.value; };
+  return std::ranges::equal(own.code_of(planned.part), parts.code_of(part)) &&
+         std::ranges::equal(own.outputs_of(planned.part), parts.outputs_of(part), same_output);
+}
+
+std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<const ValueId> live) {
+  std::vector<Made> made(parts.size());
+  auto next = planned_.begin();
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const uint32_t begin = parts.begin(p).entries;
+    while (next != planned_.end() && next->range.begin < begin) ++next;
+    if (next == planned_.end() || next->range.begin != begin || !is_same(*next, parts, p)) continue;
+    made[p] = std::move(next->made);
+  }
+  // A part that is to run needs all of its inputs, of which some may have been let go of: then their parts run again.
+  std::vector<bool> wanted(values_.size());
+  const auto want = [&](ValueId v) {
+    if (v < wanted.size()) wanted[v] = true;
+  };
+  for (ValueId v : live) want(v);
+  for (size_t p = parts.size(); p-- > 0;) {
+    const auto outputs = parts.outputs_of(p);
+    made[p].ran = made[p].ran && std::ranges::all_of(outputs, [&](const Parts::Output& o) {
+                    return !wanted[o.value] || values_[o.value].there;
+                  });
+    if (made[p].ran)
+      for (const Parts::Output& o : outputs) made[p].outputs.push_back(std::move(values_[o.value].buffer));
+    else
+      for (const Parts::Input& x : parts.inputs_of(p)) want(x.value);
+  }
+  values_.clear();
+  return made;
+}
+
+}  // namespace lazuli::jit

@@ -1,0 +1,76 @@
+// Parts of a listing that are planned and run while the rest of it is still being recorded.
+//
+// What only the rest decides (ir::Prospect) is taken to be as it was for such a part before. At the end every part is
+// compared: what was made ahead is taken where code, numbers, inputs and outputs are those of the part, which then would have
+// been computed from the same values by the same executable. So results never depend on how far this came.
+#pragma once
+#include <memory>
+#include <vector>
+#include "ir/growing_parts.h"
+#include "jit/parts/part_cache.h"
+#include "jit/parts/part_inputs.h"
+
+namespace lazuli::jit {
+
+class PartsAhead {
+ public:
+  // What has been recorded since the last time.
+  struct Recorded {
+    std::vector<ir::Entry> entries;
+    std::vector<ir::ValueId> operands;
+    std::vector<int64_t> attrs;
+    std::vector<const ir::Type*> types;  // which stay where they are
+    std::vector<uint32_t> lines, seams;
+    std::vector<int64_t> scalars;
+    std::vector<Buffer> inputs;  // in the order of their positions; they stay as they are
+  };
+  // `options`: those with which the parts will be compiled, for as many threads as OpenMP would use in the calling thread.
+  PartsAhead(PartCache& cache, const CompileOptions& options, PartCache::LineText line_text);
+  void append(const Recorded& recorded);
+  // Plans the next part and runs it on this thread, if that can be done by now; false if no part is left.
+  bool step(Host& host);
+
+  // A part that was made ahead.
+  struct Made {
+    PartCache::MadePart part;
+    bool ran = false;
+    std::vector<Buffer> outputs;  // those that somebody still needs, if it ran
+  };
+  // For each of the listing's parts what was made of it; without an executable: nothing. Gives the outputs away.
+  std::vector<Made> take(const ir::Parts& parts, std::span<const ir::ValueId> live);
+  const CompileOptions& options() const { return options_; }
+  // How many parts ran.
+  int64_t runs() const { return runs_; }
+
+ private:
+  struct Planned {
+    size_t part;  // of growing_.parts()
+    ir::GrowingParts::Range range;
+    bool expected;  // a part like this was at this place before
+    Made made;
+  };
+  struct Value : PartValue {
+    bool there = false;
+  };
+  bool run(Planned& planned, Host& host);
+  bool can_run(const Planned& planned, const Host& host) const;
+  bool is_same(const Planned& planned, const ir::Parts& parts, size_t part) const;
+
+  PartCache& cache_;
+  const CompileOptions options_;
+  const PartCache::LineText line_text_;
+  const int threads_;
+  std::vector<ir::Entry> entries_;
+  std::vector<ir::ValueId> operands_;
+  std::vector<int64_t> attrs_;
+  std::vector<uint32_t> lines_, seams_;
+  std::vector<int64_t> scalars_;
+  ir::Listing listing_;  // of these
+  ir::GrowingParts growing_;
+  std::vector<Value> values_;
+  std::vector<Planned> planned_;
+  size_t steps_ = 0;
+  int64_t runs_ = 0;
+};
+
+}  // namespace lazuli::jit

@@ -1,0 +1,352 @@
+#include "lazy/external/external_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/zeros.h>
+#include "lazy/memory/backing.h"
+#include "lazy/memory/torch_buffers.h"
+#include "lazy/record/recording.h"
+#include "lazy/run/compile.h"
+#include "lazy/support/config.h"
+#include "lazy/support/mutex.h"
+#include "lazy/support/plain_dispatch.h"
+#include "lowering/threads/blas_threads.h"
+#include "lowering/threads/crew.h"
+#include "lowering/threads/little_work.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using torch::jit::Stack;
+
+struct HashOfKey {
+  using is_transparent = void;
+  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+};
+struct Calls {
+  Mutex mutex{Rank::Leaf};
+  std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
+  std::unordered_map<int64_t, ExternalCallRef> calls;
+  int64_t next = 0;
+  std::unordered_set<size_t> seen;  // hashes of keys that came once
+
+  // Whether nothing with this key, or with another one of the same hash, came before, as far as is remembered.
+  bool is_first(std::string_view key) {
+    constexpr size_t kMost = 1 << 16;
+    if (seen.size() >= kMost) seen.clear();
+    return seen.insert(HashOfKey()(key)).second;
+  }
+};
+Calls& calls() {
+  static auto* c = new Calls;
+  return *c;
+}
+
+at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
+  auto key = device.is_meta()   ? c10::DispatchKey::Meta
+             : device.is_cuda() ? c10::DispatchKey::CUDA
+                                : c10::DispatchKey::CPU;
+  auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
+                                                    c10::scalarTypeToTypeMeta(g.type));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
+  set_view_bits(t, g);
+  return t;
+}
+
+// Whether the call draws from the backing device's generator, which must happen in program order. Attention without
+// dropout carries the tag and draws nothing.
+bool is_random(const Signature& s) {
+  if (!s.op.hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto& declared = s.op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble() && s.arguments[i].toDouble() == 0) return false;
+  return true;
+}
+
+// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators are
+// torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for them.
+bool has_static_shapes(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
+                                                        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
+  return names.contains(op.schema().name());
+}
+
+// Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
+bool has_right_meta_kernel(const c10::OperatorHandle& op) { return !op.schema().name().starts_with("aten::mkldnn_rnn_layer"); }
+
+// Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and has
+// written a meta kernel to say what it returns.
+bool can_be_rehearsed(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return std::ranges::any_of(std::array<std::string_view, 5>{"aten", "prims", "quantized", "torchvision", "torchaudio"},
+                             [&](std::string_view of) { return name.starts_with(of) && name.substr(of.size()).starts_with("::"); });
+}
+
+// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are made in
+// one of several ways, by how many threads there are.
+bool computes_alike_on_threads(const Signature& s) {
+  if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
+  if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
+  const c10::ScalarType type = s.slots[0].geometry.type;
+  return type == at::kFloat || type == at::kDouble;
+}
+
+int64_t bytes_read(const Signature& s) { return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}); }
+
+// By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more to wake
+// than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits follow from them.
+bool is_little(const Signature& s, bool is_attention) {
+  if (backing().is_gpu()) return false;
+  if (is_attention) {
+    const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
+    return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
+  }
+  if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
+  constexpr int64_t kLittle = 256 << 10;  // bytes
+  return bytes_read(s) <= kLittle;
+}
+
+// Whether a call that was never there before runs at once, as eager would run it: what it returns need not be found out, which
+// costs as much as the call or more. Views cost nothing, and need no values.
+bool runs_at_once_when_new(const c10::OperatorHandle& op) {
+  if (!may_run_in_parts() || config().unplanned == "never" || is_reference_mode()) return false;
+  return std::ranges::none_of(op.schema().returns(), [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
+}
+
+// Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
+bool asserts_on_gpu(const c10::OperatorHandle& op) {
+  return backing().is_gpu() &&
+         op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
+}
+
+// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
+// do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
+// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
+// eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call runs at
+// once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the second one.
+class Analysis {
+ public:
+  explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
+
+  bool run() {
+    const lowering::OneThread one;
+    if (!call_.describable || is_random(signature_)) return false;
+    constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
+    // In reference mode strides decide what kernels do next.
+    bool rehearsed = bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
+    rehearsed = rehearsed && can_be_rehearsed(signature_.op);
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
+    if (!learn(c10::Device(c10::kMeta))) return false;
+    bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
+    if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
+    return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
+  }
+
+ private:
+  bool learn(c10::Device device) {
+    device_ = device;
+    bases_.clear(), slots_.clear();
+    call_.results.clear(), call_.mutated.clear(), call_.fresh_types.clear();
+    for (int64_t bytes : signature_.storage_bytes)
+      bases_.push_back(device.is_meta() ? at::detail::empty_meta({bytes}, c10::ScalarType::Byte)
+                                        : at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
+    for (const Slot& s : signature_.slots) {
+      if (s.same < slots_.size()) {
+        slots_.push_back(slots_[s.same]);
+        continue;
+      }
+      slots_.push_back(on_storage(s.geometry, bases_[s.geometry.storage], device));
+      // LAPACK counts rows from one, and looks for row zero outside of the matrix.
+      const std::string& name = signature_.op.schema().arguments()[s.argument].name();
+      if (name.find("pivots") != name.npos) slots_.back().fill_(1);
+    }
+    Stack stack = signature_.rebuild(slots_, device);
+    try {
+      PlainDispatch guard;
+      signature_.op.callBoxed(stack);
+    } catch (const std::exception&) {
+      return false;
+    }
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
+    return returns(stack) && mutations();
+  }
+
+  static Geometry without_storage(Geometry g) {
+    g.storage = 0;
+    return g;
+  }
+
+  bool returns(const Stack& stack) {
+    const auto& schema = signature_.op.schema();
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (stack[i].isTensor()) {
+        if (!add(stack[i].toTensor(), schema.returns()[i], i, false)) return false;
+      } else if (stack[i].isTensorList()) {
+        for (const at::Tensor& t : stack[i].toTensorVector())
+          if (!add(t, schema.returns()[i], i, true)) return false;
+      } else {
+        return false;  // a number: it depends on data
+      }
+    }
+    return true;
+  }
+
+  bool add(const at::Tensor& t, const c10::Argument& declared, size_t index, bool in_list) {
+    ExternalResult r{ExternalResult::Absent, in_list, index};
+    if (t.defined()) {
+      if (t.layout() != c10::kStrided || t.is_nested() || t.is_quantized()) return false;
+      if (t.device().type() != device_.type()) return false;  // bookkeeping that the kernel keeps on the host
+      r.geometry = geometry_of(t);
+      auto slot = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_same(t); });
+      auto alias = std::ranges::find_if(slots_, [&](const at::Tensor& s) { return s.is_alias_of(t); });
+      if (slot != slots_.end()) {
+        r.kind = ExternalResult::Argument;
+        r.slot = static_cast<size_t>(slot - slots_.begin());
+      } else if (alias != slots_.end()) {
+        r.kind = ExternalResult::View;
+        r.slot = static_cast<size_t>(alias - slots_.begin());
+      } else {
+        if (declared.alias_info()) return false;
+        Order order;
+        if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
+        r.kind = ExternalResult::Fresh;
+        call_.fresh_types.push_back(memory_type(r.geometry));
+      }
+    }
+    call_.results.push_back(std::move(r));
+    return true;
+  }
+
+  bool mutations() {
+    for (const Slot& s : signature_.slots) {
+      if (!writes(signature_.op.schema(), s.argument)) continue;
+      if (std::ranges::find(call_.mutated, s.geometry.storage) == call_.mutated.end())
+        call_.mutated.push_back(s.geometry.storage);
+    }
+    return true;
+  }
+
+  ExternalCall& call_;
+  const Signature& signature_;
+  c10::Device device_{c10::kMeta};
+  std::vector<at::Tensor> bases_, slots_;
+};
+
+// None: something else is among them.
+std::optional<std::vector<at::Tensor>> tensors_in(const Stack& stack) {
+  std::vector<at::Tensor> found;
+  for (const c10::IValue& v : stack)
+    if (v.isTensor())
+      found.push_back(v.toTensor());
+    else if (v.isTensorList())
+      for (const at::Tensor& t : v.toTensorVector()) found.push_back(t);
+    else
+      return {};
+  return found;
+}
+
+bool is_resized(const at::Tensor& t, const Geometry& before) {
+  return t.sizes() != to_ref(before.sizes) || t.strides() != to_ref(before.strides);
+}
+
+// Notes the results' own strides. Who returns nothing and writes nothing is called for something else.
+bool is_confirmed(ExternalCall& call, std::span<const at::Tensor> operands, const Stack& stack) {
+  const auto found = tensors_in(stack);
+  if (!found || found->size() != call.results.size() || (found->empty() && call.mutated.empty())) return false;
+  const auto& results = *found;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (is_resized(operands[i], call.signature.slots[i].geometry)) return false;
+  call.fresh_types.clear();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& t = results[i];
+    ExternalResult& r = call.results[i];
+    if (r.kind == ExternalResult::Absent && !t.defined()) continue;
+    if (r.kind == ExternalResult::Argument && t.is_same(operands[r.slot])) continue;
+    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.is_nested() || t.is_quantized() ||
+        t.device().type() != backing().device().type() || t.sizes() != to_ref(r.geometry.sizes) || t.scalar_type() != r.geometry.type)
+      return false;
+    const auto shares = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(t); };
+    if (std::ranges::any_of(operands, shares) || std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares)) return false;
+    Order order;
+    if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
+    r.geometry = geometry_of(t);
+    call.fresh_types.push_back(memory_type(r.geometry));
+  }
+  return true;
+}
+
+// These are in no trace: what is forgotten of them is learned again.
+void forget_undeferrable(Calls& c) {
+  std::erase_if(c.by_key, [&](const auto& entry) { return !c.calls.at(entry.second)->deferrable; });
+  std::erase_if(c.calls, [](const auto& entry) { return !entry.second->deferrable; });
+}
+
+}  // namespace
+
+ExternalCallRef external_call_at(int64_t id) {
+  std::lock_guard lock(calls().mutex);
+  return calls().calls.at(id);
+}
+
+std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle& op, const Stack& stack,
+                                                       const Bound& bound) {
+  Calls& c = calls();
+  bool is_new = false;
+  {
+    std::lock_guard lock(c.mutex);
+    if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
+    is_new = runs_at_once_when_new(op) && c.is_first(bound.key);
+  }
+  auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
+  if (is_new) {
+    call->is_new = true;
+    call->little = is_little(call->signature, false);
+    return {-1, call};
+  }
+  const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
+  call->deferrable = is_known && is_torchs;
+  call->promised = is_known && !is_torchs;
+  call->alike = computes_alike_on_threads(call->signature);
+  call->little = is_little(call->signature, call->alike);
+  std::lock_guard lock(c.mutex);
+  if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
+  auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
+  if (fresh) c.calls[c.next++] = std::move(call);
+  return {it->second, c.calls.at(it->second)};
+}
+
+void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {
+  auto confirmed = std::make_shared<ExternalCall>(call);
+  confirmed->promised = false;
+  confirmed->deferrable = is_confirmed(*confirmed, operands, results);
+  std::lock_guard lock(calls().mutex);
+  const auto it = calls().calls.find(id);
+  if (it != calls().calls.end() && it->second->promised) it->second = std::move(confirmed);  // else another thread was first
+}
+
+void remember_external_call(int64_t id, const ExternalCallRef& call) {
+  std::lock_guard lock(calls().mutex);
+  if (calls().calls.contains(id)) return;
+  calls().calls.emplace(id, call);
+  calls().by_key.try_emplace(call->signature.key, id);
+}
+
+std::string external_name(int64_t id) { return external_call_at(id)->signature.name(); }
+
+size_t external_call_count() {
+  std::lock_guard lock(calls().mutex);
+  return calls().calls.size();
+}
+
+void keep_external_calls(const std::unordered_set<int64_t>& kept) {
+  std::lock_guard lock(calls().mutex);
+  std::erase_if(calls().calls, [&](const auto& entry) { return !kept.contains(entry.first); });
+  std::erase_if(calls().by_key, [&](const auto& entry) { return !kept.contains(entry.second); });
+}
+
+}  // namespace lazuli::lazy

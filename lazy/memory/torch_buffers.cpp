@@ -1,0 +1,30 @@
+#include "lazy/memory/torch_buffers.h"
+
+#include <ATen/ops/from_blob.h>
+#include "lazy/memory/backing.h"
+#include "lazy/memory/memory.h"
+#include "lazy/support/convert.h"
+
+namespace lazuli::lazy {
+
+at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type, std::shared_ptr<void> owner) {
+  const c10::Device device = backing().device();
+  return at::from_blob(data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device), device);
+}
+
+at::Tensor tensor_over(const jit::Buffer& b, const ir::Type& t) {
+  return tensor_over(b.data, to_ref(t.shape), to_ref(ir::contiguous_strides(t.shape)), to_torch(t.dtype), b.owner);
+}
+
+at::Tensor tensor_over(const jit::BufferView& v) {
+  auto* first = static_cast<char*>(v.buffer.data) + v.offset * ir::item_size(v.type.dtype);
+  return tensor_over(first, to_ref(v.type.shape), to_ref(v.strides), to_torch(v.type.dtype), nullptr);
+}
+
+jit::Buffer buffer_of(const at::Tensor& t) {
+  void* data = t.mutable_data_ptr();
+  if (!data) return allocate_buffer(0);
+  return {data, static_cast<size_t>(t.numel()) * t.itemsize(), std::shared_ptr<void>(data, [keep = t](void*) {})};
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,201 @@
+#include "lazy/rows/eager_rows.h"
+
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/scatter_add.h>
+#include <ATen/ops/zeros.h>
+#include <bit>
+#include <limits>
+#include "ir/error.h"
+#include "lazy/memory/torch_buffers.h"
+#include "lazy/support/convert.h"
+#include "lazy/support/plain_dispatch.h"
+#include "lowering/threads/crew.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Call {
+  const ir::Attrs& attrs;
+  const Tensors& in;
+  std::span<const lowering::Layout> results;
+
+  at::IntArrayRef list(size_t i) const {
+    auto l = attrs.list(i);
+    return {ir::numbers(l).data(), l.size()};
+  }
+  int64_t number(size_t i) const { return attrs.number(i); }
+  at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }
+  // Memory like a result's that nobody reads.
+  Tensor shaped(const Tensor& like) const { return at::empty_strided(shape(), to_ref(results[0].strides), like.options()); }
+};
+
+// Attributes of the convolution rows: stride, padding, dilation, transposed, output padding, groups.
+Tensors convolution(const Call& c) {
+  return {at::convolution(c.in[0], c.in[1], {}, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4), c.number(5))};
+}
+Tensor convolution_backward(const Call& c, const Tensor& gy, const Tensor& x, const Tensor& w, size_t wanted) {
+  std::array<bool, 3> mask{wanted == 0, wanted == 1, false};
+  auto grads = at::convolution_backward(gy, x, w, std::nullopt, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4),
+                                        c.number(5), mask);
+  return wanted == 0 ? std::get<0>(grads) : std::get<1>(grads);
+}
+Tensors convolution_input_grad(const Call& c) {
+  return {convolution_backward(c, c.in[0], c.shaped(c.in[0]), c.in[1], 0)};
+}
+Tensors convolution_weight_grad(const Call& c) {
+  return {convolution_backward(c, c.in[0], c.in[1], c.shaped(c.in[0]), 1)};
+}
+
+Tensors max_pool2d(const Call& c) {
+  auto [values, indices] = at::max_pool2d_with_indices(c.in[0], c.list(0), c.list(1), c.list(2), c.list(3),
+                                                       c.number(4) != 0);
+  return {values, indices};
+}
+Tensors max_pool2d_grad(const Call& c) {
+  Tensor gx = at::zeros(c.shape(), c.in[0].options());
+  gx.flatten(-2).scatter_add_(-1, c.in[1].flatten(-2), c.in[0].flatten(-2));
+  return {gx};
+}
+std::optional<int64_t> divisor(const Call& c) { return c.number(5) ? std::optional<int64_t>(c.number(5)) : std::nullopt; }
+Tensors avg_pool2d(const Call& c) {
+  return {at::avg_pool2d(c.in[0], c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0,
+                         divisor(c))};
+}
+Tensors avg_pool2d_grad(const Call& c) {
+  Tensor x = c.shaped(c.in[0]);
+  return {at::avg_pool2d_backward(c.in[0], x, c.list(0), c.list(1), c.list(2), c.number(3) != 0,
+                                  c.number(4) != 0, divisor(c))};
+}
+
+Tensors matmul(const Call& c) { return {at::matmul(c.in[0], c.in[1])}; }
+Tensors scatter(const Call& c) { return {at::scatter(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
+Tensors scatter_add(const Call& c) { return {at::scatter_add(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
+// What goes to the slices along `dim` that the index names, with one dimension for the whole index.
+struct Slices {
+  int64_t dim;
+  Tensor index, values;
+  explicit Slices(const Call& c) : dim(c.number(0)), index(c.in[1].flatten().to(at::kLong)) {
+    auto shape = c.in[0].sizes().vec();
+    shape[dim] = index.numel();
+    values = c.in[2].reshape(shape);
+  }
+};
+Tensors index_add(const Call& c) {
+  const Slices s(c);
+  return {at::index_add(c.in[0], s.dim, s.index, s.values)};
+}
+Tensors index_copy(const Call& c) {
+  const Slices s(c);
+  return {at::index_copy(c.in[0], s.dim, s.index, s.values)};
+}
+Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0), c.in[0].scalar_type())}; }
+
+// Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows, heads,
+// columns]; of keys and values each head is there as often as queries' heads meet it.
+Tensor by_head(const Tensor& x, int64_t heads) {
+  const Tensor y = x.transpose(1, 2);
+  return heads == y.size(1) ? y : y.repeat_interleave(heads / y.size(1), 1);
+}
+Tensor sum_of_heads(const Tensor& by_head, int64_t heads) {
+  const Tensor y = heads == by_head.size(1) ? by_head : by_head.unflatten(1, {heads, by_head.size(1) / heads}).sum(2);
+  return y.transpose(1, 2);
+}
+Tensor scores(const Call& c, const Tensor& q, const Tensor& k, const Tensor& mask) {
+  Tensor s = at::matmul(q, k.transpose(2, 3)) * std::bit_cast<double>(c.number(0));
+  if (mask.defined()) s = s + mask;
+  if (c.number(1) == 0) return s;
+  return s.masked_fill(at::ones({s.size(2), s.size(3)}, s.options().dtype(at::kBool)).triu(1), -kInfinity);
+}
+Tensors attention(const Call& c) {
+  const int64_t heads = c.in[0].size(2);
+  const Tensor s = scores(c, by_head(c.in[0], heads), by_head(c.in[1], heads), c.in[3]);
+  Tensor largest = s.amax(3, true);
+  largest = largest.masked_fill(largest == -kInfinity, 0);
+  const Tensor e = (s - largest).exp(), sum = e.sum(3, true), none = sum == 0;
+  const Tensor y = at::matmul(e / sum.masked_fill(none, 1), by_head(c.in[2], heads));
+  return {y.transpose(1, 2), at::cat({largest, sum.log().masked_fill(none, kInfinity)}, 3)};
+}
+Tensors attention_backward(const Call& c) {
+  const int64_t heads = c.in[1].size(2), groups = c.in[2].size(2);
+  const Tensor gy = by_head(c.in[0], heads), q = by_head(c.in[1], heads), k = by_head(c.in[2], heads), v = by_head(c.in[3], heads);
+  const Tensor s = scores(c, q, k, c.in[6]), delta = (gy * by_head(c.in[4], heads)).sum(3, true);
+  const Tensor p = (s - c.in[5].slice(3, 0, 1) - c.in[5].slice(3, 1, 2)).exp();
+  const Tensor gs = p * (at::matmul(gy, v.transpose(2, 3)) - delta) * std::bit_cast<double>(c.number(0));
+  return {at::matmul(gs, k).transpose(1, 2), sum_of_heads(at::matmul(gs.transpose(2, 3), q), groups),
+          sum_of_heads(at::matmul(p.transpose(2, 3), gy), groups)};
+}
+
+struct Row {
+  ir::Op op;
+  Tensors (*run)(const Call&);
+};
+const Row kRows[] = {
+    {ir::Op::matmul, matmul},
+    {ir::Op::convolution, convolution},
+    {ir::Op::convolution_input_grad, convolution_input_grad},
+    {ir::Op::convolution_weight_grad, convolution_weight_grad},
+    {ir::Op::attention, attention},
+    {ir::Op::attention_backward, attention_backward},
+    {ir::Op::max_pool2d, max_pool2d},
+    {ir::Op::max_pool2d_grad, max_pool2d_grad},
+    {ir::Op::avg_pool2d, avg_pool2d},
+    {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
+    {ir::Op::scatter, scatter},
+    {ir::Op::scatter_add, scatter_add},
+    {ir::Op::index_add, index_add},
+    {ir::Op::index_copy, index_copy},
+    {ir::Op::cumsum, cumsum},
+};
+
+Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {
+  bool same = t.storage_offset() == 0;
+  for (int64_t d = 0; d < t.dim(); ++d) same = same && (t.size(d) == 1 || t.stride(d) == strides[d]);
+  return same || t.numel() == 0 ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
+}
+
+}  // namespace
+
+std::optional<Tensors> call_eager_row(const ir::Node& node, const Tensors& in) {
+  const auto row = std::ranges::find(kRows, node.op, &Row::op);
+  if (row == std::end(kRows)) return {};
+  std::vector<lowering::Layout> results;
+  for (const ir::Type& t : node.types) results.push_back({t.dtype, t.shape, ir::contiguous_strides(t.shape)});
+  return row->run({node.attrs, in, results});
+}
+
+std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                       std::span<const lowering::Layout> results) {
+  const auto row = std::ranges::find(kRows, node.op, &Row::op);
+  LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
+  PlainDispatch guard;
+  Tensors in;
+  for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
+  std::vector<jit::Buffer> out;
+  lowering::openmp_has_worked();
+  Tensors made = row->run({node.attrs, in, results});
+  for (size_t r = 0; r < made.size(); ++r) {
+    LAZULI_CHECK(made[r].sizes() == to_ref(results[r].shape) && made[r].scalar_type() == to_torch(results[r].dtype),
+                 "torch's kernel for " + std::string(ir::name(node.op)) + " gave another type than the row");
+    out.push_back(buffer_of(with_strides(made[r], to_ref(results[r].strides))));
+  }
+  return out;
+}
+
+}  // namespace lazuli::lazy

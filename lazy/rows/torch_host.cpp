@@ -1,0 +1,56 @@
+#include "lazy/rows/torch_host.h"
+
+#include <ATen/record_function.h>
+#include <c10/util/Exception.h>
+#include "lazy/external/external.h"
+#include "lazy/external/external_calls.h"
+#include "lazy/memory/backing.h"
+#include "lazy/memory/memory.h"
+#include "lazy/rows/eager_rows.h"
+
+namespace lazuli::lazy {
+namespace {
+
+// The executor adds op and line.
+template <class F>
+auto tell_of_memory(F call) {
+  try {
+    return call();
+  } catch (const c10::OutOfMemoryError& e) {
+    throw jit::OutOfMemory(e.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+jit::Buffer TorchHost::allocate(size_t bytes) {
+  return tell_of_memory([&] { return allocate_buffer(bytes); });
+}
+
+void TorchHost::free_memory() { release_cached_memory(); }
+
+std::vector<jit::Buffer> TorchHost::external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
+                                             std::span<const ir::Type> results) {
+  return tell_of_memory([&] { return run_external(call, line, inputs, results, counts_external_calls); });
+}
+
+bool TorchHost::runs_anywhere(int64_t call) const { return external_call_at(call)->alike; }
+
+std::vector<jit::Buffer> TorchHost::eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                          std::span<const lowering::Layout> results) {
+  return tell_of_memory([&] { return run_eager_row(node, inputs, results); });
+}
+
+std::shared_ptr<void> TorchHost::profile(const std::function<std::string()>& step) {
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (!callbacks) return nullptr;
+  auto range = std::make_shared<at::RecordFunction>(std::move(*callbacks));
+  range->before("lazuli: " + step());
+  return range;
+}
+
+void* TorchHost::stream() { return backing().stream(); }
+
+jit::PackedOperands* TorchHost::packed_operands() { return lazy::packed_operands(); }
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,22 @@
+// What executables need from torch: memory of the backing device, its eager kernels, its current stream.
+#pragma once
+#include "jit/run/executable.h"
+
+namespace lazuli::lazy {
+
+struct TorchHost : jit::Host {
+  jit::Buffer allocate(size_t bytes) override;
+  void free_memory() override;
+  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
+                                    std::span<const ir::Type> results) override;
+  bool runs_anywhere(int64_t call) const override;
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const lowering::Layout> results) override;
+  std::shared_ptr<void> profile(const std::function<std::string()>& step) override;
+  void* stream() override;
+  jit::PackedOperands* packed_operands() override;
+
+  bool counts_external_calls = true;
+};
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,159 @@
+#include "lazy/run/compile.h"
+
+#include <cmath>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/record_function.h>
+#include "jit/kernels/kernel.h"
+#include "jit/parts/parts_ahead.h"
+#include "lazy/external/external_calls.h"
+#include "lazy/memory/backing.h"
+#include "lazy/record/recording.h"
+#include "lazy/run/runner.h"
+#include "lazy/run/unplanned.h"
+#include "lazy/support/config.h"
+#include "lazy/support/host_time.h"
+#include "lazy/support/source.h"
+#include "lazy/trace/freeze.h"
+
+namespace lazuli::lazy {
+
+jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
+  jit::CompileOptions o;
+  o.device = &backing().code();
+  o.matmul = settings.matmul;
+  o.fusion = settings.fusion;
+  o.pack = settings.pack;
+  o.threads = settings.threads;
+  o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
+                  : settings.other_sizes == "always" ? jit::OtherSizes::Always
+                                                     : jit::OtherSizes::Second;
+  if (may_run_in_parts() && config().unplanned != "never") o.unplanned = unplanned;
+  o.unplanned_always = config().unplanned == "always";
+  const std::string& debug = settings.debug;
+  if (size_t colon = debug.find(':'); colon != debug.npos) {
+    char name[32];
+    static int count = 0;
+    snprintf(name, sizeof name, "/trace-%03d-%08x", count++, static_cast<unsigned>(key));
+    o.dump_stages = debug.substr(0, colon);
+    o.dump_folder = debug.substr(colon + 1) + name;
+  }
+  const std::string& names = settings.disable_passes;
+  for (size_t i = 0; i < names.size();) {
+    size_t j = std::min(names.find(',', i), names.size());
+    if (j > i) o.disabled_passes.push_back(names.substr(i, j - i));
+    i = j + 1;
+  }
+  return o;
+}
+
+bool may_run_in_parts() {
+  return !backing().is_gpu() && config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
+}
+
+bool is_dead(const Cell& c, long buffers) {
+  return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;
+}
+
+bool is_read(SyncReason reason) {
+  return reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent ||
+         reason == SyncReason::NewCall;
+}
+
+namespace {
+
+// About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in two.
+double products_of(const Trace& trace, const Entry& e) {
+  const auto numel = [&](size_t operand) { return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.numel()); };
+  const auto size = [&](size_t operand, size_t dim) { return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.shape[dim]); };
+  if (e.op == ir::Op::attention) return 2 * numel(0) * size(1, 1);
+  if (e.op == ir::Op::attention_backward) return 5 * numel(1) * size(2, 1);
+  double sizes = static_cast<double>(trace.cell(e.first_result)->type.numel());
+  for (ValueId v : trace.operands(e))
+    sizes *= static_cast<double>(trace.cell(v)->type.numel());
+  return std::sqrt(sizes);
+}
+
+// The inputs whose memory results should take over: those that are dead this time, as they will be when the same trace
+// comes again. A run in which one is not copies it first.
+std::vector<bool> donated_inputs(const Trace& trace) {
+  Runner::get().drain();  // earlier traces hold their values until they have run
+  std::vector<bool> donated;
+  for (ValueId v : trace.inputs()) donated.push_back(is_dead(*trace.cell(v), 1));
+  return donated;
+}
+
+// Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to nothing
+// beside what it computes.
+bool is_worth_cutting(const Trace& trace) {
+  if (!may_run_in_parts()) return false;
+  if (config().tiers == "parts") return true;
+  if (!config().debug.empty()) return false;  // whole traces are what is to be read
+  constexpr double kPlanningUs = 25;          // an op
+  constexpr double kFlopsPerUs = 60'000;      // of products and convolutions on a core
+  constexpr double kNextToNothing = 0.05;
+  double planning = 0, computing = 0;
+  for (const Entry& e : trace.entries()) {
+    if (ir::is_leaf(e.op)) continue;
+    planning += kPlanningUs;
+    if (ir::is_contraction(e.op)) computing += products_of(trace, e) * 2 / kFlopsPerUs / at::get_num_threads();
+  }
+  return planning > kNextToNothing * computing;
+}
+
+constexpr int64_t kLoopsWait = 16;
+
+}  // namespace
+
+KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
+                 SyncReason reason, jit::PartsAhead* ahead) {
+  RECORD_FUNCTION("lazuli::compile", {});
+  HostTimer timer(HostAccount::Compiling);
+  double start = now_us();
+  TraceCache& cache = TraceCache::get();
+  auto known = std::make_shared<KnownTrace>();
+  known->settings = settings;
+  known->live = std::move(live);
+  bool in_parts = false, may_come_again = false;
+  if (!known->live.empty()) {
+    TraceCache::RunsInParts& runs = cache.runs_of(key);
+    // How many turns a loop takes may well change, and a plan of them all gains least.
+    const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
+    const bool is_few = runs.count < most || config().tiers == "parts", is_used = ahead && ahead->runs() > 0;
+    if (is_few && runs.count > 0 && !is_used && config().unplanned != "always" && may_run_in_parts())
+      if (KnownRef recent = cache.find_recent(key, settings, trace, known->live)) {
+        ++runs.count;
+        ++metrics().traces_reused;
+        return recent;
+      }
+    const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
+    std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
+    const jit::CompileOptions options = compile_options(settings, key);
+    cache.parts.set_limit(static_cast<size_t>(config().max_traces));
+    jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
+    in_parts = is_worth_cutting(trace) && is_few;
+    if (in_parts)
+      known->executable = cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead);
+    else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
+      known->executable = cache.parts.compile_if_new(trace.listing(), known->live, donated, options, line_text);
+    in_parts = known->executable != nullptr;
+    if (!in_parts) known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    ++runs.count;
+    const jit::CompileStats& stats = known->executable->stats();
+    may_come_again = in_parts && runs.count > 1 && stats.parts_ahead == 0 && stats.unplanned_parts == 0;
+    runs.loop = 2 * stats.turns > stats.parts;
+    metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);
+  }
+  if (in_parts) {
+    if (external_call_count() > static_cast<size_t>(config().max_traces) * 4) cache.forget_external_calls(trace);
+    known->code.lines = trace.lines;
+    if (may_come_again) cache.add_recent(key, known, trace);
+    return known;
+  }
+  known->code = trace.without_cells();
+  if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
+  cache.forget_runs_of(key);
+  return cache.add(key, std::move(known));  // without an executable, only so that it is recognized next time
+}
+
+}  // namespace lazuli::lazy

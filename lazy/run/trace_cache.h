@@ -1,0 +1,91 @@
+// Traces that were seen before, found again by hash and compared entry by entry.
+#pragma once
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+#include "jit/parts/part_cache.h"
+#include "lazy/record/repetition.h"
+#include "lazy/trace/trace.h"
+
+namespace lazuli::lazy {
+
+// What decides beside a trace how it is compiled: under other settings it is a new one.
+struct Settings {
+  lowering::GpuMatmulSettings matmul;
+  bool fusion, pack;
+  int threads;  // that OpenMP would use
+  std::string disable_passes, debug, other_sizes;
+  friend bool operator==(const Settings&, const Settings&) = default;
+};
+
+Settings settings_now();
+
+// A trace seen before: what its code is, what of it was alive, and what runs it.
+struct KnownTrace {
+  Settings settings;
+  Trace code{0};  // without cells
+  std::vector<ValueId> live;
+  std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
+  KnownTrace* successor = nullptr;              // the trace that came next, the last time
+  std::optional<Repetition> loop;               // which the trace's end cut
+  uint64_t used = 0;                            // when it ran last, by the cache's clock
+};
+using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run what the cache has forgotten
+
+// Known traces, and what tells whether one is coming.
+struct TraceCache {
+  static TraceCache& get();
+
+  std::unordered_multimap<uint64_t, KnownRef> traces;
+  jit::PartCache parts;
+  struct RunsInParts {
+    int64_t count = 0;
+    bool loop = false;  // most of it are turns of a loop
+  };
+  uint64_t clock = 0;
+  KnownTrace* previous = nullptr;
+  // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
+  // have and where a loop is cut, and nothing that results depend on.
+  KnownTrace* expected = nullptr;
+  bool learning = true;
+
+  // `live`: the values that somebody can read when the trace ends.
+  KnownRef find(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
+  KnownRef add(uint64_t key, KnownRef known);
+  // Whether a known trace began like this one, as far as hashes tell.
+  bool knows_beginning(const Trace& trace) const;
+  // `done`: the known trace that has just ended; null: none.
+  void predict(KnownTrace* done);
+  // While the trace goes the way of a known one, its lines are that one's: those of its first `count` ops.
+  void take_known_lines(Trace& trace, size_t count) const;
+
+  // How often a trace has run in parts. It only says when to plan it whole, so that a hash will do.
+  RunsInParts& runs_of(uint64_t key);
+  void forget_runs_of(uint64_t key) { runs_in_parts_.erase(key); }
+  // Traces that run in parts and came again lately, of which nothing has to be made to run them once more. `known` has no code.
+  KnownRef find_recent(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
+  void add_recent(uint64_t key, KnownRef known, const Trace& trace);
+  // But those of known traces and parts, of `trace`, and of what is being recorded.
+  void forget_external_calls(const Trace& trace);
+
+ private:
+  static constexpr size_t kStride = 16;  // entries between places at which beginnings are kept
+  void forget(const Trace& added);
+  void count_beginnings(const Trace& code, int by);
+  std::unordered_map<uint64_t, RunsInParts> runs_in_parts_;  // of traces that are not known yet, by their key
+  static constexpr size_t kRecent = 8;
+  struct Recent {
+    uint64_t key;
+    KnownRef known;
+    Trace code;
+  };
+  std::list<Recent> recent_;                                 // the latest used first
+  std::unordered_map<uint64_t, int> beginnings_;             // how many have each running hash there
+};
+
+uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,458 @@
+#include "lazy/run/unplanned.h"
+
+#include <ATen/ATen.h>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include "ir/error.h"
+#include "ir/passes/pass.h"
+#include "jit/run/packed_operands.h"
+#include "lazy/memory/memory.h"
+#include "lazy/memory/torch_buffers.h"
+#include "lazy/rows/adam_step.h"
+#include "lazy/rows/library_rows.h"
+#include "lazy/rows/torch_rows.h"
+#include "lazy/support/convert.h"
+#include "lazy/support/plain_dispatch.h"
+#include "lowering/threads/crew.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using at::Tensor;
+using ir::Op;
+using Tensors = std::vector<Tensor>;
+
+// Torch's kernels do not give what the graph says.
+struct NeedsPlan : std::exception {};
+
+// What external calls gave or threw, by call and in turn, so that none is made twice.
+struct Outcome {
+  std::vector<jit::Buffer> results;
+  std::exception_ptr thrown;
+};
+using Calls = std::map<int64_t, std::deque<Outcome>>;
+
+// The host, but that external calls that have been made already do what they did.
+class Recalling final : public jit::Host {
+ public:
+  Recalling(jit::Host& host, Calls calls) : host_(host), calls_(std::move(calls)) {}
+  jit::Buffer allocate(size_t bytes) override { return host_.allocate(bytes); }
+  void free_memory() override { host_.free_memory(); }
+  jit::PackedOperands* packed_operands() override { return host_.packed_operands(); }
+  std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
+                                    std::span<const ir::Type> results) override {
+    auto& made = calls_[call];
+    if (made.empty()) return host_.external(call, line, inputs, results);
+    const Outcome first = std::move(made.front());
+    made.pop_front();
+    if (first.thrown) std::rethrow_exception(first.thrown);
+    return first.results;
+  }
+  bool runs_anywhere(int64_t call) const override { return host_.runs_anywhere(call); }
+  std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
+                                 std::span<const lowering::Layout> results) override {
+    return host_.eager(node, inputs, results);
+  }
+  std::shared_ptr<void> profile(const std::function<std::string()>& step) override { return host_.profile(step); }
+  void* stream() override { return host_.stream(); }
+
+ private:
+  jit::Host& host_;
+  Calls calls_;
+};
+
+// What is known of a graph before it runs.
+class Schedule {
+ public:
+  static constexpr uint32_t kNever = UINT32_MAX;
+  const std::shared_ptr<const ir::Graph> shared;
+  const ir::Graph& graph = *shared;
+  std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
+  std::vector<bool> transposed;    // products of which only the transpose is read
+  bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
+  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to it.
+  std::vector<int8_t> product;
+  std::vector<bool> factors_only;
+  std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
+
+  explicit Schedule(std::shared_ptr<const ir::Graph> g)
+      : shared(std::move(g)),
+        last_use(graph.nodes.size(), kNever),
+        transposed(graph.nodes.size()),
+        product(graph.nodes.size(), -1),
+        factors_only(graph.nodes.size()),
+        grows(graph.nodes.size()) {
+    find_uses();
+    find_products();
+  }
+
+ private:
+  static bool turns(const ir::Node& n) {
+    return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
+  }
+
+  void find_uses() {
+    const auto end = static_cast<uint32_t>(graph.nodes.size());
+    for (uint32_t id = 0; id < end; ++id) transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
+    for (ir::Value v : graph.outputs) {
+      last_use[v.node] = end;
+      transposed[v.node] = false;
+    }
+    for (uint32_t id = end; id-- > 0;) {
+      if (last_use[id] == kNever) continue;
+      const ir::Node& n = graph.nodes[id];
+      steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
+      for (ir::Value v : n.inputs) {
+        if (!v) continue;
+        if (last_use[v.node] == kNever) last_use[v.node] = id;
+        if (!turns(n)) transposed[v.node] = false;
+      }
+    }
+  }
+
+  // In float32: narrower types round between the two, and float64 is not left to torch.
+  void find_products() {
+    std::vector<uint32_t> uses(graph.nodes.size());
+    const auto count = [&](ir::Value v) {
+      if (v) ++uses[v.node];
+    };
+    for (ir::Value v : graph.outputs) count(v);
+    for (uint32_t id = 0; id < graph.nodes.size(); ++id)
+      if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
+    for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+      const ir::Node& n = graph.nodes[id];
+      if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32) continue;
+      if (graph.type(n.inputs[0]) != n.types[0] || graph.type(n.inputs[1]) != n.types[0]) continue;
+      for (int8_t i = 0; i < 2 && product[id] < 0; ++i) {
+        const uint32_t view = n.inputs[i].node;
+        const uint32_t made = turns(graph.nodes[view]) ? graph.nodes[view].inputs[0].node : view;
+        if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 || transposed[made] != (made != view)) continue;
+        product[id] = i;
+        factors_only[view] = factors_only[made] = true;
+        const ir::Value sum = n.inputs[1 - i];
+        grows[id] = graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
+      }
+    }
+  }
+};
+
+// ---- One run
+
+class Run {
+ public:
+  Run(const Schedule& schedule, jit::Host& host, Calls& calls)
+      : graph_(schedule.graph), schedule_(schedule), host_(host), calls_(calls), values_(graph_.nodes.size()) {}
+
+  // Whether it wrote over inputs, so that it cannot be done otherwise any more.
+  bool has_written() const { return has_written_; }
+
+  void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+           std::span<jit::Buffer> outputs) {
+    donate_ = donate, inputs_ = inputs;
+    for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (schedule_.last_use[id] == Schedule::kNever) continue;
+      values_[id] = node(id, inputs, scalars);
+    }
+    Tensors results;
+    for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
+    values_.clear();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto input = inputs_at_.find(results[i].const_data_ptr());
+      if (input == inputs_at_.end())
+        outputs[i] = buffer_of(own(results[i]));
+      else if (static_cast<size_t>(input->second->types[0].bytes()) == results[i].nbytes())
+        outputs[i] = inputs[static_cast<size_t>(input->second->attrs.number(0))];
+      else
+        outputs[i] = buffer_of(results[i].clone());
+    }
+    for (Growing& g : growing_) {
+      write_over(g.input);
+      g.to.addmm_(g.factors[0], g.factors[1]);
+    }
+  }
+
+ private:
+  at::TensorOptions options(ir::DType t) const { return at::TensorOptions().dtype(to_torch(t)); }
+
+  // With memory that is all its own: buffers say who else sees theirs.
+  static Tensor& own(Tensor& t) {
+    const auto& storage = t.storage();
+    const bool shared = t.use_count() > 1 || storage.use_count() > 1 || t.storage_offset() != 0 || storage.nbytes() != static_cast<size_t>(t.numel()) * t.itemsize();
+    return shared ? t = t.clone(at::MemoryFormat::Contiguous) : t;
+  }
+
+  Tensor number(ir::DType t, int64_t bits) const {
+    return ir::is_floating(t) ? at::scalar_tensor(std::bit_cast<double>(bits), options(t)) : at::scalar_tensor(bits, options(t));
+  }
+
+  Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars) {
+    const ir::Node& n = graph_.nodes[id];
+    switch (n.op) {
+      case Op::input: return {input(inputs, n)};
+      // Not rounded to a narrow type for rows that compute with it: where eager rounds a number, recording has done so.
+      case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars[static_cast<size_t>(n.attrs.number(0))])};
+      case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
+      case Op::iota: return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
+      case Op::uninitialized: return {at::empty(to_ref(n.types[0].shape), options(n.types[0].dtype))};
+      default: break;
+    }
+    if (schedule_.product[id] >= 0) return sum(id);
+    if (schedule_.factors_only[id] && n.op == Op::permute) return std::move(values_[n.inputs[0].node]);
+    Tensors in;
+    in.reserve(n.inputs.size());
+    for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
+    if (!ir::is_elementwise(n.op))
+      for (size_t i = 0; i < in.size(); ++i)
+        if (in[i].defined()) in[i] = as_graph_says(in[i], n.inputs[i]);
+    for (ir::Value v : n.inputs)
+      if (v && schedule_.last_use[v.node] == id) values_[v.node].clear();
+    if (n.op == Op::adam_step) return adam_step(id, in);
+    if (is_library_row(n.op)) return run_library_row(n, std::move(in));
+    switch (n.op) {
+      case Op::external: return external(n, in);
+      case Op::convert: return {in[0].to(to_torch(n.types[0].dtype))};
+      case Op::bitcast: {
+        const Tensor bytes = in[0].contiguous().flatten();
+        return {bytes.view(to_torch(n.types[0].dtype)).reshape(to_ref(n.types[0].shape))};
+      }
+      default: break;
+    }
+    if (!holds(n, in)) throw NeedsPlan();
+    if (takes_dense_only(n.op))
+      for (Tensor& x : in)
+        if (x.defined()) x = x.contiguous();
+    if (schedule_.factors_only[id]) return schedule_.transposed[id] ? Tensors{in[1].t(), in[0].t()} : std::move(in);
+    if (schedule_.transposed[id]) return {at::mm(in[1].t(), in[0].t()).t()};
+    bool in_first = !in.empty() && is_spare(in[0], n.types[0]);
+    if (!in_first && (n.op == Op::add || n.op == Op::mul) && is_spare(in[1], n.types[0])) {
+      std::swap(in[0], in[1]);
+      in_first = true;
+    }
+    std::optional<Tensors> made = torch_row(n, in, in_first);
+    if (!made) throw NeedsPlan();
+    return fitted(n, *std::move(made));
+  }
+
+  // Of a product and something else, in that's memory where it may be. An input's is written last, when all else is done.
+  Tensors sum(uint32_t id) {
+    const ir::Node& n = graph_.nodes[id];
+    const int product = schedule_.product[id];
+    const ir::Value other = n.inputs[1 - product];
+    Tensors factors = std::move(values_[n.inputs[product].node]);
+    Tensor to = values_[other.node][other.result];
+    if (schedule_.last_use[other.node] == id) values_[other.node].clear();
+    if (schedule_.grows[id] && is_donated(other)) {
+      growing_.push_back({other, to, std::move(factors)});
+      return {to};
+    }
+    return {is_spare(to, n.types[0]) ? to.addmm_(factors[0], factors[1]) : at::addmm(to, factors[0], factors[1])};
+  }
+
+  size_t position(ir::Value input) const { return static_cast<size_t>(graph_[input].attrs.number(0)); }
+  bool is_donated(ir::Value v) const {
+    return graph_[v].op == Op::input && position(v) < donate_.size() && donate_[position(v)];
+  }
+  void write_over(ir::Value input) {
+    has_written_ = true;
+    if (jit::PackedOperands* packed = host_.packed_operands()) packed->written(inputs_[position(input)]);
+  }
+
+  Tensors adam_step(uint32_t id, Tensors& in) {
+    const ir::Node& n = graph_.nodes[id];
+    std::array<Tensor, 3> out;
+    for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t from = kAdamState[i];
+      const bool donated = schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
+      if (donated) write_over(n.inputs[from]);
+      out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
+    }
+    run_adam_loop(n, in, out);
+    return {out[0], out[1], out[2], out[2]};
+  }
+
+  Tensor input(std::span<const jit::Buffer> inputs, const ir::Node& n) {
+    const jit::Buffer& b = inputs[static_cast<size_t>(n.attrs.number(0))];
+    // Of what failed there is none.
+    if (!b.data && n.types[0].numel() != 0) throw NeedsPlan();
+    if (n.types[0].numel() != 0) inputs_at_.emplace(b.data, &n);
+    return tensor_over(b, n.types[0]);
+  }
+
+  Tensor as_graph_says(const Tensor& x, ir::Value v) const { return x.to(to_torch(graph_.type(v).dtype)); }
+
+  // Whether what the row refuses is not there.
+  static bool holds(const ir::Node& n, const Tensors& in) {
+    if (n.op == Op::require) return !in[0].any().item<bool>();
+    if (n.op != Op::index_position && n.op != Op::check_index) return true;
+    if (in[0].numel() == 0) return true;
+    if (in[1].numel() != 1) return false;
+    const auto [least, most] = at::aminmax(in[0]);
+    const int64_t size = in[1].item<int64_t>();
+    return least.item<int64_t>() >= (n.op == Op::index_position ? -size : 0) && most.item<int64_t>() < size;
+  }
+
+  // Whether nobody else has the tensor's memory, which is as large as a result of this type.
+  static bool is_spare(const Tensor& t, const ir::Type& type) {
+    if (!t.defined() || type.numel() == 0 || t.use_count() > 1 || t.storage().use_count() > 1) return false;
+    const bool ours = t.storage().data_ptr().get_deleter() == at::getCPUAllocator()->raw_deleter();
+    return ours && t.scalar_type() == to_torch(type.dtype) && t.sizes() == to_ref(type.shape) && t.is_contiguous();
+  }
+
+  // Some of torch's kernels take what they are given for dense.
+  static bool takes_dense_only(Op op) {
+    const ir::Kind kind = ir::info(op).kind;
+    return kind == ir::Kind::Composite || kind == ir::Kind::Window || kind == ir::Kind::Index;
+  }
+
+  // What torch gave, in the row's types.
+  static Tensors fitted(const ir::Node& n, Tensors made) {
+    if (made.size() < n.types.size()) throw NeedsPlan();
+    for (size_t r = 0; r < n.types.size(); ++r) {
+      const at::IntArrayRef shape = to_ref(n.types[r].shape);
+      if (!made[r].defined()) throw NeedsPlan();
+      if (made[r].sizes() != shape) {
+        // Torch's statistics come in other shapes.
+        if (r == 0 || made[r].numel() != n.types[r].numel()) throw NeedsPlan();
+        made[r] = made[r].reshape(shape);
+      }
+      made[r] = made[r].to(to_torch(n.types[r].dtype));
+    }
+    return made;
+  }
+
+  Tensors external(const ir::Node& n, const Tensors& in) {
+    std::vector<jit::BufferView> views;
+    Tensors dense;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!in[i].defined()) {
+        views.push_back({});
+        continue;
+      }
+      const ir::Type& type = graph_.type(n.inputs[i]);
+      dense.push_back(in[i].contiguous());
+      views.push_back({buffer_of(dense.back()), type, ir::contiguous_strides(type.shape), 0});
+    }
+    const std::string& line = n.line < graph_.lines.size() ? graph_.lines[n.line] : "";
+    Outcome& made = calls_[n.attrs.number(0)].emplace_back();
+    try {
+      made.results = host_.external(n.attrs.number(0), line, views, n.types);
+    } catch (const jit::OutOfMemory&) {
+      calls_[n.attrs.number(0)].pop_back();  // a plan may need less
+      throw;
+    } catch (...) {
+      made.thrown = std::current_exception();
+      throw;
+    }
+    Tensors out;
+    for (size_t r = 0; r < made.results.size(); ++r) out.push_back(tensor_over(made.results[r], n.types[r]));
+    return out;
+  }
+
+  const ir::Graph& graph_;
+  const Schedule& schedule_;
+  jit::Host& host_;
+  Calls& calls_;
+  std::vector<Tensors> values_;   // by node and result
+  std::span<const bool> donate_;  // by input: whether it may be written over, if nothing fails afterwards
+  std::span<const jit::Buffer> inputs_;
+  // A sum that is written over an input, when all results are there.
+  struct Growing {
+    ir::Value input;
+    Tensor to;
+    Tensors factors;
+  };
+  std::vector<Growing> growing_;
+  // By memory. Whoever gets it gets the input's own buffer, which knows who else has it.
+  std::unordered_map<const void*, const ir::Node*> inputs_at_;
+  bool has_written_ = false;
+};
+
+bool runs_whole(const ir::Node& composite) {
+  return composite.op == Op::adam_step ? has_adam_loop(composite) : has_torch_composite(composite);
+}
+
+// What torch has no kernels for, decomposed.
+std::shared_ptr<const ir::Graph> for_torch(const std::shared_ptr<const ir::Graph>& graph) {
+  const auto runs = [](const ir::Node& n) { return !ir::is_composite(n.op) || runs_whole(n); };
+  return std::ranges::all_of(graph->nodes, runs) ? graph : std::make_shared<const ir::Graph>(ir::decompose_but(*graph, runs_whole));
+}
+
+// Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from numbers that
+// the same seed draws again. A mask of such numbers is exact.
+bool must_repeat_itself(const ir::Graph& graph) {
+  std::vector<bool> drawn(graph.nodes.size());
+  for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+    const ir::Node& n = graph.nodes[id];
+    if (n.op == Op::scalar || n.op == Op::constant) continue;
+    if (std::ranges::any_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; })) return true;
+    drawn[id] = n.op == Op::random_uniform;
+    if (drawn[id] || n.types[0].dtype == ir::DType::Bool) continue;
+    if (std::ranges::none_of(n.inputs, [&](ir::Value v) { return v && drawn[v.node]; })) continue;
+    if (!ir::is_view(n.op)) return true;
+    drawn[id] = true;
+  }
+  return false;
+}
+
+// Torch's kernels give now one number, now another: the vectorized remainder is nan where a quotient overflows.
+bool hangs_on_layout(const ir::Node& n) { return (n.op == Op::fmod || n.op == Op::remainder) && ir::is_floating(n.types[0].dtype); }
+
+class Unplanned final : public jit::Executable {
+ public:
+  Unplanned(ir::Graph graph, const jit::CompileOptions& options)
+      : whole_(std::make_shared<const ir::Graph>(std::move(graph))), options_(options), schedule_(for_torch(whole_)) {
+    stats_.unplanned_parts = 1;
+  }
+
+  void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
+           std::span<jit::Buffer> outputs) override {
+    Calls calls;
+    if (try_run(host, inputs, donate, scalars, outputs, calls)) return;
+    Recalling recalling(host, std::move(calls));
+    planned().run(recalling, inputs, donate, scalars, outputs);
+  }
+  jit::Failures failures_of(const jit::Failures& inputs) const override { return planned().failures_of(inputs); }
+  const jit::CompileStats& stats() const override { return stats_; }
+  std::string plan_text() const override { return planned().plan_text(); }
+
+ private:
+  bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
+               std::span<const int64_t> scalars, std::span<jit::Buffer> outputs, Calls& calls) const {
+    const PlainDispatch guard;
+    lowering::openmp_has_worked();
+    Run run(schedule_, host, calls);
+    try {
+      run.run(inputs, donate, scalars, outputs);
+      return true;
+    } catch (const std::exception&) {
+      if (run.has_written()) throw;
+      for (jit::Buffer& b : outputs) b = {};
+      return false;
+    }
+  }
+
+  jit::Executable& planned() const {
+    std::call_once(planned_once_, [&] { planned_ = jit::compile(*whole_, options_); });
+    return *planned_;
+  }
+
+  const std::shared_ptr<const ir::Graph> whole_;
+  const jit::CompileOptions options_;
+  const Schedule schedule_;
+  jit::CompileStats stats_;
+  mutable std::once_flag planned_once_;
+  mutable std::unique_ptr<jit::Executable> planned_;
+};
+
+}  // namespace
+
+std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options) {
+  if (!options.unplanned_always && must_repeat_itself(graph)) return nullptr;
+  if (std::ranges::any_of(graph.nodes, hangs_on_layout)) return nullptr;
+  return std::make_unique<Unplanned>(std::move(graph), options);
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,76 @@
+#include "lazy/support/mutex.h"
+
+#include <ATen/Parallel.h>
+#include <pthread.h>
+#include <array>
+#include <atomic>
+#include <new>
+#include <utility>
+#include <vector>
+#include "ir/error.h"
+#include "lazy/memory/backing.h"
+#include "lazy/support/source.h"
+
+namespace lazuli::lazy {
+namespace {
+std::atomic<bool> forked = false, settled = false, lost_gpu = false;
+}
+
+struct Fork {
+  static constexpr size_t kMost = 32;
+  std::array<std::array<std::atomic<Mutex*>, kMost>, 4> by_rank{};
+  std::array<std::atomic<size_t>, 4> counts{};
+  std::vector<Mutex*> held;  // while a process forks
+
+  static Fork& get() {
+    static auto* f = [] {
+      pthread_atfork(&before, &in_parent, &in_child);
+      return new Fork;  // outlives every thread
+    }();
+    return *f;
+  }
+  // Called with any mutex held: takes none.
+  void add(Mutex* m, size_t rank) {
+    const size_t i = counts[rank].fetch_add(1);
+    LAZULI_CHECK(i < kMost, "there are more mutexes than a fork knows of");
+    by_rank[rank][i] = m;
+  }
+  static void before() {
+    WithoutPython released;
+    std::vector<Mutex*> held;
+    for (auto& list : get().by_rank)
+      for (auto& m : list)
+        if (Mutex* known = m) known->mutex_.lock(), held.push_back(known);
+    get().held = std::move(held);  // only now: another thread may have been forking
+  }
+  static void in_parent() {
+    for (Mutex* m : std::exchange(get().held, {})) m->mutex_.unlock();
+  }
+  // A recursive mutex belongs to a thread by its number, which is another here.
+  static void in_child() {
+    for (Mutex* m : std::exchange(get().held, {})) new (&m->mutex_) std::recursive_mutex;
+    forked = true;
+    settled = false;
+    lost_gpu = lost_gpu || Backing::is_on_gpu();
+  }
+};
+
+Mutex::Mutex(Rank rank) { Fork::get().add(this, static_cast<size_t>(rank)); }
+
+void Mutex::wait() {
+  WithoutPython released;
+  mutex_.lock();
+}
+
+bool has_lost_gpu() { return lost_gpu; }
+bool is_forked() { return forked.load(std::memory_order_relaxed); }
+
+void settle_after_fork() {
+  if (!is_forked()) [[likely]]
+    return;
+  TORCH_CHECK(!lost_gpu, "lazuli: this process was forked from one that used the device, and a GPU cannot be used in both; "
+                             "start it by the method 'spawn'");
+  if (!settled.exchange(true)) at::set_num_threads(1);
+}
+
+}  // namespace lazuli::lazy

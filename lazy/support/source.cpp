@@ -1,0 +1,147 @@
+#include "lazy/support/source.h"
+
+#include <dlfcn.h>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+#include "lazy/support/mutex.h"
+
+namespace lazuli::lazy {
+namespace {
+
+// The few entry points of Python's stable C API that walking frames takes.
+struct Python {
+  int (*is_initialized)() = find<int (*)()>("Py_IsInitialized");
+  int (*is_finalizing)() = find<int (*)()>("Py_IsFinalizing");  // from 3.13 on
+  int (*is_finalizing_old)() = find<int (*)()>("_Py_IsFinalizing");
+  int (*ensure)() = find<int (*)()>("PyGILState_Ensure");
+  void (*release)(int) = find<void (*)(int)>("PyGILState_Release");
+  void* (*frame)() = find<void* (*)()>("PyEval_GetFrame");              // borrowed
+  void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");     // new reference
+  void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");     // new reference
+  int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
+  void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
+  const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
+  int (*holds_lock)() = find<int (*)()>("PyGILState_Check");
+  void* (*save)() = find<void* (*)()>("PyEval_SaveThread");
+  void (*restore)(void*) = find<void (*)(void*)>("PyEval_RestoreThread");
+  void (*incref)(void*) = find<void (*)(void*)>("Py_IncRef");
+  void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
+
+  bool usable() const {
+    if (!is_initialized || !ensure || !release || !frame || !back || !code || !line || !attribute || !utf8) return false;
+    auto* finalizing = is_finalizing ? is_finalizing : is_finalizing_old;
+    return is_initialized() && !(finalizing && finalizing());
+  }
+
+ private:
+  template <class F>
+  static F find(const char* name) {
+    return reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+const Python& python() {
+  static const Python p;
+  return p;
+}
+
+bool is_library(std::string_view file) {
+  return file.find("/torch/") != file.npos || file.find("/torch_lazuli/") != file.npos || file.starts_with("<frozen");
+}
+
+struct Lines {
+  Mutex mutex{Rank::Leaf};
+  std::unordered_map<std::string, uint32_t> numbers;
+  std::vector<std::string> texts{""};
+};
+Lines& lines() {
+  static auto* l = new Lines;
+  return *l;
+}
+
+uint32_t intern(std::string text) {
+  Lines& l = lines();
+  std::lock_guard lock(l.mutex);
+  auto [it, fresh] = l.numbers.try_emplace(std::move(text), static_cast<uint32_t>(l.texts.size()));
+  if (fresh) l.texts.push_back(it->first);
+  return it->second;
+}
+
+// What is known of a code object; under the interpreter's lock. The map keeps them alive, so that an address means one.
+struct Code {
+  bool library = false;
+  std::string file;
+  std::unordered_map<int, uint32_t> lines;  // interned, by line number
+};
+Code* known_code(void* object) {
+  constexpr size_t kMost = 20'000;  // code made at run time without end is not remembered without end
+  static auto* codes = new std::unordered_map<void*, Code>;
+  const Python& p = python();
+  auto it = codes->find(object);
+  if (it != codes->end()) return &it->second;
+  if (codes->size() >= kMost) {
+    for (auto& [known, code] : *codes) p.decref(known);
+    codes->clear();
+  }
+  Code code;
+  if (void* name = p.attribute(object, "co_filename")) {
+    if (const char* s = p.utf8(name)) code.file = s;
+    p.decref(name);
+  }
+  code.library = is_library(code.file);
+  p.incref(object);
+  return &codes->emplace(object, std::move(code)).first->second;
+}
+
+// 0 for a frame of a library.
+uint32_t line_of(void* frame) {
+  const Python& p = python();
+  void* object = p.code(frame);
+  if (!object) return 0;
+  Code* code = known_code(object);
+  uint32_t result = 0;
+  if (!code->library) {
+    const int number = p.line(frame);
+    auto [it, fresh] = code->lines.try_emplace(number, 0);
+    if (fresh) it->second = intern(code->file + ":" + std::to_string(number));
+    result = it->second;
+  }
+  p.decref(object);
+  return result;
+}
+
+}  // namespace
+
+uint32_t current_line() {
+  const Python& p = python();
+  if (!p.usable()) return 0;
+  int state = p.ensure();
+  uint32_t result = 0;
+  void* frame = p.frame();
+  if (frame) p.incref(frame);
+  while (frame) {
+    result = line_of(frame);
+    void* outer = result ? nullptr : p.back(frame);
+    p.decref(frame);
+    frame = outer;
+  }
+  p.release(state);
+  return result;
+}
+
+WithoutPython::WithoutPython() {
+  const Python& p = python();
+  if (p.usable() && p.holds_lock && p.save && p.restore && p.holds_lock()) state_ = p.save();
+}
+WithoutPython::~WithoutPython() {
+  if (state_) python().restore(state_);
+}
+
+std::string line_text(uint32_t line) {
+  Lines& l = lines();
+  std::lock_guard lock(l.mutex);
+  return line < l.texts.size() ? l.texts[line] : "";
+}
+
+}  // namespace lazuli::lazy

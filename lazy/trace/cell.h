@@ -1,0 +1,70 @@
+// A cell is what a storage currently holds: a value that the trace will compute, or a buffer that it has computed.
+// Whoever may still read the value (storages, the trace, saved values) holds a reference to its cell; when a trace ends,
+// a cell that only the trace holds is dead and is not computed, unless it would be missed (Trace::live).
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include "ir/type.h"
+#include "jit/run/executable.h"
+#include "lazy/support/block_pool.h"
+#include "lazy/support/failure.h"
+#include "lazy/support/reference_count.h"
+
+namespace lazuli::lazy {
+
+struct Cell final : Pooled<Cell, 192> {
+  enum class State : uint8_t {
+    Uninitialized,  // storage from empty(): no content yet
+    Pending,        // to be computed by the trace `epoch`, as its value `id`
+    Ready,          // `buffer` holds it, dense row-major, once the Runner is done; `epoch`/`id` say which input of the
+                    // current trace it is, if any
+    Failed,         // its computation failed; `failure` says why
+  };
+  std::atomic<uint32_t> references{1};
+  std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
+  uint32_t id = 0;
+  uint64_t epoch = 0;  // 0 = in no trace
+  // The Runner's job that fills `buffer`; 0: it is filled; kUnknownJob: on a GPU, by other work in its stream.
+  static constexpr uint64_t kUnknownJob = UINT64_MAX;
+  uint64_t job = kUnknownJob;
+  ir::Type type;
+  jit::Buffer buffer;
+  std::shared_ptr<const Failure> failure;
+};
+
+class CellRef {
+ public:
+  CellRef() = default;
+  explicit CellRef(Cell* adopted) : cell_(adopted) {}
+  static CellRef share(Cell* cell) {
+    cell->references.fetch_add(1, std::memory_order_relaxed);
+    return CellRef(cell);
+  }
+  // A second reference to what only the caller can reach; cheaper.
+  static CellRef share_first(Cell* cell) {
+    cell->references.store(2, std::memory_order_relaxed);
+    return CellRef(cell);
+  }
+  CellRef(const CellRef& o) : cell_(o.cell_) {
+    if (cell_) cell_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  CellRef(CellRef&& o) noexcept : cell_(std::exchange(o.cell_, nullptr)) {}
+  CellRef& operator=(CellRef o) noexcept {
+    std::swap(cell_, o.cell_);
+    return *this;
+  }
+  ~CellRef() {
+    if (cell_ && give_up_reference(cell_->references)) delete cell_;
+  }
+  Cell* get() const { return cell_; }
+  Cell* operator->() const { return cell_; }
+  Cell& operator*() const { return *cell_; }
+  explicit operator bool() const { return cell_ != nullptr; }
+
+ private:
+  Cell* cell_ = nullptr;
+};
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,145 @@
+#include "lowering/fusion/layout_choice.h"
+#include <algorithm>
+#include "lowering/fusion/epilogue.h"
+#include "lowering/fusion/storage_choice.h"
+#include "lowering/index/linear_form.h"
+#include "lowering/index/memory_layout.h"
+
+namespace lazuli::lowering {
+
+using ir::Value;
+
+namespace {
+
+class LayoutChoice {
+ public:
+  LayoutChoice(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, const Libraries& libraries)
+      : graph_(graph), values_(values), epilogues_(epilogues), libraries_(libraries), fixed_(values.count()) {}
+
+  void run() {
+    if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& n) { return prefers(n); })) return;
+    find_fixed();
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
+      if (prefers(graph_.nodes[n])) start_from(n);
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) follow(n);
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) check_operands(n);
+  }
+
+ private:
+  ChannelsLast preference(const ir::Node& n) const {
+    return is_call(n.op) ? libraries_.channels_last(n) : ChannelsLast::Never;
+  }
+  bool prefers(const ir::Node& n) const { return preference(n) >= ChannelsLast::Images; }
+
+  // Memory that is seen from outside, or under several shapes.
+  void find_fixed() {
+    auto fix = [&](Value v) { fixed_[values_[values_.home(v)]] = true; };
+    for (Value v : graph_.outputs) fix(v);
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
+      const ir::Node& node = graph_.nodes[n];
+      for (uint32_t r = 0; r < node.types.size(); ++r)
+        if (values_.shares({n, r})) fix({n, r});
+      if (const Epilogue* e = epilogues_.of(n); e && !writes_either_way(n, *e)) fix(e->result);
+      if (ir::info(node.op).kind != ir::Kind::External) continue;
+      for (Value x : node.inputs)
+        if (auto operand = read_by_call(x)) fix(operand->base);
+    }
+  }
+
+  std::optional<StridedOperand> read_by_call(Value x) const {
+    Value obstacle;
+    return x ? strided_operand(graph_, values_, x, obstacle) : std::nullopt;
+  }
+
+  // An image with several channels and several points, made by a kernel or by a call that can write it either way.
+  bool is_free(Value v) const {
+    if (!values_.stored(v) || fixed_[values_[v]]) return false;
+    const ir::Dims& shape = graph_.type(v).shape;
+    if (shape.size() != 4 || shape[1] <= 1 || shape[2] * shape[3] <= 1 || graph_.type(v).numel() == 0) return false;
+    return ir::is_elementwise(graph_[v].op) || preference(graph_[v]) != ChannelsLast::Never;
+  }
+  void take(Value v) {
+    if (is_free(v)) values_.set_channels_last(v, true);
+  }
+
+  // A chain may end under another shape than the call's.
+  bool writes_either_way(uint32_t n, const Epilogue& e) const {
+    const ir::Node& node = graph_.nodes[n];
+    return preference(node) != ChannelsLast::Never && graph_.type(e.result).shape == node.types[0].shape;
+  }
+
+  // The values in whose memory a call leaves its results.
+  template <class F>
+  void for_results(uint32_t n, F f) const {
+    if (const Epilogue* e = epilogues_.of(n)) return f(e->result);
+    for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) f(Value{n, r});
+  }
+
+  // The weights are operand 1, or what the call makes.
+  void start_from(uint32_t n) {
+    const ir::Node& node = graph_.nodes[n];
+    const bool weights = preference(node) == ChannelsLast::ImagesAndWeights;
+    const bool makes_weights = node.op == ir::Op::convolution_weight_grad;
+    if (weights || !makes_weights) for_results(n, [&](Value v) { take(v); });
+    for (size_t i = 0; i < 2; ++i) {
+      const Value x = node.inputs[i];
+      if (i == 1 && !makes_weights && !weights) continue;
+      if (auto operand = read_by_call(x); operand && operand->window.strides == whole(x)) take(operand->base);
+    }
+  }
+  ir::Dims whole(Value x) const { return ir::contiguous_strides(graph_.type(x).shape); }
+
+  // What is computed from a channels-last value of its own shape is one too.
+  void follow(uint32_t n) {
+    const ir::Node& node = graph_.nodes[n];
+    if (preference(node) == ChannelsLast::Either) {
+      const auto operand = read_by_call(node.inputs[0]);
+      if (operand && values_.channels_last(operand->base)) for_results(n, [&](Value v) { take(v); });
+    } else if (ir::is_elementwise(node.op) && is_free({n, 0}) && made_of_channels_last({n, 0})) {
+      take({n, 0});
+    }
+  }
+  bool made_of_channels_last(Value v) const {
+    const ir::Node& node = graph_[v];
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value x) {
+      if (graph_.type(x).shape != graph_.type(v).shape) return false;
+      return values_.stored(x) ? values_.channels_last(x) : ir::is_elementwise(graph_[x].op) && made_of_channels_last(x);
+    });
+  }
+
+  // Every operand of a call is a strided window on memory, and one that the call reads.
+  void check_operands(uint32_t n) {
+    const ir::Node& node = graph_.nodes[n];
+    if (!is_call(node.op)) return;
+    for (Value x : node.inputs) {
+      if (!x) continue;
+      const ir::Type& type = graph_.type(x);
+      Value obstacle;
+      const auto operand = strided_operand(graph_, values_, x, obstacle);
+      if (!operand)
+        values_.set_channels_last(obstacle, false);
+      else if (values_.channels_last(operand->base) &&
+               !libraries_.reads(node, {type.dtype, type.shape, operand->window.strides}))
+        values_.set_channels_last(operand->base, false);
+    }
+    if (const Epilogue* e = epilogues_.of(n))
+      for (const StridedOperand& x : e->operands)
+        if (!in_memory(graph_, values_, x.base, node.types[0].shape, x.window))
+          values_.set_channels_last(values_.home(x.base), false);
+  }
+
+  const ir::Graph& graph_;
+  ValueTable& values_;
+  const Epilogues& epilogues_;
+  const Libraries& libraries_;
+  std::vector<uint8_t> fixed_;  // by number of the home value
+};
+
+}  // namespace
+
+void choose_layouts(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues,
+                    const Libraries& libraries) {
+  LayoutChoice(graph, values, epilogues, libraries).run();
+}
+
+}  // namespace lazuli::lowering

@@ -1,0 +1,15 @@
+// The second step of fusion: which values lie in memory channels-last ([N, H, W, C], whatever their shape says). Those
+// that convolutions make and read do where the libraries prefer it, and so do the values between them, so that nothing
+// is turned on the way. What others see, inputs and outputs, is row-major.
+#pragma once
+#include "lowering/index/value_table.h"
+
+namespace lazuli::lowering {
+
+class Epilogues;
+class Libraries;
+
+// After every value has its storage. Drops what a call could not read; a kernel that cannot drops more later.
+void choose_layouts(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, const Libraries& libraries);
+
+}  // namespace lazuli::lowering

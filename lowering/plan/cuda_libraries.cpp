@@ -1,0 +1,61 @@
+#include "lowering/plan/cuda_libraries.h"
+#include <list>
+#include <mutex>
+
+namespace lazuli::lowering {
+namespace {
+
+class CudaLibraries final : public Libraries {
+ public:
+  explicit CudaLibraries(const GpuMatmulSettings& settings) : settings(settings) {}
+
+  bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const override {
+    if (node.op != ir::Op::matmul) return false;
+    const ir::Type& out = node.types[0];
+    return cublaslt_takes(out.dtype, post_ops, {out.dtype, out.shape, ir::contiguous_strides(out.shape)});
+  }
+  bool reads(const ir::Node& node, const Layout& operand) const override {
+    return node.op != ir::Op::matmul || cublaslt_reads(operand);
+  }
+  // cuDNN computes in channels-last on tensor cores, and turns what is not, at every call.
+  ChannelsLast channels_last(const ir::Node& node) const override {
+    switch (node.op) {
+      case ir::Op::convolution:
+      case ir::Op::convolution_input_grad:
+      case ir::Op::convolution_weight_grad:
+        return ir::is_reduced_floating(node.types[0].dtype) ? ChannelsLast::ImagesAndWeights : ChannelsLast::Never;
+      case ir::Op::max_pool2d:
+      case ir::Op::avg_pool2d:
+      case ir::Op::avg_pool2d_grad:
+        return ChannelsLast::Either;
+      default:
+        return ChannelsLast::Never;
+    }
+  }
+  // 16 bytes: what tensor cores' operands are moved by.
+  int64_t good_multiple(const ir::Node& node) const override {
+    const ir::DType type = node.types[0].dtype;
+    const bool tensor_cores = ir::is_reduced_floating(type) || (type == ir::DType::F32 && settings.tf32);
+    return tensor_cores ? 16 / ir::item_size(type) : 1;
+  }
+  std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
+                                    std::span<const PostOp> post_ops) const override {
+    if (node.op != ir::Op::matmul) return nullptr;
+    return make_cublaslt_matmul(operands[0], operands[1], results[0], post_ops, settings);
+  }
+
+  const GpuMatmulSettings settings;
+};
+
+}  // namespace
+
+const Libraries& cuda_libraries(const GpuMatmulSettings& settings) {
+  static std::mutex mutex;
+  static auto* known = new std::list<CudaLibraries>;  // outlives every thread
+  std::lock_guard lock(mutex);
+  for (const CudaLibraries& l : *known)
+    if (l.settings == settings) return l;
+  return known->emplace_back(settings);
+}
+
+}  // namespace lazuli::lowering
