@@ -32,13 +32,15 @@ struct Calls {
   std::unordered_map<std::string, int64_t, HashOfKey, std::equal_to<>> by_key;
   std::unordered_map<int64_t, ExternalCallRef> calls;
   int64_t next = 0;
-  std::unordered_set<size_t> seen;  // hashes of keys that came once
+  std::unordered_map<size_t, int> seen;  // how often keys came that are not known, by their hashes
 
-  // Whether nothing with this key, or with another one of the same hash, came before, as far as is remembered.
-  bool is_first(std::string_view key) {
+  // Whether this key, and others of the same hash, came at most once before, as far as is remembered. To learn a call takes
+  // as long as a few calls; a call and its derivative's, or a loop of two turns, are no reason to expect it ever again.
+  bool is_new(std::string_view key) {
+    constexpr int kNewTimes = 2;
     constexpr size_t kMost = 1 << 16;
     if (seen.size() >= kMost) seen.clear();
-    return seen.insert(HashOfKey()(key)).second;
+    return ++seen[HashOfKey()(key)] <= kNewTimes;
   }
 };
 Calls& calls() {
@@ -78,6 +80,13 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
 // Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
 bool has_right_meta_kernel(const c10::OperatorHandle& op) { return !op.schema().name().starts_with("aten::mkldnn_rnn_layer"); }
 
+// What has none returns what only its numbers say; to ask all the same costs an exception, more than the call.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  using enum c10::DispatchKey;
+  return op.hasKernelForDispatchKey(Meta) || op.hasKernelForDispatchKey(CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(CompositeExplicitAutogradNonFunctional) || op.hasKernelForDispatchKey(CompositeImplicitAutograd);
+}
+
 // Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and has
 // written a meta kernel to say what it returns.
 bool can_be_rehearsed(const c10::OperatorHandle& op) {
@@ -110,8 +119,8 @@ bool is_little(const Signature& s, bool is_attention) {
   return bytes_read(s) <= kLittle;
 }
 
-// Whether a call that was never there before runs at once, as eager would run it: what it returns need not be found out, which
-// costs as much as the call or more. Views cost nothing, and need no values.
+// Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as much
+// as the call or more. Views cost nothing, and need no values.
 bool runs_at_once_when_new(const c10::OperatorHandle& op) {
   if (!may_run_in_parts() || config().unplanned == "never" || is_reference_mode()) return false;
   return std::ranges::none_of(op.schema().returns(), [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
@@ -127,7 +136,7 @@ bool asserts_on_gpu(const c10::OperatorHandle& op) {
 // do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
 // kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
 // eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call runs at
-// once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the second one.
+// once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the third one.
 class Analysis {
  public:
   explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
@@ -140,7 +149,7 @@ class Analysis {
     bool rehearsed = bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
-    if (!learn(c10::Device(c10::kMeta))) return false;
+    if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
     return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
@@ -300,7 +309,7 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   {
     std::lock_guard lock(c.mutex);
     if (auto it = c.by_key.find(bound.key); it != c.by_key.end()) return {it->second, c.calls.at(it->second)};
-    is_new = runs_at_once_when_new(op) && c.is_first(bound.key);
+    is_new = runs_at_once_when_new(op) && c.is_new(bound.key);
   }
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   if (is_new) {

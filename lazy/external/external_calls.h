@@ -20,7 +20,7 @@ struct ExternalCall {
   Signature signature;
   bool describable;
   bool deferrable = false;
-  bool is_new = false;    // it never came before: it runs at once, and nothing is known of it
+  bool is_new = false;    // it came at most once before: it runs at once, and nothing is known of it
   bool promised = false;  // it would be, by its meta kernel, which is not torch's: the first run, at once, is to confirm that
   bool alike = false;   // its kernel gives the same bits on any thread, and whatever number of threads it uses
   bool little = false;  // one thread had better compute it alone

@@ -72,7 +72,7 @@ const char* name(SyncReason r) {
     case SyncReason::Repeat: return "repetition";
     case SyncReason::Explicit: return "synchronize";
     case SyncReason::DataDependent: return "data-dependent op";
-    case SyncReason::NewCall: return "external call that was never there before";
+    case SyncReason::NewCall: return "external call that is new";
     case SyncReason::HostCopy: return "copy to host";
     case SyncReason::Pointer: return "data pointer";
     case SyncReason::Collective: return "collective";
