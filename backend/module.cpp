@@ -36,40 +36,47 @@ void set_config(const std::string& name, const std::string& value) {
 }
 void manual_seed(int64_t seed) { generator_of(std::nullopt).set_current_seed(static_cast<uint64_t>(seed)); }
 at::Tensor get_rng_state(int64_t) { return at::Tensor(generator_of(std::nullopt).get_state()); }
-void set_rng_state(const at::Tensor& state, int64_t) { generator_of(std::nullopt).set_state(*state.unsafeGetTensorImpl()); }
+void set_rng_state(const at::Tensor& state, int64_t) {
+  generator_of(std::nullopt).set_state(*state.unsafeGetTensorImpl());
+}
 // Addresses, three for each type of autograd node: its name in Python, its std::type_info, room for its Python type.
 std::vector<int64_t> autograd_node_types() {
   std::vector<int64_t> out;
   for (const NodeType& t : node_types())
-    for (const void* p : {static_cast<const void*>(t.name), static_cast<const void*>(t.type), static_cast<const void*>(t.python_type)})
+    for (const void* p :
+         {static_cast<const void*>(t.name), static_cast<const void*>(t.type), static_cast<const void*>(t.python_type)})
       out.push_back(reinterpret_cast<int64_t>(p));
   return out;
 }
 void set_device(int64_t index) { TORCH_CHECK(index == 0, "lazuli: there is no device lazuli:", index); }
 std::string memory_stats(int64_t) {
   lazy::MemoryStats s = lazy::memory_stats();
-  return "{\"allocated_bytes.current\": " + std::to_string(s.bytes_live) + ", \"allocated_bytes.peak\": " + std::to_string(s.bytes_peak) +
-         ", \"reserved_bytes.current\": " + std::to_string(s.bytes_reserved) + ", \"allocation.count\": " + std::to_string(s.allocations) + "}";
+  return "{\"allocated_bytes.current\": " + std::to_string(s.bytes_live) +
+         ", \"allocated_bytes.peak\": " + std::to_string(s.bytes_peak) +
+         ", \"reserved_bytes.current\": " + std::to_string(s.bytes_reserved) +
+         ", \"allocation.count\": " + std::to_string(s.allocations) + "}";
 }
 void reset_peak(int64_t) { lazy::reset_peak_memory(); }
 
 std::string dump(const std::string& stage) {
-  TORCH_CHECK(stage == "trace", "lazuli: dump knows no stage '", stage, "', only 'trace'; LAZULI_DEBUG writes the others for each new trace");
+  TORCH_CHECK(stage == "trace", "lazuli: dump knows no stage '", stage,
+              "', only 'trace'; LAZULI_DEBUG writes the others for each new trace");
   return lazy::pending_text();
 }
 
-std::string shadow_replay(const std::string& graph, const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars, bool fusion,
-                          const std::string& disabled) {
+std::string shadow_replay(const std::string& graph, const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars,
+                          bool fusion, const std::string& disabled) {
   return lazy::replay(graph, inputs, std::move(scalars), fusion, disabled);
 }
 
-std::string shadow_replay_derivative(const std::string& forward, const std::string& backward, const std::vector<at::Tensor>& inputs,
-                                     std::vector<int64_t> scalars, std::vector<int64_t> reads) {
+std::string shadow_replay_derivative(const std::string& forward, const std::string& backward,
+                                     const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars,
+                                     std::vector<int64_t> reads) {
   return lazy::replay_derivative(forward, backward, inputs, scalars, reads);
 }
 
-// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of `chain`,
-// each over the result of the one before; with gradients, a chain ends by letting go of its history.
+// Nanoseconds for one call from C++, by name of the operator: what dispatch alone costs. The calls form chains of
+// `chain`, each over the result of the one before; with gradients, a chain ends by letting go of its history.
 double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor& b, int64_t iterations, int64_t chain) {
   TORCH_CHECK_VALUE(chain > 0, "lazuli: a chain has at least one call");
   auto time = [&](auto&& call) {
@@ -83,7 +90,8 @@ double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor&
     chains(n / 10 + 1);
     auto start = std::chrono::steady_clock::now();
     chains(n);
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(n * chain);
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() /
+           static_cast<double>(n * chain);
   };
   if (what == "add") return time([&](const at::Tensor& t) { return at::add(t, b); });
   if (what == "mul") return time([&](const at::Tensor& t) { return at::mul(t, b); });
@@ -114,12 +122,15 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_set_device(int index) -> ()", set_device);
   // torch.accelerator's streams are another device's where that is torch's accelerator.
   m.def("_current_stream(int index) -> Stream", [](int64_t i) {
-    return c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream({c10::kPrivateUse1, static_cast<c10::DeviceIndex>(i)});
+    return c10::impl::VirtualGuardImpl(c10::kPrivateUse1)
+        .getStream({c10::kPrivateUse1, static_cast<c10::DeviceIndex>(i)});
   });
-  m.def("_set_stream(Stream stream) -> ()", [](c10::Stream s) { c10::impl::VirtualGuardImpl(c10::kPrivateUse1).exchangeStream(s); });
+  m.def("_set_stream(Stream stream) -> ()",
+        [](c10::Stream s) { c10::impl::VirtualGuardImpl(c10::kPrivateUse1).exchangeStream(s); });
   m.def("_manual_seed(int seed) -> ()", manual_seed);
   m.def("_get_rng_state(int device) -> Tensor", get_rng_state);
-  m.def("_set_rng_state(Tensor state, int device) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
+  m.def("_set_rng_state(Tensor state, int device) -> ()",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, set_rng_state));
   m.def("_step_end() -> ()", step_end);
   m.def("_node_types() -> int[]", autograd_node_types);
   m.def("_take_engine() -> ()", install_engine_hook);
@@ -149,11 +160,12 @@ TORCH_LIBRARY(lazuli, m) {
 
 }  // namespace lazuli::backend
 
-// Through ctypes, which costs less than an operator: around every call of torch's engine from Python. Should one of these
-// fail, the engine finds nodes as ever, and says what is wrong.
+// Through ctypes, which costs less than an operator: around every call of torch's engine from Python. Should one of
+// these fail, the engine finds nodes as ever, and says what is wrong.
 extern "C" {
 // `tensors`: the roots, a gradient for each (null: none), and others whose gradients are wanted.
-[[gnu::visibility("default")]] void lazuli_begin_backward(size_t roots, size_t others, c10::TensorImpl* const* tensors) {
+[[gnu::visibility("default")]] void lazuli_begin_backward(size_t roots, size_t others,
+                                                          c10::TensorImpl* const* tensors) {
   try {
     lazuli::backend::begin_backward({tensors, roots}, {tensors + roots, roots}, {tensors + 2 * roots, others});
   } catch (...) {

@@ -45,7 +45,8 @@ bool apply_derivative_row(Builder& b, const Application& a, std::span<const Valu
   return true;
 }
 
-// The derivatives of a row's formula by the operands of which they are wanted, for a seed that is the argument after them.
+// The derivatives of a row's formula by the operands of which they are wanted, for a seed that is the argument after
+// them.
 struct BodyDerivative {
   ScalarGraph graph;
   uint16_t result = 0;

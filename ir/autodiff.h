@@ -15,8 +15,9 @@ Value fit(Builder& b, Value cotangent, Value operand);
 // The cotangent of the x that a slice of these starts and steps was taken from, from the slice's.
 Value spread_slice(Builder& b, Value cotangent, const Type& x, SizeSpan starts, SizeSpan steps);
 
-// Emits a scalar expression as a graph; `arguments` by index. `known` has room for each of its nodes, and values already
-// at hand. Both are converted to the expression's types where they are used, so that what it does not use is not read.
+// Emits a scalar expression as a graph; `arguments` by index. `known` has room for each of its nodes, and values
+// already at hand. Both are converted to the expression's types where they are used, so that what it does not use is
+// not read.
 Value emit_formula(Builder& b, const ScalarGraph& g, uint16_t id, std::span<const Value> arguments,
                    std::span<Value> known);
 

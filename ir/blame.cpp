@@ -40,7 +40,10 @@ Portion cut(const Graph& graph, std::span<const Value> wanted, const std::functi
     if (n.op == Op::input || (is_given(id) && !is_leaf(n.op))) {
       for (uint32_t r = 0; r < n.types.size(); ++r) {
         const auto position = static_cast<int64_t>(part.inputs.size());
-        to[id][r] = {append(id, {.op = Op::input, .inputs = {}, .attrs = Attrs{{position}}, .types = {n.types[r]}, .line = n.line}), 0};
+        to[id][r] = {
+            append(id,
+                   {.op = Op::input, .inputs = {}, .attrs = Attrs{{position}}, .types = {n.types[r]}, .line = n.line}),
+            0};
         part.inputs.push_back({id, r});
       }
       continue;

@@ -1,5 +1,5 @@
-// A short list of sizes: shapes, strides, attributes. Ranks up to six live inline, since recording an op must not touch the
-// heap.
+// A short list of sizes: shapes, strides, attributes. Ranks up to six live inline, since recording an op must not touch
+// the heap.
 #pragma once
 #include <algorithm>
 #include <cstdint>

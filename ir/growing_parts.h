@@ -1,5 +1,5 @@
-// The parts of a listing that is still being recorded, as cut() will find them when it is there as a whole. What only the
-// rest decides is handed in: where that turns out otherwise, so do the parts.
+// The parts of a listing that is still being recorded, as cut() will find them when it is there as a whole. What only
+// the rest decides is handed in: where that turns out otherwise, so do the parts.
 #pragma once
 #include <deque>
 #include <optional>

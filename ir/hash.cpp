@@ -37,8 +37,9 @@ bool same_structure(const Graph& a, const Graph& b) {
   auto same_node = [](const Node& x, const Node& y) {
     return x.op == y.op && x.inputs == y.inputs && x.attrs == y.attrs && x.types == y.types;
   };
-  return a.outputs == b.outputs && a.donated == b.donated && a.fleeting == b.fleeting && a.input_count == b.input_count &&
-         a.scalar_count == b.scalar_count && std::ranges::equal(a.nodes, b.nodes, same_node);
+  return a.outputs == b.outputs && a.donated == b.donated && a.fleeting == b.fleeting &&
+         a.input_count == b.input_count && a.scalar_count == b.scalar_count &&
+         std::ranges::equal(a.nodes, b.nodes, same_node);
 }
 
 }  // namespace lazuli::ir

@@ -9,8 +9,8 @@ constexpr uint64_t mix(uint64_t hash, uint64_t x) {
   hash = (hash ^ x) * 0x9E3779B97F4A7C15u;
   return hash ^ (hash >> 29);
 }
-// A hash as tables are searched with: all of it, unless LAZULI_HASH_BITS leaves only so many bits, with which tests show that
-// what meets under one hash is told apart.
+// A hash as tables are searched with: all of it, unless LAZULI_HASH_BITS leaves only so many bits, with which tests
+// show that what meets under one hash is told apart.
 extern const uint64_t hash_mask;
 inline uint64_t for_lookup(uint64_t hash) { return hash & hash_mask; }
 

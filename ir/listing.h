@@ -1,5 +1,5 @@
-// A recording as it is kept while ops are recorded: applications one after the other, in flat lists. Values are numbered in
-// the order of recording, leaves included. A graph (graph.h) is made of one, or of a part of it (parts.h).
+// A recording as it is kept while ops are recorded: applications one after the other, in flat lists. Values are
+// numbered in the order of recording, leaves included. A graph (graph.h) is made of one, or of a part of it (parts.h).
 #pragma once
 #include <cstdint>
 #include <span>

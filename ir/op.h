@@ -127,7 +127,8 @@ struct OpInfo {
   Combine combine = Combine::Sum;  // Reduction
   WindowFn window = nullptr;       // View
   VjpFn vjp = nullptr;             // null on Elementwise: derived from the body; else from the decomposition
-  DecomposeFn decompose = nullptr;  // Composite; of other kinds only what the row has no derivative row for is derived from it
+  // Composite; of other kinds only what the row has no derivative row for is derived from it.
+  DecomposeFn decompose = nullptr;
   // This row is the derivative of another: its operands (in ATen's order) play `roles`, and result i is the cotangent
   // of that row's input wrt[i]. Body or decomposition is derived from that row unless this row has its own.
   Op derivative_of = kNoOp;

@@ -105,8 +105,8 @@ void PartWriter::see_to(ValueId v) {
   for (; !chain_.empty(); chain_.pop_back()) write_node(values_[chain_.back()].owner);
 }
 
-// Where the memory of a view begins in that of a value from elsewhere, if it is a piece of that; else kWhole. The part gets
-// the piece alone, so that it is the same part wherever the piece is.
+// Where the memory of a view begins in that of a value from elsewhere, if it is a piece of that; else kWhole. The part
+// gets the piece alone, so that it is the same part wherever the piece is.
 int64_t PartWriter::window_offset(ValueId v) const {
   const Entry& entry = listing_.entries[values_[v].owner];
   if (!is_view(entry.op)) return kWhole;

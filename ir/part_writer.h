@@ -1,5 +1,5 @@
-// How parts (parts.h) are found and written down, whoever knows what becomes of their values: the whole listing behind them,
-// or only what became of such a part's before.
+// How parts (parts.h) are found and written down, whoever knows what becomes of their values: the whole listing behind
+// them, or only what became of such a part's before.
 #pragma once
 #include "ir/parts.h"
 
@@ -78,8 +78,8 @@ inline bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
 // Which of an op's attributes are numbers in the sense of Parts: a bit for each.
 uint8_t number_lists(Op op);
 
-// Calls f(list, whether it holds numbers) for each of an op's attributes, as they are recorded; a leaf's type behind them is
-// none.
+// Calls f(list, whether it holds numbers) for each of an op's attributes, as they are recorded; a leaf's type behind
+// them is none.
 template <class F>
 void for_lists(Op op, std::span<const int64_t> flat, F f) {
   const uint8_t numbers = number_lists(op);

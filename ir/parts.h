@@ -1,17 +1,18 @@
-// Cuts a listing into parts that are worth planning for themselves. A step that was never there before is mostly made of
-// parts that were: the layers of a network, the time steps of a sequence, the nodes of a tree, the parameters of an optimizer.
+// Cuts a listing into parts that are worth planning for themselves. A step that was never there before is mostly made
+// of parts that were: the layers of a network, the time steps of a sequence, the nodes of a tree, the parameters of an
+// optimizer.
 //
 // Where the cuts are follows from what stands near them and from nothing else, so that the same ops are the same part
-// wherever they come: before products and convolutions, after which a part may do what it likes with their results, and at
-// seams. Leaves and views are in each part that reads them: they cost nothing and hand nothing over.
+// wherever they come: before products and convolutions, after which a part may do what it likes with their results, and
+// at seams. Leaves and views are in each part that reads them: they cost nothing and hand nothing over.
 #pragma once
 #include <string>
 #include "ir/listing.h"
 
 namespace lazuli::ir {
 
-// A part's values that come from elsewhere or go elsewhere, by number in the listing. Lists of all parts lie one after the
-// other; a part has its own ends.
+// A part's values that come from elsewhere or go elsewhere, by number in the listing. Lists of all parts lie one after
+// the other; a part has its own ends.
 struct Parts {
   struct Ends {
     uint32_t entries, code, numbers, nodes, inputs, scalars, outputs;
@@ -34,8 +35,8 @@ struct Parts {
     Value in_part;
   };
   std::vector<Ends> ends;
-  // All that decides a part's graph: with equal code and equal numbers, graphs are equal. Numbers are what may well be another
-  // one next time: sizes, offsets, strides, constants and which external call it is.
+  // All that decides a part's graph: with equal code and equal numbers, graphs are equal. Numbers are what may well be
+  // another one next time: sizes, offsets, strides, constants and which external call it is.
   std::vector<int64_t> code, numbers;
   std::vector<Node> nodes;        // of the part's graph
   std::vector<Input> inputs;      // in the order of the graph's
@@ -58,8 +59,8 @@ struct Parts {
   }
 };
 
-// What only the rest of a listing decides about a part: which entries somebody needs, what becomes of its inputs, and which of
-// its values go elsewhere.
+// What only the rest of a listing decides about a part: which entries somebody needs, what becomes of its inputs, and
+// which of its values go elsewhere.
 struct Prospect {
   struct Input {
     bool last, donated, fleeting;  // as of Parts::Input
@@ -83,8 +84,8 @@ uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end);
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
 Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated);
 
-// The graph of one part. `line_text`: what an interned line says. `numbers`: the part's own, or sizes in their places that know
-// what they depend on (size.h).
+// The graph of one part. `line_text`: what an interned line says. `numbers`: the part's own, or sizes in their places
+// that know what they depend on (size.h).
 Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t),
                SizeSpan numbers);
 

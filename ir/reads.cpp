@@ -34,8 +34,7 @@ void try_one(Op op, std::span<const Type* const> operands, std::span<const Type*
   for (const Type* type : operands) t.operands.push_back(type ? b.input(*type) : Value{});
   for (const Type* type : results) t.results.push_back(b.input(*type));
   std::vector<Value> cotangents, out(operands.size());
-  for (size_t i = 0; i < results.size(); ++i)
-    cotangents.push_back(given >> i & 1 ? b.input(*results[i]) : Value{});
+  for (size_t i = 0; i < results.size(); ++i) cotangents.push_back(given >> i & 1 ? b.input(*results[i]) : Value{});
   vjp(b, {op, t.operands, t.results, attrs}, cotangents, needs, out);
   mark(t, out, reads);
 }

@@ -10,9 +10,9 @@ struct Reads {
   bool exists = false;    // false: the row has no derivative for these operands
 };
 
-// What the row's rule reads, for the cotangents of the operands that `needs` masks, whichever results' cotangents are present. Types matter only
-// as far as the rule asks them; answers are kept, by row, needs, element types and, where a rule may depend on them,
-// shapes and attributes. At most 32 operands. Thread-safe.
+// What the row's rule reads, for the cotangents of the operands that `needs` masks, whichever results' cotangents are
+// present. Types matter only as far as the rule asks them; answers are kept, by row, needs, element types and, where a
+// rule may depend on them, shapes and attributes. At most 32 operands. Thread-safe.
 Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
                           const Attrs& attrs, uint32_t needs);
 

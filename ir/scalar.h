@@ -25,8 +25,8 @@ const PrimInfo& info(Prim p);
 // Division by zero and indices out of range are errors that only the numbers show: kernels find them as they run
 // (lowering/nest/loop_nest.h), and where nobody looks for them the result is some number.
 constexpr bool can_fail(Prim p, DType operand) {
-  return is_integral(operand) && (p == Prim::div || p == Prim::floordiv || p == Prim::mod || p == Prim::fmod ||
-                                  p == Prim::check_index);
+  return is_integral(operand) &&
+         (p == Prim::div || p == Prim::floordiv || p == Prim::mod || p == Prim::fmod || p == Prim::check_index);
 }
 
 struct ScalarNode {

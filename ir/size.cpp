@@ -42,7 +42,8 @@ constexpr auto kPrimes = [] {
   std::array<int64_t, 100> primes{};
   size_t count = 0;
   for (int64_t n = 3; count < primes.size(); n += 2)
-    if (std::none_of(primes.begin(), primes.begin() + count, [&](int64_t p) { return n % p == 0; })) primes[count++] = n;
+    if (std::none_of(primes.begin(), primes.begin() + count, [&](int64_t p) { return n % p == 0; }))
+      primes[count++] = n;
   return primes;
 }();
 

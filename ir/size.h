@@ -1,6 +1,7 @@
-// A number of a shape, stride, offset or attribute. Mostly it is only that. While a plan is made that is to serve other sizes
-// too (size_table.h), some of them also know how they follow from the numbers that may be others: arithmetic on them is noted
-// as an expression, and whatever is decided by comparing them as a condition. So the compiler is written once, for numbers.
+// A number of a shape, stride, offset or attribute. Mostly it is only that. While a plan is made that is to serve other
+// sizes too (size_table.h), some of them also know how they follow from the numbers that may be others: arithmetic on
+// them is noted as an expression, and whatever is decided by comparing them as a condition. So the compiler is written
+// once, for numbers.
 //
 // Who needs a plain number gets one by conversion; that it has this value is then a condition, too.
 #pragma once
@@ -35,9 +36,11 @@ class Size {
   int64_t hint() const { return is_symbolic() ? value_of(*this) : bits_; }
   // Where one dimension more does no harm, a size that may be one counts as another: one plan then serves both.
   bool is_surely_one() const { return bits_ == 1; }
-  // Whether the two are equal and stay so for other sizes, as one example of them shows. For choices that are right either
-  // way: of sizes that are equal by chance no plan then depends.
-  friend bool always_equal(Size a, Size b) { return either(a, b) ? equal_elsewhere(a, b) && a == b : a.bits_ == b.bits_; }
+  // Whether the two are equal and stay so for other sizes, as one example of them shows. For choices that are right
+  // either way: of sizes that are equal by chance no plan then depends.
+  friend bool always_equal(Size a, Size b) {
+    return either(a, b) ? equal_elsewhere(a, b) && a == b : a.bits_ == b.bits_;
+  }
   // The bits of a double of this value.
   Size as_double() const;
 
@@ -94,8 +97,8 @@ class Size {
 
  private:
   static constexpr int kIndexBits = 32;
-  // In the upper half of what has an expression. A number that looks so (which no size does, but a constant may) makes the
-  // compiler give up plans for other sizes.
+  // In the upper half of what has an expression. A number that looks so (which no size does, but a constant may) makes
+  // the compiler give up plans for other sizes.
   static constexpr int64_t kMark = 0x7FF5A217;
   static constexpr bool either(Size a, Size b) { return a.is_symbolic() | b.is_symbolic(); }
   static Size apply(How how, Size a, Size b);

@@ -1,8 +1,8 @@
 // How the sizes of a plan follow from a few of them, and under which conditions the plan is right: made once while the
 // compiler runs on sizes with expressions (size.h), and evaluated for each other set of numbers.
 //
-// The compiler branches on sizes by comparing them alone, and each comparison is a condition here. Wherever all of them turn
-// out as they did, it would have taken the same way, so what it made is right there with other numbers in it.
+// The compiler branches on sizes by comparing them alone, and each comparison is a condition here. Wherever all of them
+// turn out as they did, it would have taken the same way, so what it made is right there with other numbers in it.
 #pragma once
 #include <stdexcept>
 #include <unordered_map>

@@ -24,13 +24,14 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual lowering::PlanOptions plan_options(const CompileOptions& options) const = 0;
-  // One for each step of the plan, null for those that are no kernels or joined to a step before. Graph and plan outlive them.
+  // One for each step of the plan, null for those that are no kernels or joined to a step before. Graph and plan
+  // outlive them.
   virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                         const CompileOptions& options, Dump& dump) = 0;
   // Before the steps of a run, on the thread that runs them.
   virtual void start() {}
-  // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For who
-  // has just waited.
+  // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For
+  // who has just waited.
   virtual void raise_failures() {}
   // Memory for a run's temporaries; throws OutOfMemory.
   virtual Buffer arena(Host& host, size_t bytes) = 0;

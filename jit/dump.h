@@ -19,7 +19,8 @@ class Dump {
   void pass(std::string_view name, const ir::Graph& after);
   void plan(const ir::Graph& graph, const lowering::Plan& plan);
   void kernel(const std::string& name, const lowering::LoopNest& nest);
-  void gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant, int capability);
+  void gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
+                  int capability);
   void picture(const ir::Graph& graph);  // DOT always, SVG where Graphviz is installed
 
  private:

@@ -7,15 +7,24 @@ namespace {
 
 const char* words(ir::Requirement requirement) {
   switch (requirement) {
-    case ir::Requirement::Deviation: return "normal expects all elements of std >= 0.0";
-    case ir::Requirement::Probability: return "Expected p_in >= 0 && p_in <= 1 to be true, but got false.";
-    case ir::Requirement::Weights: return "probability tensor contains either `inf`, `nan` or element < 0";
-    case ir::Requirement::SomeWeight: return "invalid multinomial distribution (sum of probabilities <= 0)";
-    case ir::Requirement::Class: return "Class values must be non-negative.";
-    case ir::Requirement::KnownClass: return "Class values must be smaller than num_classes.";
-    case ir::Requirement::Quantile: return "quantile() q values must be in the range [0, 1]";
-    case ir::Requirement::Input: return "all elements of input should be between 0 and 1";
-    case ir::Requirement::Target: return "all elements of target should be between 0 and 1";
+    case ir::Requirement::Deviation:
+      return "normal expects all elements of std >= 0.0";
+    case ir::Requirement::Probability:
+      return "Expected p_in >= 0 && p_in <= 1 to be true, but got false.";
+    case ir::Requirement::Weights:
+      return "probability tensor contains either `inf`, `nan` or element < 0";
+    case ir::Requirement::SomeWeight:
+      return "invalid multinomial distribution (sum of probabilities <= 0)";
+    case ir::Requirement::Class:
+      return "Class values must be non-negative.";
+    case ir::Requirement::KnownClass:
+      return "Class values must be smaller than num_classes.";
+    case ir::Requirement::Quantile:
+      return "quantile() q values must be in the range [0, 1]";
+    case ir::Requirement::Input:
+      return "all elements of input should be between 0 and 1";
+    case ir::Requirement::Target:
+      return "all elements of target should be between 0 and 1";
   }
   return "";
 }
@@ -43,7 +52,8 @@ std::vector<CheckFailure> check_failures(const ir::Graph& graph, const lowering:
   std::vector<CheckFailure> out;
   for (const lowering::Check& c : step.loops.checks) {
     const ir::Op op = graph[c.by].op;
-    const bool index_error = c.kind != lowering::Check::ZeroDivisor && op != ir::Op::gather && op != ir::Op::require && !selects_columns(graph[c.by]);
+    const bool index_error = c.kind != lowering::Check::ZeroDivisor && op != ir::Op::gather && op != ir::Op::require &&
+                             !selects_columns(graph[c.by]);
     out.push_back({where(graph, c.by.node) + ": " + words(graph, c), index_error, c.by.node});
   }
   return out;

@@ -1,5 +1,5 @@
-// What the profiler shows of backward where no node of torch's runs: a range by the name of the operation's node, with its
-// sequence number, by which the profiler finds the forward operation.
+// What the profiler shows of backward where no node of torch's runs: a range by the name of the operation's node, with
+// its sequence number, by which the profiler finds the forward operation.
 #pragma once
 #include <optional>
 #include <ATen/record_function.h>

@@ -1,6 +1,6 @@
-// Light nodes under Python's compiled autograd, which makes one graph of a whole backward: a node's derivative becomes a call of
-// one operator, over the gradients and the values that the node keeps, with the rest as constants. A view's derivative is
-// torch's operators, which that graph shows one by one.
+// Light nodes under Python's compiled autograd, which makes one graph of a whole backward: a node's derivative becomes
+// a call of one operator, over the gradients and the values that the node keeps, with the rest as constants. A view's
+// derivative is torch's operators, which that graph shows one by one.
 #include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 #include "backend/autograd/light_node.h"

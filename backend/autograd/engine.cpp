@@ -1,5 +1,6 @@
 #include "backend/autograd/engine.h"
 
+#include <queue>
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -7,7 +8,6 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <queue>
 #include "backend/autograd/backward_range.h"
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
@@ -52,7 +52,8 @@ struct Pending {
 
 class Backward final : public Node {
  public:
-  Backward(GraphTask& task, std::shared_ptr<Node> root) : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
+  Backward(GraphTask& task, std::shared_ptr<Node> root)
+      : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
   std::string name() const override { return "LazuliBackward"; }
   const std::shared_ptr<Node>& running() const { return running_; }
 
@@ -80,8 +81,8 @@ class Backward final : public Node {
     run(std::move(p));
   }
 
-  // Torch's order: the latest node first. All leaves have the same number: they go by arrival, so that every step records
-  // the same trace.
+  // Torch's order: the latest node first. All leaves have the same number: they go by arrival, so that every step
+  // records the same trace.
   struct Turn {
     uint64_t sequence;
     uint64_t arrival;
@@ -104,7 +105,8 @@ class Backward final : public Node {
   Pending* arrive(const Edge& e) {
     Node* n = e.function.get();
     auto it = task_.dependencies_.find(n);
-    if (it == task_.dependencies_.end()) {  // torch does not look behind nodes that are made too early to lead to what is wanted
+    // Torch does not look behind nodes that are made too early to lead to what is wanted.
+    if (it == task_.dependencies_.end()) {
       TORCH_INTERNAL_ASSERT(filtered_);
       return nullptr;
     }
@@ -135,8 +137,7 @@ class Backward final : public Node {
   void feed(const Edge& e, LightNode& from, size_t input, lazy::CellRef g) {
     Pending* p = arrive(e);
     if (!p || !g) return;
-    if (p->takes_values && p->tensors.empty())
-      return add_value(*p, e.input_nr, std::move(g));
+    if (p->takes_values && p->tensors.empty()) return add_value(*p, e.input_nr, std::move(g));
     lazy::Recording& r = resume();
     add_tensor(*p, e.input_nr, from.operation().input_gradient(r, input, r.cell_value(*g)));
   }
@@ -149,8 +150,7 @@ class Backward final : public Node {
     }
     Pending* p = arrive(e);
     if (!p || !g) return;
-    if (p->takes_values && p->tensors.empty())
-      return add_value(*p, e.input_nr, std::move(g));
+    if (p->takes_values && p->tensors.empty()) return add_value(*p, e.input_nr, std::move(g));
     lazy::Recording& r = resume();
     add_tensor(*p, e.input_nr, from.gradient(r, edge, r.cell_value(*g)));
   }
@@ -229,7 +229,8 @@ class Backward final : public Node {
     auto& n = static_cast<Region&>(*p.node);
     BackwardRange range(profiled_, Region::kName, n.sequence_nr());
     if (!p.run) {
-      p.run = std::make_unique<Region::Run>(n, !filtered_, [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
+      p.run = std::make_unique<Region::Run>(n, !filtered_,
+                                            [&](size_t edge) { return is_wanted(n.next_edge(edge).function.get()); });
       for (uint32_t i = 0; i < p.values.size(); ++i)
         if (p.values[i]) p.run->seed(resume(), i, resume().cell_value(*p.values[i]));
     }
@@ -253,8 +254,8 @@ class Backward final : public Node {
     pending_.emplace(&n, std::move(p));
   }
 
-  // Whether the node is a leaf's, to which nothing else flows and which would have the next turn: then it can have it at
-  // once.
+  // Whether the node is a leaf's, to which nothing else flows and which would have the next turn: then it can have it
+  // at once.
   bool is_next(Node& n) const {
     if (filtered_ || c10::GradMode::is_enabled() || !is_accumulator(n) || is_hooked(n)) return false;
     if (!ready_.empty() && ready_.top().sequence >= n.sequence_nr()) return false;
@@ -274,7 +275,8 @@ class Backward final : public Node {
     lazy::Recording& r = resume();
     ir::Value g = r.cell_value(*gradient);
     if (r.dtype(g) != lazy::to_ir(leaf.scalar_type()) || !ir::equal(r.shape(g), leaf.sizes())) return false;
-    leaf.mutable_grad() = order.empty() ? r.tensor(g, leaf.scalar_type()) : r.tensor(r.permute(g, order), leaf.scalar_type(), order);
+    leaf.mutable_grad() =
+        order.empty() ? r.tensor(g, leaf.scalar_type()) : r.tensor(r.permute(g, order), leaf.scalar_type(), order);
     return true;
   }
 
@@ -294,7 +296,8 @@ class Backward final : public Node {
     variable_list seen;
     if (watched) seen = in;
     variable_list out = n(std::move(in));
-    autograd::validate_outputs(n.next_edges(), out, [&](const std::string& what) { return "Function " + n.name() + " returned an " + what; });
+    autograd::validate_outputs(
+        n.next_edges(), out, [&](const std::string& what) { return "Function " + n.name() + " returned an " + what; });
     for (const auto& hook : n.post_hooks()) out = (*hook)(out, seen);
     if (!task_.keep_graph_) n.release_variables();
     for (size_t e = 0; e < out.size() && e < n.num_outputs(); ++e)
@@ -308,8 +311,8 @@ class Backward final : public Node {
     }
   }
 
-  // Light nodes share a scope of recording. It holds the trace's lock, so it ends before anything runs that may be Python:
-  // foreign code, and destructors.
+  // Light nodes share a scope of recording. It holds the trace's lock, so it ends before anything runs that may be
+  // Python: foreign code, and destructors.
   lazy::Recording& resume() {
     if (!recording_) recording_.emplace();
     return *recording_;
@@ -336,7 +339,8 @@ class Backward final : public Node {
 variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
   auto& engine = autograd::Engine::get_default_engine();
-  auto result = engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
+  auto result =
+      engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
   result->wait();
   for (const c10::Warning& w : std::exchange(warnings_of(task.warning_handler_), {})) c10::warn(w);
   lazy::begin_part();  // what follows does not depend on the batch's size: an optimizer's step, usually
@@ -345,7 +349,9 @@ variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
 
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
 bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
-  if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python)) return false;
+  if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() ||
+      c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python))
+    return false;
   bool light = false;
   for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
   if (!light) return false;
@@ -357,7 +363,8 @@ bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
   return true;
 }
 
-variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/, const autograd::edge_list&) {
+variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/,
+                   const autograd::edge_list&) {
   end_backward();  // all roots are there
   auto& task = const_cast<GraphTask&>(given);
   if (!takes_over(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);

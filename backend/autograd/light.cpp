@@ -11,9 +11,10 @@ namespace {
 bool alone(c10::DispatchKeySet keys) {
   using K = c10::DispatchKey;
   using S = c10::DispatchKeySet;
-  static const uint64_t known = (S(K::PrivateUse1) | S(K::AutogradPrivateUse1) | S(K::ADInplaceOrView) | S(K::CPU) | S(K::AutogradCPU) |
-                                 S(K::AutocastPrivateUse1) | S(K::AutocastCPU) | S(K::BackendSelect))
-                                    .raw_repr();
+  static const uint64_t known =
+      (S(K::PrivateUse1) | S(K::AutogradPrivateUse1) | S(K::ADInplaceOrView) | S(K::CPU) | S(K::AutogradCPU) |
+       S(K::AutocastPrivateUse1) | S(K::AutocastCPU) | S(K::BackendSelect))
+          .raw_repr();
   return !(keys.raw_repr() & ~known);
 }
 
@@ -22,8 +23,8 @@ bool hooks_on_saved_tensors() {
   return !state.stack.empty() || state.is_tracing;
 }
 
-// Whether gradients of the tensor have the shape that its history expects. It is another after `.data =`, or a view in place
-// without autograd: what torch's nodes give is then made to fit, or refused.
+// Whether gradients of the tensor have the shape that its history expects. It is another after `.data =`, or a view in
+// place without autograd: what torch's nodes give is then made to fit, or refused.
 bool is_as_made(const at::Tensor& t, torch::autograd::AutogradMeta* meta) {
   if (const StepOf own(meta); own) return ir::equal(own.step()->outputs[own.output()].sizes, t.sizes());
   return !meta->grad_fn_ || meta->grad_fn_->input_metadata(meta->output_nr_).shape_as_dim_vector() == t.sym_sizes();
@@ -42,7 +43,8 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (meta && meta->fw_grad_) return Route::Torch;
     const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
-    const bool is_simple = !requires_grad || (is_as_made(*t, meta) && torch::autograd::isDifferentiableType(t->scalar_type()));
+    const bool is_simple =
+        !requires_grad || (is_as_made(*t, meta) && torch::autograd::isDifferentiableType(t->scalar_type()));
     if (t->is_privateuseone() ? t->is_inference() || !is_simple : requires_grad) ours = false;
   }
   if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
@@ -69,7 +71,9 @@ void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   {
     std::lock_guard lock(mutex);
     auto& known = (*kernels)[op.operator_name()];
-    if (!known) known = std::make_unique<c10::SafeKernelFunction>(op.getComputedKernelForDispatchKey(c10::DispatchKey::AutogradXLA));
+    if (!known)
+      known =
+          std::make_unique<c10::SafeKernelFunction>(op.getComputedKernelForDispatchKey(c10::DispatchKey::AutogradXLA));
     kernel = known.get();
   }
   kernel->callBoxed(op, keys, stack);

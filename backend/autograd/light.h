@@ -2,9 +2,9 @@
 // is to it; torch's own autograd does the rest.
 #pragma once
 #include <ATen/Operators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
 #include "backend/autograd/light_node.h"
 #include "backend/record/dispatch.h"
@@ -74,8 +74,8 @@ NodeOf implement(torch::Library& m, NodeOf node) {
   return node;
 }
 
-// Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken from
-// what was recorded.
+// Ends the tape of an op that returned `results`, and makes their history; false when its derivative cannot be taken
+// from what was recorded.
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results);
 
 // Torch's own kernel at the autograd key.
@@ -116,13 +116,14 @@ struct Light<Aten, Result(Args...)> {
         lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad(), kind.differentiable);
         Result result = Aten::redispatch(below, args...);
         if (finish(tape, kind, tensors.tensors(), pointers(result))) return result;
-      } catch (const NotTaped&) {
-      }
+      } catch (const NotTaped&) {}
     }
     return by_torch(keys, std::forward<Args>(args)...);
   }
 
-  static void implement(torch::Library& m, const NodeOf& node) { kind = backend::implement<Aten, &Light::call>(m, node); }
+  static void implement(torch::Library& m, const NodeOf& node) {
+    kind = backend::implement<Aten, &Light::call>(m, node);
+  }
 };
 
 }  // namespace lazuli::backend

@@ -15,7 +15,9 @@ using at::Tensor;
 using autograd::variable_list;
 
 // The edge to which a tensor's gradient flows; invalid when it needs none.
-autograd::Edge edge_of(const Tensor& t) { return t.requires_grad() ? autograd::impl::gradient_edge(t) : autograd::Edge(); }
+autograd::Edge edge_of(const Tensor& t) {
+  return t.requires_grad() ? autograd::impl::gradient_edge(t) : autograd::Edge();
+}
 
 void set_history(const Tensor& t, autograd::Edge edge) {
   auto* impl = t.unsafeGetTensorImpl();
@@ -36,7 +38,8 @@ struct ConstantGradient final : autograd::Node {
     if (to.is_valid()) add_next_edge(std::move(to));  // of an operand with the gradient's shape
   }
   variable_list apply(variable_list&& gradients) override {
-    return num_outputs() && gradients[0].defined() ? variable_list{at::zeros_like(gradients[0])} : variable_list(num_outputs());
+    return num_outputs() && gradients[0].defined() ? variable_list{at::zeros_like(gradients[0])}
+                                                   : variable_list(num_outputs());
   }
 };
 void set_history_of_constant(const Tensor& t, autograd::Edge to) {
@@ -61,7 +64,8 @@ void add_output(autograd::Node& node, const Step::Output& out) {
     return;
   }
   c10::SymDimVector sizes(out.sizes.begin(), out.sizes.end());
-  node.add_input_metadata(c10::TensorOptions(out.type).device(lazy::device()).layout(c10::kStrided), sizes, false, false, out.type);
+  node.add_input_metadata(c10::TensorOptions(out.type).device(lazy::device()).layout(c10::kStrided), sizes, false,
+                          false, out.type);
 }
 
 void LightNode::release_variables() {
@@ -83,8 +87,8 @@ variable_list LightNode::record(const variable_list& gradients, uint64_t needs) 
   return out;
 }
 
-// The same, while a tape notes it: over the gradients, then this node's inputs, then its outputs, the latter two as far as
-// backward reads them.
+// The same, while a tape notes it: over the gradients, then this node's inputs, then its outputs, the latter two as far
+// as backward reads them.
 variable_list LightNode::record_differentiably(const variable_list& gradients, uint64_t needs) {
   {
     std::lock_guard lock(lazy::recorder().mutex);
@@ -111,14 +115,14 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   variable_list out(inputs);
   c10::SmallVector<const Tensor*, 4> results;
   const size_t first_result = gradients.size() + inputs;
-  lazy::DerivativeTape tape({tensors.data(), gradients.size()}, wanted, fragment, static_cast<uint16_t>(gradients.size()),
-                            static_cast<uint16_t>(first_result));
+  lazy::DerivativeTape tape({tensors.data(), gradients.size()}, wanted, fragment,
+                            static_cast<uint16_t>(gradients.size()), static_cast<uint16_t>(first_result));
   out = record(gradients, needs);
   for (const Tensor& t : out) results.push_back(&t);
   lazy::Saved saved = tape.finish({results.data(), results.size()});
   if (saved.differentiable) {
-    // Where no gradient flows the engine must not go: a hook there would be called, with none. Nor to what is no operand of
-    // torch's derivative, as a bias.
+    // Where no gradient flows the engine must not go: a hook there would be called, with none. Nor to what is no
+    // operand of torch's derivative, as a bias.
     const uint64_t no_operands = traits.read ? ((uint64_t{1} << inputs) - 1) & ~uint64_t{traits.read} : 0;
     const uint64_t reached = saved.reached & ~(no_operands << gradients.size());
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -133,7 +137,8 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
       if (o.flows)
         set_history(*results[i], {node, static_cast<uint32_t>(i)});
       else if (results[i]->defined() && is_read)
-        set_history_of_constant(*results[i], traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
+        set_history_of_constant(*results[i],
+                                traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
     }
     return out;
   }
@@ -152,7 +157,8 @@ variable_list LightNode::one_by_one(const variable_list& gradients) {
   int64_t level = 0, count = 0;
   for (const Tensor& g : gradients) {
     const Vmap* v = vmap_of(g);
-    TORCH_CHECK_NOT_IMPLEMENTED(!g.defined() || v || is_plain(g), "lazuli: ", name(), " cannot take a gradient of type ", g.toString(),
+    TORCH_CHECK_NOT_IMPLEMENTED(!g.defined() || v || is_plain(g), "lazuli: ", name(),
+                                " cannot take a gradient of type ", g.toString(),
                                 ": only plain and batched tensors of the device can flow through it");
     if (!v || v->level(g) <= level) continue;
     vmap = v;
@@ -162,7 +168,8 @@ variable_list LightNode::one_by_one(const variable_list& gradients) {
   std::vector<std::vector<Tensor>> parts(next_edges_.size());
   for (int64_t i = 0; i < count; ++i) {
     variable_list slice;
-    for (const Tensor& g : gradients) slice.push_back(vmap_of(g) == vmap && vmap->level(g) == level ? vmap->part(g, i) : g);
+    for (const Tensor& g : gradients)
+      slice.push_back(vmap_of(g) == vmap && vmap->level(g) == level ? vmap->part(g, i) : g);
     variable_list out = apply(std::move(slice));
     for (size_t j = 0; j < out.size(); ++j)
       if (out[j].defined()) parts[j].push_back(out[j]);

@@ -1,5 +1,5 @@
-// The autograd node of an operation (operation.h). To torch's engine it is a node like any other: hooks, captures, anomaly
-// mode and foreign nodes beside it work as always.
+// The autograd node of an operation (operation.h). To torch's engine it is a node like any other: hooks, captures,
+// anomaly mode and foreign nodes beside it work as always.
 #pragma once
 #include "backend/autograd/step.h"
 
@@ -18,7 +18,9 @@ struct ControlBlockAllocator {
   }
   void deallocate(T* p, size_t n) { n == 1 ? lazy::Pool<64>::give(p) : ::operator delete(p); }
   template <class U>
-  bool operator==(const ControlBlockAllocator<U>&) const { return true; }
+  bool operator==(const ControlBlockAllocator<U>&) const {
+    return true;
+  }
 };
 
 class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 576> {

@@ -83,11 +83,12 @@ class Hooks final : public at::impl::VariableHooksInterface {
   TensorBase data(const TensorBase& t) const override { return torch_.data(t); }
   int64_t _version(const TensorBase& t) const override { return torch_._version(t); }
   bool retains_grad(const TensorBase& t) const override { return torch_.retains_grad(t); }
-  void _backward(const at::Tensor& t, at::TensorList inputs, const std::optional<at::Tensor>& gradient, std::optional<bool> keep_graph,
-                 bool create_graph) const override {
+  void _backward(const at::Tensor& t, at::TensorList inputs, const std::optional<at::Tensor>& gradient,
+                 std::optional<bool> keep_graph, bool create_graph) const override {
     torch_._backward(t, inputs, gradient, keep_graph, create_graph);
   }
-  void basic_autograd_not_implemented_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const override {
+  void basic_autograd_not_implemented_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                                               torch::jit::Stack* stack) const override {
     torch_.basic_autograd_not_implemented_fallback(op, keys, stack);
   }
   std::optional<c10::ScalarType> grad_dtype(const TensorBase& t) const override { return torch_.grad_dtype(t); }
@@ -105,16 +106,20 @@ class Hooks final : public at::impl::VariableHooksInterface {
 
 autograd::Edge edge_of(const History& h) {
   switch (h.kind()) {
-    case History::Kind::None: break;
-    case History::Kind::Step: return {h.step().node, h.number()};
-    case History::Kind::Node: return {h.node(), h.number()};
+    case History::Kind::None:
+      break;
+    case History::Kind::Step:
+      return {h.step().node, h.number()};
+    case History::Kind::Node:
+      return {h.node(), h.number()};
   }
   return {};
 }
 
 std::shared_ptr<LightNode> node_of(Step& step) {
   const std::vector<StepRef> wanted = find_wanted(step);
-  // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run Python.
+  // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run
+  // Python.
   std::vector<std::shared_ptr<LightNode>> nodes;
   for (const StepRef& s : wanted) nodes.push_back(s->kind.make(s->kind.name, s->sequence, {}));
   std::vector<c10::SmallVector<History, 3>> dropped;  // before the lock, as what was made in vain: destroyed after it

@@ -1,13 +1,13 @@
-// Autograd nodes for steps (step.h), made when somebody asks for them: through `grad_fn`, or because torch's own autograd
-// takes their results further. Torch's hooks for tensors are replaced by ones that know of steps, so that everything which
-// asks a tensor for its history finds a node as always.
+// Autograd nodes for steps (step.h), made when somebody asks for them: through `grad_fn`, or because torch's own
+// autograd takes their results further. Torch's hooks for tensors are replaced by ones that know of steps, so that
+// everything which asks a tensor for its history finds a node as always.
 #pragma once
 #include "backend/autograd/step.h"
 
 namespace lazuli::backend {
 
-// The step's node, and with it those of all steps that it takes anything from, since a node names the nodes before it. So a
-// step without a node never comes before one that has it.
+// The step's node, and with it those of all steps that it takes anything from, since a node names the nodes before it.
+// So a step without a node never comes before one that has it.
 std::shared_ptr<LightNode> node_of(Step& step);
 // The edge along a history, once what it comes from has a node.
 torch::autograd::Edge edge_of(const History& h);

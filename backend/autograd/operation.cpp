@@ -25,7 +25,8 @@ Tensor tensor_of(const c10::weak_intrusive_ptr<c10::TensorImpl>& impl) {
 
 }  // namespace
 
-void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits) {
+void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results,
+                     NodeTraits traits) {
   traits_ = traits;
   flowing_ = saved.flowing;
   for (size_t i = 0; saved.inputs >> i; ++i)
@@ -53,7 +54,8 @@ void Operation::keep(bool input, size_t index, Tensor t) {
 void Operation::watch(const Tensor& t, const lazy::Cell* shows) {
   if (t.is_inference()) return;
   const c10::VariableVersion& counter = t.unsafeGetTensorImpl()->version_counter();
-  watched_.push_back({counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr()), shows});
+  watched_.push_back(
+      {counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr()), shows});
 }
 
 void Operation::share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const {
@@ -105,7 +107,9 @@ Operation Operation::release() {
 bool Operation::is_unchanged() const {
   if (released_) return false;
   for (const Kept& k : kept_)
-    if (k.tensor.unsafeGetTensorImpl()->version_counter().current_version() != k.version || lazy::storage_of(k.tensor).cell() != k.cell) return false;
+    if (k.tensor.unsafeGetTensorImpl()->version_counter().current_version() != k.version ||
+        lazy::storage_of(k.tensor).cell() != k.cell)
+      return false;
   for (const Watched& w : watched_)
     if (w.counter.current_version() != w.version) return false;
   return true;
@@ -121,7 +125,8 @@ void Operation::check() const {
       refuse(tensor_of(w.tensor), /*input=*/true, 0, now, w.version);
   for (const Watched& w : watched_)
     if (const Tensor t = w.shows ? tensor_of(w.tensor) : Tensor(); t.defined() && lazy::storage_of(t).cell() != w.shows)
-      TORCH_CHECK(false, "lazuli: a result that ", name_, " kept for backward was given other numbers by `.data`, which its derivative ",
+      TORCH_CHECK(false, "lazuli: a result that ", name_,
+                  " kept for backward was given other numbers by `.data`, which its derivative ",
                   "does not read. Use a copy of it.");
 }
 
@@ -131,10 +136,12 @@ void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, 
   if (t.defined()) text << ": [" << t.toString() << ' ' << t.sizes() << ']';
   const autograd::Node* producer = input && t.defined() ? t.grad_fn().get() : nullptr;
   const uint32_t number = producer ? static_cast<uint32_t>(t.output_nr()) : static_cast<uint32_t>(index);
-  if (producer || !input) text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
+  if (producer || !input)
+    text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
   text << " is at version " << now << "; expected version " << expected << " instead.";
   if (autograd::AnomalyMode::is_enabled())
-    text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+    text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable "
+            "in "
             "question was changed in there or anywhere later. Good luck!";
   else
     text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
@@ -142,14 +149,15 @@ void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, 
   TORCH_CHECK(false, text.str());
 }
 
-void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const {
+void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs,
+                         std::span<ir::Value> out) const {
   if (view_) {
     out[0] = view_->gradient(r, gradients);
     return;
   }
   auto changes = replaced(r);
-  // Torch's formulas give zeros to operands that no gradient reaches, and nothing where only results have one for which torch's
-  // node has none, as a mean.
+  // Torch's formulas give zeros to operands that no gradient reaches, and nothing where only results have one for which
+  // torch's node has none, as a mean.
   bool gives_zeros = false;
   for (size_t i = 0; i < gradients.size(); ++i) gives_zeros |= gradients[i] && !(traits_.watched_results >> i & 1);
   lazy::differentiate(r, *segment_, gradients, needs, out, {changes.data(), changes.size()}, gives_zeros);
@@ -159,7 +167,8 @@ Tensor Operation::input_gradient(lazy::Recording& r, size_t input, ir::Value g) 
   c10::ScalarType type = lazy::to_torch(r.dtype(g));
   if (view_) return view_->gradient_tensor(r, g, type);
   for (const auto& read : segment_->reads)  // in the memory order of what it is the gradient of
-    if (read.tensor == input && read.order) return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
+    if (read.tensor == input && read.order)
+      return r.tensor(r.permute(g, segment_->order(read)), type, segment_->order(read));
   return r.tensor(g, type);
 }
 

@@ -1,5 +1,6 @@
-// What the derivative of one recorded op needs: the entries of the trace that are the op's, and the tensors whose values
-// it reads. A step of the recording has one (step.h), and gives it to its autograd node when there is one (light_node.h).
+// What the derivative of one recorded op needs: the entries of the trace that are the op's, and the tensors whose
+// values it reads. A step of the recording has one (step.h), and gives it to its autograd node when there is one
+// (light_node.h).
 #pragma once
 #include <ATen/core/Tensor.h>
 #include "backend/autograd/view_derivative.h"
@@ -12,8 +13,8 @@ namespace lazuli::backend {
 struct NodeTraits {
   // It keeps a tensor, whichever operand requires a gradient: once that is let go it cannot run again.
   bool keeps = false;
-  // Its derivative is one operator, whose results count as functions of all of its operands: the gradients, and those that
-  // `read` masks. What flows back from a result that depends on none of those.
+  // Its derivative is one operator, whose results count as functions of all of its operands: the gradients, and those
+  // that `read` masks. What flows back from a result that depends on none of those.
   uint8_t read = 0;
   enum Constant : uint8_t { GivesNothing, GivesZeros } constant = GivesNothing;
   // It keeps these tensors, too: nobody may write them before backward.
@@ -28,7 +29,8 @@ class Operation {
   explicit Operation(const char* name) : name_(name) {}
   Operation(const char* name, std::unique_ptr<ViewDerivative> view) : name_(name), view_(std::move(view)) {}
   // Takes what an op over `inputs` recorded, as far as `saved` says that its derivative reads it.
-  void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results, NodeTraits traits = {});
+  void note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors inputs, Tensors results,
+            NodeTraits traits = {});
 
   const char* name() const { return name_; }
   NodeTraits traits() const { return traits_; }
@@ -36,7 +38,8 @@ class Operation {
   const ViewDerivative* view() const { return view_.get(); }
   lazy::Segment& segment() const { return *segment_; }
   // Gradients of the inputs that `needs` masks, from those of the outputs, as values of the trace.
-  void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs, std::span<ir::Value> out) const;
+  void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs,
+                std::span<ir::Value> out) const;
   // A tensor for the gradient of an input.
   at::Tensor input_gradient(lazy::Recording& r, size_t input, ir::Value g) const;
   // The same as a fragment, with the values that backward would read now.
@@ -45,19 +48,19 @@ class Operation {
   void check() const;
   // Whether check() passes and backward reads just what was recorded.
   bool is_unchanged() const;
-  // Whether it holds anything for backward alone, or torch's node would; another backward without such things is as good as
-  // the first.
+  // Whether it holds anything for backward alone, or torch's node would; another backward without such things is as
+  // good as the first.
   bool keeps() const { return keeps_ && !released_; }
   // Lets go of it; what it is goes to the caller, who destroys it where Python may run.
   Operation release();
 
-  // For a derivative of this op, whose tensors are the gradients, then this op's inputs and, from `first_result` on, its
-  // results: what it keeps of those must stay as it was when this op kept it.
+  // For a derivative of this op, whose tensors are the gradients, then this op's inputs and, from `first_result` on,
+  // its results: what it keeps of those must stay as it was when this op kept it.
   void share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const;
 
  private:
-  // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new `.data` of
-  // it counts, as is a result that has no history; another result is kept without it.
+  // A tensor whose value backward reads. As in torch's saved variables, an operand is kept itself, so that a new
+  // `.data` of it counts, as is a result that has no history; another result is kept without it.
   struct Kept {
     at::Tensor tensor;
     const lazy::Cell* cell;  // what its storage held

@@ -1,5 +1,5 @@
-// Operators that are recorded as steps, unless the settings say otherwise: torch's names for their nodes, and which of their results
-// torch differentiates.
+// Operators that are recorded as steps, unless the settings say otherwise: torch's names for their nodes, and which of
+// their results torch differentiates.
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
 #include "backend/autograd/nodes_on_demand.h"
@@ -10,7 +10,8 @@ namespace lazuli::backend {
 namespace {
 
 template <class Aten>
-void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, uint64_t refused = 0, NodeTraits traits = {.keeps = true}) {
+void light(torch::Library& m, const char* node, uint32_t differentiable = ~0u, uint64_t refused = 0,
+           NodeTraits traits = {.keeps = true}) {
   Light<Aten>::implement(m, {node, differentiable, refused, traits});
 }
 
@@ -66,8 +67,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   install_hooks({region_of_root, take_root});
   m.impl("detach_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(detach_)));
   m.impl("copy_", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(copy_)));
-  for (const char* name : {"set_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor",
-                           "set_.source_Tensor_storage_offset", "acosh_", "asinh_", "atanh_", "igamma_", "igammac_", "nextafter_"})
+  for (const char* name :
+       {"set_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor",
+        "set_.source_Tensor_storage_offset", "acosh_", "asinh_", "atanh_", "igamma_", "igammac_", "nextafter_"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&write_by_torch>());
   // Arithmetic
   light<o::add_Tensor>(m, "AddBackward0", kUnsaved);
@@ -123,15 +125,18 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::cumsum>(m, "CumsumBackward0", kUnsaved);
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
-  light<o::native_layer_norm>(m, "NativeLayerNormBackward0", 1, 0,
-                              {.keeps = true, .read = 0b11, .watched_inputs = /*bias*/ 0b100, .watched_results = kStatistics});
+  light<o::native_layer_norm>(
+      m, "NativeLayerNormBackward0", 1, 0,
+      {.keeps = true, .read = 0b11, .watched_inputs = /*bias*/ 0b100, .watched_results = kStatistics});
   light<o::native_group_norm>(m, "NativeGroupNormBackward0", ~0u, 0, keeping(0, kStatistics));
-  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000, keeping(0b11000, kStatistics));
+  light<o::native_batch_norm>(m, "NativeBatchNormBackward0", 1, /*running mean and variance*/ 0b11000,
+                              keeping(0b11000, kStatistics));
   // Losses, windows, the rest
   light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
   light<o::mse_loss>(m, "MseLossBackward0");
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
-  light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0", whole(0b1, NodeTraits::GivesZeros, /*indices*/ 0b10));
+  light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0",
+                                    whole(0b1, NodeTraits::GivesZeros, /*indices*/ 0b10));
   light<o::avg_pool2d>(m, "AvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
   light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
   light<o::cat>(m, "CatBackward0", kUnsaved);

@@ -1,8 +1,8 @@
 #include "backend/autograd/region.h"
 
+#include <queue>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <queue>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
 #include "backend/record/operands.h"
@@ -97,11 +97,13 @@ Roots& roots_of_this_thread() {
 
 bool is_usual() {
   const auto keys = c10::impl::tls_local_dispatch_key_set().included_;
-  return lazy::config().inline_backward && !autograd::AnomalyMode::is_enabled() && !keys.has(c10::DispatchKey::Python) &&
-         !keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+  return lazy::config().inline_backward && !autograd::AnomalyMode::is_enabled() &&
+         !keys.has(c10::DispatchKey::Python) && !keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
-Tensor as_tensor(c10::TensorImpl* t) { return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t)); }
+Tensor as_tensor(c10::TensorImpl* t) {
+  return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t));
+}
 bool has_no_node(const c10::TensorImpl& t) {
   const StepOf own(t);
   return own && !own.step()->node && own.is_current(t);
@@ -114,8 +116,8 @@ bool is_quiet(autograd::Node& n) { return is_accumulator(n) && !is_hooked(n); }
 
 bool is_accumulator(const autograd::Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
 bool is_hooked(autograd::Node& n) {
-  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() || !n.retains_grad_hooks().empty() ||
-         n.tensor_post_acc_grad_hooks();
+  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() ||
+         !n.retains_grad_hooks().empty() || n.tensor_post_acc_grad_hooks();
 }
 
 std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
@@ -139,7 +141,8 @@ std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
     for (uint32_t j = 0; j < inputs.size(); ++j) {
       const History& h = inputs[j];
       const bool inside = h.kind() == History::Kind::Step && !h.step().node;
-      region->targets_.push_back(inside ? region->items_[h.step().place - 1].slot + h.number() : lead_to(edge_of(h), {i, j}));
+      region->targets_.push_back(inside ? region->items_[h.step().place - 1].slot + h.number()
+                                        : lead_to(edge_of(h), {i, j}));
     }
   }
   for (const StepOf& root : roots) {
@@ -155,7 +158,8 @@ void Region::release_variables() {
   dropped.reserve(next_ - released_);
   std::lock_guard lock(graph_mutex());
   for (; released_ < next_; ++released_)
-    if (items_[released_].ran && items_[released_].step->operation().keeps()) dropped.push_back(items_[released_].step->operation().release());
+    if (items_[released_].ran && items_[released_].step->operation().keeps())
+      dropped.push_back(items_[released_].step->operation().release());
 }
 
 Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
@@ -163,8 +167,8 @@ Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
   return items_[sources_[edge].item].step->operation().input_gradient(r, sources_[edge].input, g);
 }
 
-// Torch's engine calls it where nodes on CUDA take part, for which it has threads of their own: when a step fails, no leaf
-// behind the region has a gradient, as may be with those threads.
+// Torch's engine calls it where nodes on CUDA take part, for which it has threads of their own: when a step fails, no
+// leaf behind the region has a gradient, as may be with those threads.
 variable_list Region::apply(variable_list&& gradients) {
   end_backward();  // nobody asks for roots any more
   std::optional<lazy::Recording> recording;
@@ -189,7 +193,8 @@ void Region::Run::find_needs(const std::vector<bool>& wanted) {
     const Item& item = region_.items_[i];
     for (size_t t = item.target, end = region_.end_of(i); t < end; ++t) {
       const uint32_t target = region_.targets_[t];
-      if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[target])) needs_[i] |= uint64_t{1} << (t - item.target);
+      if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[target]))
+        needs_[i] |= uint64_t{1} << (t - item.target);
     }
     if (needs_[i])
       for (size_t o = 0; o < item.step->outputs.size(); ++o) reaches[item.slot + o] = true;
@@ -260,7 +265,8 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
       take_derivatives();
       std::optional<BackwardRecord> own;
       if (wanted) own = note(r, key, first);
-      LAZULI_CHECK(!known || (own && *known == *own), "backward recorded something else where everything before was the same");
+      LAZULI_CHECK(!known || (own && *known == *own),
+                   "backward recorded something else where everything before was the same");
       if (own && !known) records.keep(key, std::move(*own));
     }
   }
@@ -348,7 +354,8 @@ void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::Tens
   Roots& mine = roots_of_this_thread();
   std::vector<StepOf> steps;
   for (c10::TensorImpl* t : roots)
-    if (!has_no_node(*t)) (void)as_tensor(t).grad_fn();  // a view's may have to be made now, and what it comes from with it
+    // A view's may have to be made now, and what it comes from with it.
+    if (!has_no_node(*t)) (void)as_tensor(t).grad_fn();
   std::lock_guard lock(graph_mutex());
   for (c10::TensorImpl* t : roots) {
     if (!has_no_node(*t)) continue;

@@ -1,7 +1,8 @@
-// A backward's steps that have no node (step.h), as one node of torch's engine. As steps without a node never come before
-// one that has it, everything between the roots of a backward and the first nodes is such a region: it is entered at its
-// roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its derivatives are recorded one
-// after the other, the latest step first, and gradients that meet inside are added as values of the trace.
+// A backward's steps that have no node (step.h), as one node of torch's engine. As steps without a node never come
+// before one that has it, everything between the roots of a backward and the first nodes is such a region: it is
+// entered at its roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its
+// derivatives are recorded one after the other, the latest step first, and gradients that meet inside are added as
+// values of the trace.
 #pragma once
 #include "backend/autograd/backward_range.h"
 #include "backend/autograd/repeat.h"
@@ -31,9 +32,9 @@ class Region final : public torch::autograd::Node {
     void seed(lazy::Recording& r, uint32_t input, ir::Value g) { add(r, region_.roots_[input], g); }
     bool done() const { return region_.next_ == region_.items_.size(); }
     uint64_t sequence() const { return region_.items_[region_.next_].step->sequence; }  // of the next step
-    // Records the next step, and others in the same scope, which `resume` gives: while they come after the number `until`,
-    // until one leads to what may run foreign code. Then calls `deliver(edge, cell)`, which may end the scope, for each edge
-    // that they lead along (null: nothing flows there), also when a step fails.
+    // Records the next step, and others in the same scope, which `resume` gives: while they come after the number
+    // `until`, until one leads to what may run foreign code. Then calls `deliver(edge, cell)`, which may end the scope,
+    // for each edge that they lead along (null: nothing flows there), also when a step fails.
     template <class Resume, class Deliver>
     void advance(uint64_t until, Resume&& resume, Deliver&& deliver);
 
@@ -50,9 +51,9 @@ class Region final : public torch::autograd::Node {
     void repeat(lazy::Recording& r, const BackwardRecord& record);
     Region& region_;
     const bool profiled_ = BackwardRange::wanted();
-    std::vector<uint64_t> needs_;     // by item: masks its inputs; empty: all that lead anywhere
-    std::vector<ir::Value> slots_;    // gradients of the steps' results
-    std::vector<uint32_t> open_;      // those that have one
+    std::vector<uint64_t> needs_;                           // by item: masks its inputs; empty: all that lead anywhere
+    std::vector<ir::Value> slots_;                          // gradients of the steps' results
+    std::vector<uint32_t> open_;                            // those that have one
     std::vector<std::pair<uint32_t, lazy::CellRef>> held_;  // likewise, between two scopes of recording
     std::vector<std::pair<uint32_t, lazy::CellRef>> outgoing_;  // by edge
   };
@@ -84,9 +85,9 @@ class Region final : public torch::autograd::Node {
 bool is_accumulator(const torch::autograd::Node& n);
 bool is_hooked(torch::autograd::Node& n);
 
-// Until the next backward of this thread's begins, or these roots' histories have been asked for as often as they stand here,
-// the node of those that have none yet is a region's; `others`, whose gradients are wanted too, get their own before that.
-// Does nothing where each node has to stand for itself.
+// Until the next backward of this thread's begins, or these roots' histories have been asked for as often as they stand
+// here, the node of those that have none yet is a region's; `others`, whose gradients are wanted too, get their own
+// before that. Does nothing where each node has to stand for itself.
 void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::TensorImpl* const> gradients,
                     std::span<c10::TensorImpl* const> others);
 void end_backward();

@@ -1,6 +1,6 @@
-// What backward recorded, kept to be recorded again without taking derivatives: a training step records the same trace in
-// every iteration, and then so does its backward. What the steps of a region (region.h) record follows from the trace before
-// them and from how they hang together; where both are as before, it is copied.
+// What backward recorded, kept to be recorded again without taking derivatives: a training step records the same trace
+// in every iteration, and then so does its backward. What the steps of a region (region.h) record follows from the
+// trace before them and from how they hang together; where both are as before, it is copied.
 #pragma once
 #include <memory>
 #include <optional>

@@ -16,7 +16,8 @@ const at::Tensor& StepViewMeta::fw_grad(uint64_t level, const at::TensorBase& se
   return AutogradMeta::fw_grad(level, self);
 }
 
-void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results) {
+void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs,
+                  lazy::Tensors results) {
   StepRef step(new Step(kind));
   for (const at::Tensor* t : inputs) {
     if (t)
@@ -36,12 +37,13 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
     if (impl->autograd_meta())
       torch::autograd::impl::set_gradient_edge(*results[i], {node_of(*step), number});
     else
-      impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(saved.flowing >> i == 1 ? std::move(step) : step, number)));
+      impl->set_autograd_meta(
+          std::unique_ptr<StepMeta>(new StepMeta(saved.flowing >> i == 1 ? std::move(step) : step, number)));
   }
 }
 
-void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
-                  std::optional<torch::autograd::CreationMeta> view) {
+void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self,
+                  at::ArrayRef<at::Tensor> results, std::optional<torch::autograd::CreationMeta> view) {
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
   StepRef step(new Step(kind, std::move(derivative)));
   step->inputs.emplace_back(self);

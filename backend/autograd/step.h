@@ -45,9 +45,9 @@ class StepRef {
   Step* p_ = nullptr;
 };
 
-// The autograd metadata of a result whose node nobody has asked for yet carries its step, and a mark in its output number.
-// Torch knows such a tensor by its hooks only (nodes_on_demand.h); what writes a tensor's history directly also writes its
-// output number, and so undoes the mark.
+// The autograd metadata of a result whose node nobody has asked for yet carries its step, and a mark in its output
+// number. Torch knows such a tensor by its hooks only (nodes_on_demand.h); what writes a tensor's history directly also
+// writes its output number, and so undoes the mark.
 struct WithStep {
   static constexpr uint32_t kMark = 1u << 31;
   StepRef step;  // stays when there is a node, for other threads that are looking
@@ -61,8 +61,10 @@ struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<St
 struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 448> {
   using lazy::Pooled<StepViewMeta, 448>::operator new;
   using lazy::Pooled<StepViewMeta, 448>::operator delete;
-  StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s, uint32_t output)
-      : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true, creation),
+  StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s,
+               uint32_t output)
+      : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
+                               /*shared_view_info=*/true, creation),
         WithStep{std::move(s)} {
     output_nr_ = output | kMark;
   }
@@ -81,7 +83,8 @@ class StepOf {
     meta_ = meta;
     output_ = number & ~WithStep::kMark;
   }
-  StepOf(const c10::TensorImpl& t) : StepOf(static_cast<torch::autograd::AutogradMeta*>(const_cast<c10::TensorImpl&>(t).autograd_meta())) {}
+  StepOf(const c10::TensorImpl& t)
+      : StepOf(static_cast<torch::autograd::AutogradMeta*>(const_cast<c10::TensorImpl&>(t).autograd_meta())) {}
   explicit operator bool() const { return meta_ != nullptr; }
   StepRef& step() const {
     return meta_->is_view_ ? static_cast<StepViewMeta*>(meta_)->step : static_cast<StepMeta*>(meta_)->step;
@@ -89,7 +92,8 @@ class StepOf {
   uint32_t output() const { return output_; }
   // Writing to other windows on a view's memory gives it another history, which torch finds out when asked.
   bool is_current(const c10::TensorImpl& t) const {
-    return !meta_->is_view_ || static_cast<StepViewMeta*>(meta_)->get_attr_version() == t.version_counter().current_version();
+    return !meta_->is_view_ ||
+           static_cast<StepViewMeta*>(meta_)->get_attr_version() == t.version_counter().current_version();
   }
   // From now on the tensor has a node like any other. Other threads may be looking.
   void become(std::shared_ptr<torch::autograd::Node> node) const {
@@ -158,10 +162,11 @@ class Step final : public lazy::Pooled<Step, 384> {
     out.sizes.assign(sizes.data(), sizes.size());
   }
   // Of a view of `self`, or of what shows its memory without being a view to torch.
-  static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self, at::ArrayRef<at::Tensor> results,
-                     std::optional<torch::autograd::CreationMeta> view);
+  static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self,
+                     at::ArrayRef<at::Tensor> results, std::optional<torch::autograd::CreationMeta> view);
   // Of an op over `inputs` (null: none there) that returned `results`: makes it their history.
-  static void record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs, lazy::Tensors results);
+  static void record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs,
+                     lazy::Tensors results);
 
   const NodeOf& kind;
   const uint64_t sequence = at::sequence_number::get_and_increment();
@@ -182,8 +187,8 @@ class Step final : public lazy::Pooled<Step, 384> {
   Step* next_freed_ = nullptr;
 };
 
-// Guards what steps and their nodes hand over. It may be taken by who holds the recorder's lock, not the other way round, and
-// nothing that may be Python (destructors of tensors are) happens under it.
+// Guards what steps and their nodes hand over. It may be taken by who holds the recorder's lock, not the other way
+// round, and nothing that may be Python (destructors of tensors are) happens under it.
 lazy::Mutex& graph_mutex();
 
 inline StepRef::StepRef(const StepRef& o) : p_(o.p_) {
@@ -222,17 +227,25 @@ inline History::History(const at::Tensor& t) {
 }
 inline void History::clear() {
   switch (std::exchange(kind_, Kind::None)) {
-    case Kind::None: return;
-    case Kind::Step: return step_.~StepRef();
-    case Kind::Node: return node_.~shared_ptr();
+    case Kind::None:
+      return;
+    case Kind::Step:
+      return step_.~StepRef();
+    case Kind::Node:
+      return node_.~shared_ptr();
   }
 }
 inline void History::take(History& o) {
   number_ = o.number_;
   switch (kind_ = o.kind_) {
-    case Kind::None: return;
-    case Kind::Step: new (&step_) StepRef(std::move(o.step_)); break;
-    case Kind::Node: new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(o.node_)); break;
+    case Kind::None:
+      return;
+    case Kind::Step:
+      new (&step_) StepRef(std::move(o.step_));
+      break;
+    case Kind::Node:
+      new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(o.node_));
+      break;
   }
   o.clear();
 }

@@ -15,9 +15,12 @@ ir::Dims ViewDerivative::piece(size_t result) const {
 
 ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value> results) const {
   switch (form) {
-    case Form::Reshape: return r.reshape(results[0], sizes);
-    case Form::Broadcast: return r.sum_to(results[0], sizes);
-    case Form::Permute: return r.permute(results[0], numbers);
+    case Form::Reshape:
+      return r.reshape(results[0], sizes);
+    case Form::Broadcast:
+      return r.sum_to(results[0], sizes);
+    case Form::Permute:
+      return r.permute(results[0], numbers);
     case Form::Slice: {
       ir::Dims starts(sizes.size(), 0), steps(sizes.size(), 1);
       starts[numbers[0]] = numbers[1];
@@ -25,7 +28,8 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
       ir::Value g = r.reshape(results[0], piece(0));
       return ir::spread_slice(r, g, {r.dtype(g), sizes}, starts, steps);
     }
-    case Form::Split: break;
+    case Form::Split:
+      break;
   }
   c10::SmallVector<ir::Value, 4> pieces;
   ir::DType type{};
@@ -50,13 +54,18 @@ at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
     return ir::equal(shape, results[i].sizes()) ? results[i] : results[i].reshape(lazy::to_ref(shape));
   };
   switch (form) {
-    case Form::Reshape: return results[0].reshape(whole);
-    case Form::Broadcast: return results[0].sum_to_size(whole);
-    case Form::Permute: return results[0].permute(lazy::to_ref(numbers));
+    case Form::Reshape:
+      return results[0].reshape(whole);
+    case Form::Broadcast:
+      return results[0].sum_to_size(whole);
+    case Form::Permute:
+      return results[0].permute(lazy::to_ref(numbers));
     case Form::Slice:
       if (results[0].dim() < whole.size()) return at::select_backward(results[0], whole, numbers[0], numbers[1]);
-      return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3], numbers[3]);
-    case Form::Split: break;
+      return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3],
+                                numbers[3]);
+    case Form::Split:
+      break;
   }
   at::TensorOptions options;
   for (const at::Tensor& g : results)

@@ -1,5 +1,5 @@
-// The derivative of a view. Making a view records nothing, as the tensor is another window on the same memory; but what it
-// does to dimensions is linear, so backward needs no more than the numbers that say what it does.
+// The derivative of a view. Making a view records nothing, as the tensor is another window on the same memory; but what
+// it does to dimensions is linear, so backward needs no more than the numbers that say what it does.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include "lazy/record/recording.h"

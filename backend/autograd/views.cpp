@@ -14,7 +14,8 @@ using Form = ViewDerivative::Form;
 using Derivative = std::unique_ptr<ViewDerivative>;
 
 Derivative derivative(Form form, const Tensor& self, ir::Dims numbers = {}) {
-  return Derivative(new ViewDerivative{.form = form, .sizes = lazy::to_dims(self.sizes()), .numbers = std::move(numbers)});
+  return Derivative(
+      new ViewDerivative{.form = form, .sizes = lazy::to_dims(self.sizes()), .numbers = std::move(numbers)});
 }
 Derivative transposed(const Tensor& self, int64_t a, int64_t b) {
   ir::Dims order;
@@ -26,11 +27,15 @@ Derivative transposed(const Tensor& self, int64_t a, int64_t b) {
 // Each operator's derivative, from its arguments and what it returned.
 struct Reshaping {
   template <class... Args>
-  static Derivative of(const Tensor& self, ArrayRef<Tensor>, const Args&...) { return derivative(Form::Reshape, self); }
+  static Derivative of(const Tensor& self, ArrayRef<Tensor>, const Args&...) {
+    return derivative(Form::Reshape, self);
+  }
 };
 struct Expanding {
   template <class... Args>
-  static Derivative of(const Tensor& self, ArrayRef<Tensor>, const Args&...) { return derivative(Form::Broadcast, self); }
+  static Derivative of(const Tensor& self, ArrayRef<Tensor>, const Args&...) {
+    return derivative(Form::Broadcast, self);
+  }
 };
 struct Transposing {
   static Derivative of(const Tensor& self, ArrayRef<Tensor>) { return transposed(self, 0, self.dim() == 2 ? 1 : 0); }
@@ -79,11 +84,14 @@ struct Unbinding {
 
 // Torch needs no more than the base to make the view again.
 bool is_simple(const Tensor& self) {
-  if (!ir::is_native(lazy::to_ir(self.scalar_type())) || c10::AutogradState::get_tls_state().get_view_replay_enabled()) return false;
+  if (!ir::is_native(lazy::to_ir(self.scalar_type())) || c10::AutogradState::get_tls_state().get_view_replay_enabled())
+    return false;
   auto* parent = torch::autograd::impl::get_view_autograd_meta(self);
   return !parent || (parent->shared_view_info() && !parent->get_backward_view().has_view_fn());
 }
-bool is_fresh(const Tensor& view, const Tensor& self) { return !view.is_same(self) && !view.unsafeGetTensorImpl()->autograd_meta(); }
+bool is_fresh(const Tensor& view, const Tensor& self) {
+  return !view.is_same(self) && !view.unsafeGetTensorImpl()->autograd_meta();
+}
 
 ArrayRef<Tensor> listed(const Tensor& t) { return t; }
 ArrayRef<Tensor> listed(const std::vector<Tensor>& t) { return t; }
@@ -104,7 +112,8 @@ struct LightView<Aten, Kind, is_view, Result(const Tensor&, Args...)> {
       at::AutoDispatchBelowAutograd guard;
       return Aten::redispatch(keys & c10::after_autograd_keyset, self, std::forward<Args>(args)...);
     }
-    if (route == Route::Torch || !is_simple(self)) return Light<Aten>::by_torch(keys, self, std::forward<Args>(args)...);
+    if (route == Route::Torch || !is_simple(self))
+      return Light<Aten>::by_torch(keys, self, std::forward<Args>(args)...);
     Result result = [&] {
       at::AutoDispatchBelowADInplaceOrView guard;
       return Aten::redispatch(keys & c10::after_ADInplaceOrView_keyset, self, args...);

@@ -1,19 +1,20 @@
-// Torch knows one accelerator in a process, and takes a registered PrivateUse1 device for it, whatever else is there. Its
-// autograd engine then finds no stream for a node on a CUDA device and stops ("opt_ready_stream && opt_parent_stream",
-// pytorch/pytorch#161129): to install a device would break every backward on CUDA tensors, whether it is used or not.
+// Torch knows one accelerator in a process, and takes a registered PrivateUse1 device for it, whatever else is there.
+// Its autograd engine then finds no stream for a node on a CUDA device and stops ("opt_ready_stream &&
+// opt_parent_stream", pytorch/pytorch#161129): to install a device would break every backward on CUDA tensors, whether
+// it is used or not.
 //
-// Lazuli needs no streams of the engine's, since recording has an order of its own. So where torch has a GPU, the engine is
-// told what is true: that GPU is the accelerator, and lazuli is none. The two questions that it asks are calls between
-// shared libraries, and their entries in libtorch_cpu's table of imported functions are pointed here. Where the table does
-// not look as expected (another torch, another linker) all stays as torch made it.
+// Lazuli needs no streams of the engine's, since recording has an order of its own. So where torch has a GPU, the
+// engine is told what is true: that GPU is the accelerator, and lazuli is none. The two questions that it asks are
+// calls between shared libraries, and their entries in libtorch_cpu's table of imported functions are pointed here.
+// Where the table does not look as expected (another torch, another linker) all stays as torch made it.
+#include <cstring>
+#include <string_view>
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceType.h>
 #include <elf.h>
 #include <link.h>
-#include <cstring>
-#include <string_view>
 
 namespace lazuli::backend {
 namespace {
@@ -39,9 +40,9 @@ const Replacement kReplacements[] = {
 
 // The parts of a loaded library's dynamic section that name its imported functions.
 struct Imports {
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
-  const ElfW(Rela)* slots = nullptr;
+  const ElfW(Rela) * slots = nullptr;
   size_t bytes = 0;
 
   explicit Imports(const dl_phdr_info& library) {

@@ -22,7 +22,8 @@ const bool bfloat16_by_default = [] {
 }();
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-  if (lazuli::lazy::is_reference_mode() && lazuli::lazy::Backing::choice().is_cpu()) return lazuli::backend::register_reference_autocast(m);
+  if (lazuli::lazy::is_reference_mode() && lazuli::lazy::Backing::choice().is_cpu())
+    return lazuli::backend::register_reference_autocast(m);
   AT_FORALL_LOWER_PRECISION_FP(LAZULI_LOWER)
   AT_FORALL_FP32(LAZULI_FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(LAZULI_FP32_OPT)

@@ -1,5 +1,5 @@
-// Torch's collectives (torch.distributed) on tensors of the device: they run on the memory that holds the values, by whatever
-// the process group has for the backing device, such as gloo or NCCL.
+// Torch's collectives (torch.distributed) on tensors of the device: they run on the memory that holds the values, by
+// whatever the process group has for the backing device, such as gloo or NCCL.
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -197,7 +197,8 @@ void collective(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   }
 }
 
-// Torch has kernels of its own at the device's key, for backends of the device's; the dispatcher warns of who replaces them.
+// Torch has kernels of its own at the device's key, for backends of the device's; the dispatcher warns of who replaces
+// them.
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };

@@ -1,5 +1,5 @@
-// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. There is one stream, the one
-// that is current on the backing device when a trace runs; on the CPU, work is done when a call returns.
+// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. There is one stream, the
+// one that is current on the backing device when a trace runs; on the CPU, work is done when a call returns.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -21,7 +21,8 @@ using c10::Device;
 using c10::Stream;
 
 void check_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index), "; this process has one lazuli device");
+  TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index),
+              "; this process has one lazuli device");
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -37,12 +38,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   bool queryStream(const Stream&) const override {
-    return !lazy::backing().is_gpu() || (lazy::Runner::get().is_idle() && gpu().queryStream(lazy::backing().current_stream()));
+    return !lazy::backing().is_gpu() ||
+           (lazy::Runner::get().is_idle() && gpu().queryStream(lazy::backing().current_stream()));
   }
   void synchronizeStream(const Stream&) const override { lazy::finish(); }
   void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
-  // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when it
-  // is recorded, and the event is the time.
+  // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when
+  // it is recorded, and the event is the time.
   void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag flag) const override {
     lazy::sync(lazy::SyncReason::Explicit);
     lazy::Runner::get().wait();
@@ -77,7 +79,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void init() const override {}
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return check_index(index), default_generator(); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return check_index(index), default_generator();
+  }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     return at::make_generator<Generator>(std::max<c10::DeviceIndex>(index, 0));
   }
@@ -95,8 +99,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr, c10::Allocator*,
-                                                    bool) {
+c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr,
+                                                    c10::Allocator*, bool) {
   int64_t n = bytes.expect_int();
   return lazy::make_storage(lazy::make_uninitialized({ir::DType::U8, {n}}), static_cast<size_t>(n));
 }

@@ -1,14 +1,14 @@
 // The device's random generator: a seed and a running offset into the Philox counter. Both are run-time numbers of the
 // trace, so a new draw recompiles nothing.
 //
-// Under LAZULI_RANDOM=eager a generator of the CPU stands behind each: the CPU's default generator behind the default one,
-// and one of its own, of the same seed, behind any other. Random ops then are eager's own kernels with that generator, so
-// that a script draws what it draws on the CPU. A generator's state is then that of the CPU's. In reference mode
-// (lazy/support/config.h) they are the backing device's, which may be a GPU.
+// Under LAZULI_RANDOM=eager a generator of the CPU stands behind each: the CPU's default generator behind the default
+// one, and one of its own, of the same seed, behind any other. Random ops then are eager's own kernels with that
+// generator, so that a script draws what it draws on the CPU. A generator's state is then that of the CPU's. In
+// reference mode (lazy/support/config.h) they are the backing device's, which may be a GPU.
 #pragma once
+#include <mutex>
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
-#include <mutex>
 
 namespace lazuli::backend {
 

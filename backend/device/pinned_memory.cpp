@@ -1,7 +1,7 @@
 #include "backend/device/pinned_memory.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <map>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include "lazy/memory/backing.h"
 #include "lazy/support/mutex.h"
 

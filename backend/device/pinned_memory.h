@@ -1,5 +1,5 @@
-// Host memory that transfers start from. On a GPU it is CUDA's; on the CPU, where nothing is gained by it, it is plain memory
-// that remembers it was asked for, so that `is_pinned` says what torch's users and loaders expect.
+// Host memory that transfers start from. On a GPU it is CUDA's; on the CPU, where nothing is gained by it, it is plain
+// memory that remembers it was asked for, so that `is_pinned` says what torch's users and loaders expect.
 #pragma once
 #include <c10/core/Allocator.h>
 

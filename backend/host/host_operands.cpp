@@ -1,6 +1,6 @@
-// Operators that look into a tensor while they compute shapes: the places of tensor_split, the sizes of a reshape. Torch's
-// composites read such a tensor's memory, and take it on the CPU only; a script that ran on the CPU has it beside its data,
-// and so do we.
+// Operators that look into a tensor while they compute shapes: the places of tensor_split, the sizes of a reshape.
+// Torch's composites read such a tensor's memory, and take it on the CPU only; a script that ran on the CPU has it
+// beside its data, and so do we.
 #include <ATen/ops/_reshape_from_tensor_native.h>
 #include <ATen/ops/tensor_split_native.h>
 #include "backend/record/registration.h"

@@ -1,5 +1,5 @@
-// Nested tensors of the strided layout: their buffer is a tensor of ours, and torch's own code keeps it and its views. What
-// computes on them is torch's kernel for the host, between copies.
+// Nested tensors of the strided layout: their buffer is a tensor of ours, and torch's own code keeps it and its views.
+// What computes on them is torch's kernel for the host, between copies.
 #include <ATen/ops/_nested_from_padded_native.h>
 #include <ATen/ops/_nested_tensor_size_native.h>
 #include <ATen/ops/_nested_tensor_storage_offsets_native.h>

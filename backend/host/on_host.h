@@ -18,8 +18,8 @@ void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack, false, host);
 }
 
-// Whatever has a kernel for the host's tensors of a layout goes there by name: some of it has a generic kernel too, which
-// makes a strided or an equally sparse result where the host's does not.
+// Whatever has a kernel for the host's tensors of a layout goes there by name: some of it has a generic kernel too,
+// which makes a strided or an equally sparse result where the host's does not.
 template <c10::DispatchKey host, c10::DispatchKey ours>
 void rest_on_host(torch::Library& m) {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {

@@ -1,8 +1,6 @@
 // Quantized tensors of the device: their numbers are the content of a storage of ours, and torch's own code keeps the
 // quantizer. What computes on them is torch's kernel for the host, between copies.
 #include <ATen/EmptyTensor.h>
-#include <ATen/quantized/QTensorImpl.h>
-#include <ATen/quantized/Quantizer.h>
 #include <ATen/ops/_empty_per_channel_affine_quantized.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_to_copy_native.h>
@@ -21,6 +19,8 @@
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/unsqueeze_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 #include "backend/host/on_host.h"
 #include "backend/record/registration.h"
 #include "lazy/trace/storage.h"
@@ -42,7 +42,8 @@ int64_t in_byte(ScalarType packed) { return packed == c10::kQUInt2x4 ? 4 : 2; }
 // As much memory as torch gives them: whole bytes for each row.
 int64_t packed_bytes(at::IntArrayRef sizes, ScalarType type) {
   if (sizes.empty()) return 1;
-  return c10::multiply_integers(sizes.slice(0, sizes.size() - 1)) * ((sizes.back() + in_byte(type) - 1) / in_byte(type));
+  return c10::multiply_integers(sizes.slice(0, sizes.size() - 1)) *
+         ((sizes.back() + in_byte(type) - 1) / in_byte(type));
 }
 
 // The memory of a quantized tensor, of any device, as the integers that lie in it; of packed ones, as bytes.
@@ -50,12 +51,12 @@ Tensor integers(const Tensor& q) {
   const ScalarType type = c10::toUnderlying(q.scalar_type());
   const auto bytes = static_cast<int64_t>(q.storage().nbytes());
   const bool packed = is_packed(q.scalar_type());
-  TORCH_CHECK(!packed || (q.is_contiguous() && q.storage_offset() == 0), "lazuli: a part of a tensor of ", q.scalar_type(),
-              " has no memory of its own");
+  TORCH_CHECK(!packed || (q.is_contiguous() && q.storage_offset() == 0), "lazuli: a part of a tensor of ",
+              q.scalar_type(), " has no memory of its own");
   const c10::DispatchKeySet key(c10::computeDispatchKey(type, c10::kStrided, q.device()));
-  Tensor t = q.is_privateuseone()
-                 ? lazy::make_view(q, q.sizes(), q.strides(), q.storage_offset())
-                 : at::detail::make_tensor<c10::TensorImpl>(c10::Storage(q.storage()), key, c10::scalarTypeToTypeMeta(type));
+  Tensor t = q.is_privateuseone() ? lazy::make_view(q, q.sizes(), q.strides(), q.storage_offset())
+                                  : at::detail::make_tensor<c10::TensorImpl>(c10::Storage(q.storage()), key,
+                                                                             c10::scalarTypeToTypeMeta(type));
   c10::TensorImpl* impl = t.unsafeGetTensorImpl();
   impl->set_storage_and_dtype(q.storage(), c10::scalarTypeToTypeMeta(type));
   if (packed)
@@ -70,8 +71,8 @@ at::QuantizerPtr quantizer_on(const at::QuantizerPtr& quantizer, c10::Device dev
   const c10::QScheme scheme = quantizer->qscheme();
   if (scheme != c10::kPerChannelAffine && scheme != c10::kPerChannelAffineFloatQParams) return quantizer;
   const auto& channels = static_cast<const at::PerChannelAffineQuantizer&>(*quantizer);
-  return at::make_per_channel_affine_quantizer(channels.scales().to(device), channels.zero_points().to(device), channels.axis(),
-                                               channels.scalar_type());
+  return at::make_per_channel_affine_quantizer(channels.scales().to(device), channels.zero_points().to(device),
+                                               channels.axis(), channels.scalar_type());
 }
 
 at::QuantizerPtr quantizer_of(const Tensor& q) { return at::get_qtensorimpl(q)->quantizer(); }
@@ -91,8 +92,9 @@ Tensor make_quantized(at::IntArrayRef sizes, optional<c10::MemoryFormat> format,
   at::detail::check_size_nonnegative(sizes);
   const ScalarType type = quantizer->scalar_type();
   const auto options = at::TensorOptions(lazy::device()).dtype(c10::toUnderlying(type));
-  const Tensor memory = is_packed(type) ? at::empty({packed_bytes(sizes, type)}, options)
-                                        : at::empty(sizes, options.memory_format(format.value_or(c10::MemoryFormat::Contiguous)));
+  const Tensor memory = is_packed(type)
+                            ? at::empty({packed_bytes(sizes, type)}, options)
+                            : at::empty(sizes, options.memory_format(format.value_or(c10::MemoryFormat::Contiguous)));
   Tensor q = over(memory, type, quantizer);
   if (is_packed(type))
     q.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
@@ -101,8 +103,8 @@ Tensor make_quantized(at::IntArrayRef sizes, optional<c10::MemoryFormat> format,
   return q;
 }
 
-Tensor empty_affine(at::IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout>, optional<c10::Device>, optional<bool>,
-                    double scale, int64_t zero_point, optional<c10::MemoryFormat> format) {
+Tensor empty_affine(at::IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout>, optional<c10::Device>,
+                    optional<bool>, double scale, int64_t zero_point, optional<c10::MemoryFormat> format) {
   return make_quantized(sizes, format, at::make_per_tensor_affine_quantizer(scale, zero_point, quantized_type(type)));
 }
 
@@ -111,21 +113,22 @@ Tensor empty_per_channel(at::IntArrayRef sizes, const Tensor& scales, const Tens
                          optional<ScalarType> type, optional<c10::Layout> layout, optional<c10::Device> device,
                          optional<bool> pinned, optional<c10::MemoryFormat> format) {
   if (device && !device->is_privateuseone())
-    return at::_empty_per_channel_affine_quantized(sizes, scales.to(*device), zero_points.to(*device), axis, type, layout, device,
-                                                   pinned, format);
+    return at::_empty_per_channel_affine_quantized(sizes, scales.to(*device), zero_points.to(*device), axis, type,
+                                                   layout, device, pinned, format);
   const auto quantizer = at::make_per_channel_affine_quantizer(scales, zero_points, axis, quantized_type(type));
   return make_quantized(sizes, format, quantizer_on(quantizer, lazy::device()));
 }
 
 // A kernel that writes this decides on the quantizer.
-Tensor empty(at::IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout>, optional<c10::Device>, optional<bool>,
-             optional<c10::MemoryFormat> format) {
+Tensor empty(at::IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout>, optional<c10::Device>,
+             optional<bool>, optional<c10::MemoryFormat> format) {
   return make_quantized(sizes, format, at::make_unknown_quantizer(quantized_type(type)));
 }
 
 // As torch's copy_ between quantized tensors, whose target takes over the quantizer.
 Tensor& copy_(Tensor& self, const Tensor& src, bool) {
-  TORCH_CHECK(self.is_quantized(), "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use "
+  TORCH_CHECK(self.is_quantized(),
+              "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use "
               "dequantize to get a float Tensor from a quantized Tensor");
   if (self.is_same(src)) return self;
   if (!src.is_quantized()) {
@@ -150,8 +153,9 @@ Tensor clone(const Tensor& self, optional<c10::MemoryFormat> format) {
 }
 
 // Torch's own takes a tensor with gaps between its numbers nowhere.
-Tensor to_copy(const Tensor& self, optional<ScalarType> type, optional<c10::Layout> layout, optional<c10::Device> device,
-               optional<bool> pinned, bool non_blocking, optional<c10::MemoryFormat> format) {
+Tensor to_copy(const Tensor& self, optional<ScalarType> type, optional<c10::Layout> layout,
+               optional<c10::Device> device, optional<bool> pinned, bool non_blocking,
+               optional<c10::MemoryFormat> format) {
   const Tensor dense = self.is_non_overlapping_and_dense() ? self : self.contiguous();
   return n::_to_copy(dense, type, layout, device, pinned, non_blocking, format);
 }
@@ -164,7 +168,8 @@ Tensor int_repr(const Tensor& self) {
 
 const Tensor& resize_(const Tensor& self, at::IntArrayRef sizes, optional<c10::MemoryFormat> format) {
   TORCH_CHECK(!format, "Unsupported memory format for quantized tensor resize ", *format);
-  TORCH_CHECK(quantizer_of(self)->qscheme() == c10::kPerTensorAffine, "Can only resize quantized tensors with per-tensor schemes!");
+  TORCH_CHECK(quantizer_of(self)->qscheme() == c10::kPerTensorAffine,
+              "Can only resize quantized tensors with per-tensor schemes!");
   TORCH_CHECK(!is_packed(self.scalar_type()), "lazuli: tensors of ", self.scalar_type(), " are not resized");
   integers(self).resize_(sizes);
   self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
@@ -180,7 +185,8 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 
 void whatever_else_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::QuantizedCPU), "Could not run '",
-                              op.operator_name(), "' with quantized tensors on lazuli: torch has no such kernel for the CPU");
+                              op.operator_name(),
+                              "' with quantized tensors on lazuli: torch has no such kernel for the CPU");
   on_host<c10::DispatchKey::QuantizedCPU>(op, stack);
 }
 
@@ -188,9 +194,9 @@ void whatever_else_on_host(const c10::OperatorHandle& op, torch::jit::Stack* sta
 
 // These make quantized tensors of strided ones. What they read besides may lie on the host.
 void register_quantized(torch::Library& m) {
-  for (const char* name : {"_make_per_channel_quantized_tensor", "_make_per_tensor_quantized_tensor", "quantize_per_channel",
-                           "quantize_per_tensor", "quantize_per_tensor.tensor_qparams", "quantize_per_tensor.tensors",
-                           "quantize_per_tensor_dynamic"})
+  for (const char* name : {"_make_per_channel_quantized_tensor", "_make_per_tensor_quantized_tensor",
+                           "quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor.tensor_qparams",
+                           "quantize_per_tensor.tensors", "quantize_per_tensor_dynamic"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_host<c10::DispatchKey::CPU>>());
 }
 

@@ -57,8 +57,8 @@ at::Tensor copy_compressed_from_and_resize(const at::Tensor& from, const at::Ten
 }
 
 // Torch's smm hands itself its result as an addend, too: one tensor has one copy on the host.
-at::Tensor& sspaddmm_out(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
-                         at::Tensor& out) {
+at::Tensor& sspaddmm_out(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                         const at::Scalar& alpha, at::Tensor& out) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sspaddmm", "out");
   const lazy::ExternalTimer timer = announced_on_host(op);
   at::Tensor result = out.cpu();

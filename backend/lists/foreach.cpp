@@ -82,14 +82,16 @@ bool Call::read_alpha(const IValue& alpha) {
 }
 
 bool Call::unpack(const Tensor& packed) {
-  if (!packed.is_cpu() || packed.dim() != 1 || !packed.is_contiguous() || static_cast<size_t>(packed.numel()) != count) return false;
+  if (!packed.is_cpu() || packed.dim() != 1 || !packed.is_contiguous() || static_cast<size_t>(packed.numel()) != count)
+    return false;
   for (size_t i = 0; i < count; ++i) numbers.emplace_back(packed[static_cast<int64_t>(i)].item());
   arguments.push_back({numbers, {}});
   return true;
 }
 
 bool same_storage(const Tensor& a, const Tensor& b) {
-  return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+         b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
 // Records the elements of a call that are row-major and of one floating type.
@@ -127,7 +129,9 @@ class Elements {
       const Tensor& t = a.at(i).toTensor();
       if (!t.defined()) return nullptr;
       auto* impl = t.unsafeGetTensorImpl();
-      if (!impl->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !impl->is_contiguous() || t.layout() != c10::kStrided) return nullptr;
+      if (!impl->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit) || !impl->is_contiguous() ||
+          t.layout() != c10::kStrided)
+        return nullptr;
       if (!like) {
         like = &t;
         continue;
@@ -147,8 +151,10 @@ class Elements {
 
   // Whether a shared tensor of no dimensions leaves the elements' type as it is.
   static bool fits(const Tensor& shared, const Tensor& like) {
-    if (!shared.defined() || !(is_ours(shared) || is_number(shared)) || c10::isComplexType(shared.scalar_type())) return false;
-    return like.dim() > 0 ? ir::is_native(lazy::to_ir(shared.scalar_type())) : shared.scalar_type() == like.scalar_type();
+    if (!shared.defined() || !(is_ours(shared) || is_number(shared)) || c10::isComplexType(shared.scalar_type()))
+      return false;
+    return like.dim() > 0 ? ir::is_native(lazy::to_ir(shared.scalar_type()))
+                          : shared.scalar_type() == like.scalar_type();
   }
 
   ir::Value value(lazy::Recording& r, size_t a, size_t i) {
@@ -187,7 +193,8 @@ bool record_by_rules(const Call& call, size_t i, Tensor& result) {
 }
 
 // Torch's own loop, over the one element.
-void loop_over(const c10::OperatorHandle& op, c10::ArrayRef<IValue> values, const Call& call, size_t i, std::vector<Tensor>& results) {
+void loop_over(const c10::OperatorHandle& op, c10::ArrayRef<IValue> values, const Call& call, size_t i,
+               std::vector<Tensor>& results) {
   torch::jit::Stack stack;
   for (size_t a = 0; a < values.size(); ++a) {
     const IValue& v = values[a];
@@ -252,7 +259,9 @@ std::string_view row_name(std::string_view name) {
 void implement(torch::Library& m, const std::string& name, ir::Op op) {
   for (const char* overload : {"", "Scalar", "List", "ScalarList", "Tensor", "ScalarAndTensor"}) {
     // Whether pow multiplies is for each exponent to say.
-    if (op == ir::Op::pow && std::string_view(overload).starts_with("Scalar") && std::string_view(overload) != "ScalarAndTensor") continue;
+    if (op == ir::Op::pow && std::string_view(overload).starts_with("Scalar") &&
+        std::string_view(overload) != "ScalarAndTensor")
+      continue;
     for (const char* suffix : {"", "_"}) {
       std::string full = "_foreach_" + name + suffix;
       auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + full, overload});
@@ -273,7 +282,9 @@ void register_foreach(torch::Library& m) {
   auto row_of = [](std::string_view name) {
     for (size_t i = 0; i < ir::kOpCount; ++i) {
       auto op = static_cast<ir::Op>(i);
-      if (ir::is_elementwise(op) && ir::info(op).result == ir::Result::Same && !ir::info(op).infer && ir::name(op) == name) return op;
+      if (ir::is_elementwise(op) && ir::info(op).result == ir::Result::Same && !ir::info(op).infer &&
+          ir::name(op) == name)
+        return op;
     }
     return ir::kNoOp;
   };

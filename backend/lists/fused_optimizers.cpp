@@ -68,7 +68,8 @@ struct Update {
     if (v.toTensor().is_privateuseone()) return {};
     return number_of(v.toTensor()).toDouble();
   }
-  // What Adam's step number makes of the rate and of the squares' root (torch/optim/adam.py), once for all that are as far.
+  // What Adam's step number makes of the rate and of the squares' root (torch/optim/adam.py), once for all that are as
+  // far.
   struct Corrections {
     double step = 0;
     ir::Value size = {}, root = {};
@@ -108,8 +109,8 @@ struct Update {
 
 void adam_numbers(Update& u, size_t i, Values& in) {
   const Update::Corrections c = u.corrections(i);
-  in.append({c.size ? ir::Value{} : u.step(i), u.rate(), u.complement("beta1"), u.complement("beta2"), u.decay(), u.shared("eps"),
-             u.skip, c.size, c.root});
+  in.append({c.size ? ir::Value{} : u.step(i), u.rate(), u.complement("beta1"), u.complement("beta2"), u.decay(),
+             u.shared("eps"), u.skip, c.size, c.root});
 }
 void sgd_numbers(Update& u, size_t, Values& in) {
   const bool momentum = u.call.number("momentum") != 0;
@@ -121,14 +122,20 @@ void adagrad_numbers(Update& u, size_t i, Values& in) {
   in.append({u.step(i), u.rate(), u.shared("lr_decay"), u.decay(), u.shared("eps"), u.skip});
 }
 
-const Optimizer kAdam{ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers,
-                      [](const Call& c, ir::Attrs& a) { a.add(0).add(c.flag("maximize")); }};
-const Optimizer kAdamW{ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers,
-                       [](const Call& c, ir::Attrs& a) { a.add(1).add(c.flag("maximize")); }};
-const Optimizer kSgd{ir::Op::sgd_step, {"momentum_buffer_list"}, sgd_numbers,
-                     [](const Call& c, ir::Attrs& a) { a.add(c.flag("nesterov")).add(c.flag("maximize")); }};
-const Optimizer kAdagrad{ir::Op::adagrad_step, {"state_sums"}, adagrad_numbers,
-                         [](const Call& c, ir::Attrs& a) { a.add(c.flag("maximize")); }};
+const Optimizer kAdam{
+    ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers, [](const Call& c, ir::Attrs& a) {
+      a.add(0).add(c.flag("maximize"));
+    }};
+const Optimizer kAdamW{
+    ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers, [](const Call& c, ir::Attrs& a) {
+      a.add(1).add(c.flag("maximize"));
+    }};
+const Optimizer kSgd{ir::Op::sgd_step, {"momentum_buffer_list"}, sgd_numbers, [](const Call& c, ir::Attrs& a) {
+                       a.add(c.flag("nesterov")).add(c.flag("maximize"));
+                     }};
+const Optimizer kAdagrad{ir::Op::adagrad_step, {"state_sums"}, adagrad_numbers, [](const Call& c, ir::Attrs& a) {
+                           a.add(c.flag("maximize"));
+                         }};
 
 bool is_one_number(const IValue& v) {
   if (!v.isTensor()) return true;
@@ -145,7 +152,8 @@ bool covered(const Call& call, const Optimizer& o, c10::SmallVector<c10::ArrayRe
   if (count == 0) return false;
   const bool largest = !call["amsgrad"].isNone() && call.flag("amsgrad");
   for (size_t l = 1; l < lists.size(); ++l) {
-    const bool wanted = o.row == ir::Op::adam_step ? l < 4 || largest : o.row != ir::Op::sgd_step || l < 2 || call.number("momentum") != 0;
+    const bool wanted = o.row == ir::Op::adam_step ? l < 4 || largest
+                                                   : o.row != ir::Op::sgd_step || l < 2 || call.number("momentum") != 0;
     if (lists[l].size() != (wanted ? count : 0)) return false;
   }
   if (!call["state_steps"].isNone()) {
@@ -169,7 +177,8 @@ bool covered(const Call& call, const Optimizer& o, c10::SmallVector<c10::ArrayRe
   return true;
 }
 
-void update(const Optimizer& o, const Call& call, const c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists, size_t i, Update& u) {
+void update(const Optimizer& o, const Call& call, const c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists, size_t i,
+            Update& u) {
   lazy::Recording& r = u.r;
   const Tensor& x = lists[0][i].toTensor();
   lazy::Order order;  // the parameter's; states of another are read through a view
@@ -229,7 +238,8 @@ void implement(torch::Library& m, const std::string& name) {
 // Adds one to each count of steps; of those on the host, which optimizers keep, without the dispatcher.
 void count_steps(at::TensorList counts) {
   for (const Tensor& t : counts) {
-    if (!t.is_cpu() || t.numel() != 1 || t.requires_grad() || !(t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble)) {
+    if (!t.is_cpu() || t.numel() != 1 || t.requires_grad() ||
+        !(t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble)) {
       const_cast<Tensor&>(t).add_(1);
       continue;
     }
@@ -248,8 +258,10 @@ void count_writes(at::TensorList tensors, int64_t times) {
 }
 
 TORCH_LIBRARY_FRAGMENT(lazuli, m) {
-  m.def("_count_writes(Tensor[] tensors, int times) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, count_writes));
-  m.def("_count_steps(Tensor(a!)[] counts) -> ()", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, count_steps));
+  m.def("_count_writes(Tensor[] tensors, int times) -> ()",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, count_writes));
+  m.def("_count_steps(Tensor(a!)[] counts) -> ()",
+        torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, count_steps));
 }
 
 }  // namespace

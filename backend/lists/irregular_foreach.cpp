@@ -1,6 +1,6 @@
 // Operators over lists of tensors that belong to no elementwise row: norms, copies, zeros.
-#include <ATen/ops/linalg_vector_norm.h>
 #include <numeric>
+#include <ATen/ops/linalg_vector_norm.h>
 #include "backend/lists/foreach.h"
 #include "backend/ops/norm.h"
 #include "backend/record/dispatch.h"
@@ -51,8 +51,8 @@ std::vector<Tensor> norms(TensorList list, const c10::Scalar& order, std::option
 
 // Takes over the source's value.
 bool takes_over(const Tensor& to, const Tensor& from) {
-  return is_ours(to) && is_ours(from) && to.dtype() == from.dtype() && to.sizes() == from.sizes() && to.is_contiguous() &&
-         from.is_contiguous() && !to.storage().is_alias_of(from.storage());
+  return is_ours(to) && is_ours(from) && to.dtype() == from.dtype() && to.sizes() == from.sizes() &&
+         to.is_contiguous() && from.is_contiguous() && !to.storage().is_alias_of(from.storage());
 }
 
 void copy(TensorList self, TensorList source, bool non_blocking) {

@@ -33,7 +33,9 @@ Tensor glu_backward(const Tensor& gy, const Tensor& x, int64_t dim) {
   return at::cat({g, g * (1 - open) * value}, dim).to(x.scalar_type());
 }
 
-bool have_one_type(const Tensor& x, const Tensor& slope) { return is_floating(x) && is_ours(slope) && x.scalar_type() == slope.scalar_type(); }
+bool have_one_type(const Tensor& x, const Tensor& slope) {
+  return is_floating(x) && is_ours(slope) && x.scalar_type() == slope.scalar_type();
+}
 Tensor prelu(const Tensor& x, const Tensor& slope) {
   if (!have_one_type(x, slope)) return fall_back<Tensor>("aten::_prelu_kernel", "", x, slope);
   const Tensor out = at::where(x > 0, x, x * slope);
@@ -41,7 +43,8 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
   return out;
 }
 std::tuple<Tensor, Tensor> prelu_backward(const Tensor& gy, const Tensor& x, const Tensor& slope) {
-  if (!have_one_type(x, slope) || !have_one_type(gy, slope)) return fall_back_tuple<2>("aten::_prelu_kernel_backward", "", gy, x, slope);
+  if (!have_one_type(x, slope) || !have_one_type(gy, slope))
+    return fall_back_tuple<2>("aten::_prelu_kernel_backward", "", gy, x, slope);
   const Tensor positive = x > 0;
   return {at::where(positive, gy, gy * slope), at::where(positive, 0, gy * x)};
 }

@@ -35,11 +35,12 @@ template <ir::Op op>
 bool takes(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (!takes<op>(a, b)) return false;
   if (is_one(alpha)) return true;
-  return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() && !alpha.isComplex();
+  return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() &&
+         !alpha.isComplex();
 }
 
-// A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one, and
-// make nan of infinities by it.
+// A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one,
+// and make nan of infinities by it.
 bool sums_parts(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   auto strided = [](const Tensor& t) {
     return (nameless_on_device(*t.unsafeGetTensorImpl()) && t.layout() == c10::kStrided) || is_number(t);
@@ -48,7 +49,9 @@ bool sums_parts(const Tensor& a, const Tensor& b, const Scalar& alpha) {
          c10::isComplexType(at::result_type(a, b));
 }
 // The real and imaginary parts along a last dimension, in the type that both operands agree on.
-Tensor parts(const Tensor& t, at::ScalarType type) { return at::view_as_real(t.to(at::device(at::kPrivateUse1).dtype(type))); }
+Tensor parts(const Tensor& t, at::ScalarType type) {
+  return at::view_as_real(t.to(at::device(at::kPrivateUse1).dtype(type)));
+}
 
 template <ir::Op op>
 Tensor sum_parts(const Tensor& a, const Tensor& b) {

@@ -1,12 +1,12 @@
-// Scaled dot-product attention of float32 on the CPU is a row; otherwise it goes to the backing device's fused kernel, as one
-// external call. What neither covers is torch's decomposition into products and softmax.
-#include <ATen/native/transformers/attention.h>
-#include <ATen/native/transformers/sdp_utils_cpp.h>
-#include <ATen/ops/_fused_sdp_choice_ops.h>
+// Scaled dot-product attention of float32 on the CPU is a row; otherwise it goes to the backing device's fused kernel,
+// as one external call. What neither covers is torch's decomposition into products and softmax.
 #include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_fused_sdp_choice_ops.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -20,7 +20,8 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-const lazy::Order kHeadsLast{0, 2, 1, 3};  // [batch, heads, rows, columns] as the row and eager's gradients have it in memory
+// [batch, heads, rows, columns] as the row and eager's gradients have it in memory.
+const lazy::Order kHeadsLast{0, 2, 1, 3};
 
 // The fused kernels walk the last dimension without looking at its stride.
 bool is_walked(const Tensor& t) { return t.dim() == 0 || t.size(-1) <= 1 || t.stride(-1) == 1; }
@@ -30,8 +31,10 @@ bool is_walked_as_mask(const Tensor& t) { return is_walked(t) || t.stride(-1) ==
 bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask) {
   if (lazy::backing().is_gpu()) return false;
   for (const Tensor* t : {&q, &k, &v})
-    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0 || !is_walked(*t)) return false;
-  const bool fits = q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0;
+    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0 || !is_walked(*t))
+      return false;
+  const bool fits =
+      q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0;
   if (!fits || !mask || !mask->defined()) return fits;
   if (!is_ours(*mask) || mask->requires_grad() || (mask->dim() != 2 && mask->dim() != 4)) return false;
   if (mask->scalar_type() != at::kFloat && mask->scalar_type() != at::kBool) return false;
@@ -42,7 +45,9 @@ bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Te
 }
 
 ir::Attrs attributes(const Tensor& q, optional<double> scale, bool causal) {
-  return ir::Attrs().add(std::bit_cast<int64_t>(scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))))).add(causal);
+  return ir::Attrs()
+      .add(std::bit_cast<int64_t>(scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))))))
+      .add(causal);
 }
 
 // What is added to scores, of four dimensions: of a boolean mask 0, and -inf where it is false.
@@ -50,27 +55,34 @@ ir::Value mask_value(lazy::Recording& r, const optional<Tensor>& mask) {
   if (!mask || !mask->defined()) return {};
   ir::Value m = r.value(*mask);
   if (mask->scalar_type() == at::kBool)
-    m = r.emit(ir::Op::where, {m, r.constant(0.0, ir::DType::F32), r.constant(-std::numeric_limits<double>::infinity(), ir::DType::F32)});
+    m = r.emit(ir::Op::where, {m, r.constant(0.0, ir::DType::F32),
+                               r.constant(-std::numeric_limits<double>::infinity(), ir::DType::F32)});
   return mask->dim() == 4 ? m : r.reshape(m, ir::Dims{1, 1, mask->size(0), mask->size(1)});
 }
 
-std::array<Tensor, 2> row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, bool causal, optional<double> scale) {
+std::array<Tensor, 2> row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, bool causal,
+                          optional<double> scale) {
   lazy::Recording r;
-  const ir::Value y = r.emit(ir::Op::attention, {r.value(q, kHeadsLast), r.value(k, kHeadsLast), r.value(v, kHeadsLast), mask_value(r, mask)},
-                             attributes(q, scale, causal));
+  const ir::Value y = r.emit(
+      ir::Op::attention, {r.value(q, kHeadsLast), r.value(k, kHeadsLast), r.value(v, kHeadsLast), mask_value(r, mask)},
+      attributes(q, scale, causal));
   // Eager's result lies as the queries do.
   const Operands queries{{&q}};
-  const Tensor out = tensor_in(r, r.permute(y, kHeadsLast), at::kFloat, result_order(queries, lazy::to_dims(q.sizes())));
+  const Tensor out =
+      tensor_in(r, r.permute(y, kHeadsLast), at::kFloat, result_order(queries, lazy::to_dims(q.sizes())));
   q.is_non_overlapping_and_dense() ? take_strides_like(out, q) : take_strides_of_ones(out, queries);
   return {out, r.tensor(ir::Value{y.node, y.result + 1}, at::kFloat)};
 }
 
-std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& statistics,
-                                   const optional<Tensor>& mask, bool causal, optional<double> scale) {
+std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const Tensor& out, const Tensor& statistics, const optional<Tensor>& mask,
+                                   bool causal, optional<double> scale) {
   lazy::Recording r;
   const auto by_row = [&](const Tensor& t) { return r.value(t, kHeadsLast); };
-  const ir::Value g = r.emit(ir::Op::attention_backward, {by_row(gy), by_row(q), by_row(k), by_row(v), by_row(out), r.value(statistics), mask_value(r, mask)},
-                             attributes(q, scale, causal));
+  const ir::Value g =
+      r.emit(ir::Op::attention_backward,
+             {by_row(gy), by_row(q), by_row(k), by_row(v), by_row(out), r.value(statistics), mask_value(r, mask)},
+             attributes(q, scale, causal));
   const auto result = [&](uint32_t i, const Tensor& of) {
     const Tensor t = r.tensor(ir::Value{g.node, g.result + i}, at::kFloat, kHeadsLast);
     const int64_t rows = of.size(2), heads = of.size(1), columns = of.size(3);
@@ -82,16 +94,19 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
 
 // What the fused kernels have in common: four dimensions, one floating type, no dropout. A gradient of the mask, which
 // relative positions need, is there on a GPU alone; a causal mask beside another one on the CPU alone.
-bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal) {
+bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
+           bool causal) {
   for (const Tensor* t : {&q, &k, &v})
-    if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) || t->scalar_type() != q.scalar_type() || t->numel() == 0 ||
-        !is_walked(*t))
+    if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) ||
+        t->scalar_type() != q.scalar_type() || t->numel() == 0 || !is_walked(*t))
       return false;
   bool sizes = q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
   if (has_mask && !is_walked_as_mask(*mask)) return false;
   if (has_mask && !lazy::backing().is_gpu() && mask->dim() != 2 && mask->dim() != 4) return false;
-  if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type()))) return false;
+  if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) ||
+                   (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type())))
+    return false;
   if (lazy::backing().is_gpu()) {
     // Rows of 16 bytes, and no float64.
     const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
@@ -100,12 +115,12 @@ bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Ten
   return sizes && dropout == 0.0;
 }
 
-// The order is the one of aten's function table: (out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, seed, offset, mask). In
-// logsumexp's place the row has statistics, which its own derivative reads.
+// The order is the one of aten's function table: (out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, seed, offset,
+// mask). In logsumexp's place the row has statistics, which its own derivative reads.
 using Attention = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
-Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout, bool causal, bool,
-                    optional<double> scale) {
+Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout,
+                    bool causal, bool, optional<double> scale) {
   if (lazy::backing().is_gpu()) {
     auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, bias, causal, scale);
     return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
@@ -114,27 +129,29 @@ Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const opt
     auto [out, statistics] = row(q, k, v, bias, causal, scale);
     return {out, statistics, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
   }
-  auto [out, lse] = fall_back_tuple<2>("aten::_scaled_dot_product_flash_attention_for_cpu", "", q, k, v, dropout, causal, bias, scale);
+  auto [out, lse] = fall_back_tuple<2>("aten::_scaled_dot_product_flash_attention_for_cpu", "", q, k, v, dropout,
+                                       causal, bias, scale);
   return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                              const Tensor& bias, std::array<bool, 4> wanted, const Tensor& out,
-                                                              const Tensor& lse, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt,
-                                                              double dropout, bool causal, const Tensor&, const Tensor&,
-                                                              optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k,
+                                                              const Tensor& v, const Tensor& bias,
+                                                              std::array<bool, 4> wanted, const Tensor& out,
+                                                              const Tensor& lse, const Tensor&, const Tensor&,
+                                                              c10::SymInt, c10::SymInt, double dropout, bool causal,
+                                                              const Tensor&, const Tensor&, optional<double> scale) {
   optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
   if (lazy::backing().is_gpu()) {
-    auto [gq, gk, gv, gb] =
-        fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask, mask && wanted[3], causal, scale);
+    auto [gq, gk, gv, gb] = fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask,
+                                               mask && wanted[3], causal, scale);
     return {gq, gk, gv, mask && wanted[3] ? gb : Tensor()};
   }
   if (dropout == 0 && is_row(q, k, v, mask)) {
     auto [gq, gk, gv] = row_backward(gy, q, k, v, out, lse, mask, causal, scale);
     return {gq, gk, gv, Tensor()};
   }
-  auto [gq, gk, gv] = fall_back_tuple<3>("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", gy, q, k, v, out, lse, dropout,
-                                         causal, mask, scale);
+  auto [gq, gk, gv] = fall_back_tuple<3>("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", gy, q, k, v,
+                                         out, lse, dropout, causal, mask, scale);
   return {gq, gk, gv, Tensor()};
 }
 
@@ -145,12 +162,14 @@ void register_attention(torch::Library& m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
 }
 
-int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout, bool causal,
-                         optional<double> scale, bool gqa) {
+int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask,
+                         double dropout, bool causal, optional<double> scale, bool gqa) {
   // Torch then calls the host's kernel by its own operator, with that one's derivative.
   if (lazy::is_reference_mode() && !lazy::backing().is_gpu())
-    return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout, causal, scale, gqa);
-  const bool is_fused = (dropout == 0 && is_row(q, k, v, mask) && (gqa || q.size(1) == k.size(1))) || (!gqa && fused(q, k, v, mask, dropout, causal));
+    return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout,
+                                                   causal, scale, gqa);
+  const bool is_fused = (dropout == 0 && is_row(q, k, v, mask) && (gqa || q.size(1) == k.size(1))) ||
+                        (!gqa && fused(q, k, v, mask, dropout, causal));
   auto choice = is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
   return static_cast<int64_t>(choice);
 }

@@ -1,7 +1,7 @@
-// Functions of complex numbers as functions of their parts, where the formulas of torch's kernels for the CPU overflow to nan
-// on the way to a result that is finite.
-#include <ATen/Functions.h>
+// Functions of complex numbers as functions of their parts, where the formulas of torch's kernels for the CPU overflow
+// to nan on the way to a result that is finite.
 #include <limits>
+#include <ATen/Functions.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/operands.h"
@@ -34,7 +34,8 @@ Parts sigmoid(const Tensor& a, const Tensor& im) {
 // exp(z) - 1 with expm1(a) cos(b) - 2 sin(b / 2)^2 as its real part: what is small does not cancel.
 Parts expm1(const Tensor& a, const Tensor& im) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Tensor b = im.masked_fill(a == -kInfinity, 0), unbounded = (a == kInfinity).logical_and(at::isfinite(b).logical_not());
+  const Tensor b = im.masked_fill(a == -kInfinity, 0),
+               unbounded = (a == kInfinity).logical_and(at::isfinite(b).logical_not());
   const Tensor re = at::expm1(a) * at::cos(b) - 2 * at::sin(b / 2).square();
   return {re.masked_fill(unbounded, kInfinity), at::where(b == 0, b, at::exp(a) * at::sin(b))};
 }

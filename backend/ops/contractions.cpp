@@ -23,7 +23,8 @@ bool is_zero(const Scalar& s) { return !s.isComplex() && s.equal(0); }
 template <int64_t rank>
 bool multipliable(const Tensor& a, const Tensor& b) {
   return is_ours(a) && is_ours(b) && a.scalar_type() == b.scalar_type() && c10::isFloatingType(a.scalar_type()) &&
-         a.dim() == rank && b.dim() == rank && a.size(rank - 1) == b.size(rank - 2) && (rank == 2 || a.size(0) == b.size(0));
+         a.dim() == rank && b.dim() == rank && a.size(rank - 1) == b.size(rank - 2) &&
+         (rank == 2 || a.size(0) == b.size(0));
 }
 bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && c10::isFloatingType(v.scalar_type()); }
 
@@ -120,8 +121,10 @@ struct Product {
     store(r, self, scaled_sum<Kind>(r, self, a, b, beta, alpha));
     return self;
   }
-  static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Tensor& out) {
-    if (!covered(bias, a, b) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out))) return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
+  static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha,
+                         Tensor& out) {
+    if (!covered(bias, a, b) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out)))
+      return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
     store(r, out, scaled_sum<Kind>(r, bias, a, b, beta, alpha));
@@ -129,8 +132,8 @@ struct Product {
   }
 };
 
-// Of real numbers it is recorded as the product and the sum that it is; which parts of a complex product of infinities are
-// nan depends on the order of its factors, which is eager's; and so is what factors it refuses of integers.
+// Of real numbers it is recorded as the product and the sum that it is; which parts of a complex product of infinities
+// are nan depends on the order of its factors, which is eager's; and so is what factors it refuses of integers.
 Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
   const at::ScalarType type = promoted_type({{&self, {}}, {&a, {}}, {&b, {}}});
   const bool any = !c10::isComplexType(type) && !beta.isBoolean() && !alpha.isBoolean();
@@ -168,11 +171,13 @@ struct Convolution {
 };
 
 // oneDNN has no convolutions of float64, and torch has fast ones for the CPU.
-bool has_library(at::ScalarType type) { return c10::isFloatingType(type) && (type != at::kDouble || lazy::backing().is_gpu()); }
+bool has_library(at::ScalarType type) {
+  return c10::isFloatingType(type) && (type != at::kDouble || lazy::backing().is_gpu());
+}
 
 bool convolvable(const Tensor& x, const Tensor& w) {
-  return is_ours(x) && is_ours(w) && x.scalar_type() == w.scalar_type() && has_library(x.scalar_type()) && x.dim() >= 3 &&
-         x.dim() <= 5 && w.dim() == x.dim() && x.numel() > 0 && w.numel() > 0;
+  return is_ours(x) && is_ours(w) && x.scalar_type() == w.scalar_type() && has_library(x.scalar_type()) &&
+         x.dim() >= 3 && x.dim() <= 5 && w.dim() == x.dim() && x.numel() > 0 && w.numel() > 0;
 }
 
 // Channels-last when an operand is, as torch's own convolutions answer.
@@ -181,20 +186,22 @@ lazy::Order convolution_order(const Tensor& x, const Tensor& w) {
   return order.empty() ? format_order(w) : order;
 }
 
-// A bias along the channels of a result of `rank` dimensions. Recorded before the convolution, which can absorb only what
-// is there by then (lowering/fusion/epilogue.h).
+// A bias along the channels of a result of `rank` dimensions. Recorded before the convolution, which can absorb only
+// what is there by then (lowering/fusion/epilogue.h).
 ir::Value channel_bias(lazy::Recording& r, const Tensor& bias, int64_t rank) {
   ir::Dims shape(rank, 1);
   shape[1] = bias.numel();
   return r.reshape(r.value(bias), shape);
 }
 
-Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
-                   IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
+Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                   int64_t groups) {
   bool has_bias = bias && bias->defined();
   bool fits = convolvable(x, w) && (!has_bias || (is_ours(*bias) && bias->scalar_type() == x.scalar_type()));
   if (!fits)
-    return fall_back<Tensor>("aten::convolution", "", x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
+    return fall_back<Tensor>("aten::convolution", "", x, w, bias, stride, padding, dilation, transposed, output_padding,
+                             groups);
   Convolution c{stride, padding, dilation, transposed, output_padding, groups};
   lazy::Recording r;
   const ir::Value b = has_bias ? channel_bias(r, *bias, x.dim()) : ir::Value{};
@@ -203,13 +210,14 @@ Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bia
   return tensor_in(r, y, x.scalar_type(), convolution_order(x, w));
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const Tensor& x, const Tensor& w, IntArrayRef stride,
-                                                        IntArrayRef padding, IntArrayRef dilation, bool transposed,
-                                                        IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const Tensor& x, const Tensor& w,
+                                                        IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                                                        bool transposed, IntArrayRef output_padding, int64_t groups,
+                                                        std::array<bool, 3> mask) {
   if (!convolvable(x, w) || !is_ours(gy) || gy.scalar_type() != x.scalar_type()) {
     int64_t channels = transposed ? w.size(1) * groups : w.size(0);
-    return fall_back_tuple<3>("aten::convolution_backward", "", gy, x, w, optional<at::IntArrayRef>(channels), stride, padding, dilation,
-                              transposed, output_padding, groups, mask);
+    return fall_back_tuple<3>("aten::convolution_backward", "", gy, x, w, optional<at::IntArrayRef>(channels), stride,
+                              padding, dilation, transposed, output_padding, groups, mask);
   }
   Convolution c{stride, padding, dilation, transposed, output_padding, groups};
   lazy::Order order = convolution_order(x, w);
@@ -217,9 +225,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gy, const 
   Tensor gx, gw, gb;
   ir::Value g = r.value(gy);
   if (mask[0])
-    gx = tensor_in(r, r.emit(ir::Op::convolution_input_grad, {g, r.value(w)}, c.attrs().add(lazy::to_dims(x.sizes()))), x.scalar_type(), order);
+    gx = tensor_in(r, r.emit(ir::Op::convolution_input_grad, {g, r.value(w)}, c.attrs().add(lazy::to_dims(x.sizes()))),
+                   x.scalar_type(), order);
   if (mask[1])
-    gw = tensor_in(r, r.emit(ir::Op::convolution_weight_grad, {g, r.value(x)}, c.attrs().add(lazy::to_dims(w.sizes()))), x.scalar_type(), order);
+    gw = tensor_in(r, r.emit(ir::Op::convolution_weight_grad, {g, r.value(x)}, c.attrs().add(lazy::to_dims(w.sizes()))),
+                   x.scalar_type(), order);
   if (mask[2]) {
     ir::Dims dims{0};
     for (int64_t d = 2; d < x.dim(); ++d) dims.push_back(d);

@@ -1,4 +1,6 @@
 // Copies between devices, types and layouts; filling; reading numbers.
+#include <cstring>
+#include <functional>
 #include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NamedTensorUtils.h>
@@ -6,11 +8,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/StreamGuard.h>
-#include <cstring>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/registration.h"
-#include <functional>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
@@ -30,7 +30,8 @@ bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.si
 bool is_plain(const Tensor& host, c10::ScalarType type, size_t bytes) {
   constexpr size_t kLittle = 16 << 10;  // bytes
   return bytes <= kLittle && !lazy::backing().is_gpu() && host.is_cpu() && host.layout() == c10::kStrided &&
-         host.scalar_type() == type && host.is_contiguous() && !host.is_conj() && !host.is_neg() && !host._is_zerotensor();
+         host.scalar_type() == type && host.is_contiguous() && !host.is_conj() && !host.is_neg() &&
+         !host._is_zerotensor();
 }
 
 // A row-major snapshot of host memory on our side; the caller may change its tensor at once. `host` may also be torch's
@@ -59,7 +60,8 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
   Tensor expanded = src.sizes() == self.sizes() ? src : src.expand(self.sizes());
   lazy::Order order;
   if (lazy::fills_storage(self) && dense(self, order)) {
-    lazy::storage_of(self).rebind(snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
+    lazy::storage_of(self).rebind(
+        snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
   if (!has_native_numbers(self)) {
@@ -134,9 +136,10 @@ Tensor meant_for(const Tensor& self, const Tensor& src) {
 
 // Whether a copy would write what is there.
 bool shows_the_same(const Tensor& self, const Tensor& src) {
-  return src.is_privateuseone() && self.has_storage() && src.has_storage() && self.is_alias_of(src) && self.storage_offset() == src.storage_offset() &&
-         self.strides() == src.strides() && self.sizes() == src.sizes() && self.scalar_type() == src.scalar_type() &&
-         self.is_conj() == src.is_conj() && self.is_neg() == src.is_neg();
+  return src.is_privateuseone() && self.has_storage() && src.has_storage() && self.is_alias_of(src) &&
+         self.storage_offset() == src.storage_offset() && self.strides() == src.strides() &&
+         self.sizes() == src.sizes() && self.scalar_type() == src.scalar_type() && self.is_conj() == src.is_conj() &&
+         self.is_neg() == src.is_neg();
 }
 
 Tensor& copy_elements(Tensor& self, const Tensor& src) {
@@ -196,7 +199,8 @@ Scalar held(const Scalar& number, c10::ScalarType type) {
 }
 
 Tensor& fill_scalar(Tensor& self, const Scalar& number) {
-  if (!has_native_numbers(self) || number.isComplex()) return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
+  if (!has_native_numbers(self) || number.isComplex())
+    return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
   const Scalar value = held(number, self.scalar_type());
   double d = value.toDouble();
   // Zeros and ones are everywhere and worth folding into code; any other number may change from step to step.
@@ -206,9 +210,11 @@ Tensor& fill_scalar(Tensor& self, const Scalar& number) {
 }
 Tensor& zero_(Tensor& self) { return fill_scalar(self, 0); }
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
-  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+              " dimensions.");
   if (!value.is_privateuseone()) return fill_scalar(self, value.item());
-  if (!has_native_numbers(self) || !has_native_numbers(value)) return fall_back<Tensor>("aten::fill_", "Tensor", self, value), self;
+  if (!has_native_numbers(self) || !has_native_numbers(value))
+    return fall_back<Tensor>("aten::fill_", "Tensor", self, value), self;
   fill_with(self, [&](lazy::Recording& r, ir::DType t) { return r.convert(r.value(value), t); });
   return self;
 }

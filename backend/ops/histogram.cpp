@@ -1,6 +1,6 @@
 // histc: how many elements lie in each of the bins between two given numbers. Integers are counted too, as on a GPU.
-#include <ATen/ops/histc.h>
 #include <cmath>
+#include <ATen/ops/histc.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/operands.h"
@@ -19,12 +19,14 @@ ir::DType computed_in(const Tensor& x, int64_t bins, const Scalar& low, const Sc
   const double width = high.toDouble() - low.toDouble();
   if (!(width > 0) || !std::isfinite(width)) return ir::DType::Bool;  // the range is the data's own, or an error
   if (type == ir::DType::F32 || type == ir::DType::F64) return type;
-  const bool exact = low.isIntegral(false) && high.isIntegral(false) && width * static_cast<double>(bins) < std::ldexp(1.0, 62);
+  const bool exact =
+      low.isIntegral(false) && high.isIntegral(false) && width * static_cast<double>(bins) < std::ldexp(1.0, 62);
   return ir::is_floating(type) || !exact ? ir::DType::Bool : ir::DType::I64;
 }
 
 // What is in no bin is counted in one more behind the last, which is cut off.
-ir::Value counted(lazy::Recording& r, const Tensor& x, int64_t bins, const Scalar& low, const Scalar& high, ir::DType type) {
+ir::Value counted(lazy::Recording& r, const Tensor& x, int64_t bins, const Scalar& low, const Scalar& high,
+                  ir::DType type) {
   ir::Value v = r.convert(r.reshape(r.value(x), ir::Dims{x.numel()}), type);
   ir::Value from = r.number(low, type), to = r.number(high, type);
   ir::Value inside = r.emit(ir::Op::bitwise_and, {r.emit(ir::Op::ge, {v, from}), r.emit(ir::Op::le, {v, to})});
@@ -33,7 +35,8 @@ ir::Value counted(lazy::Recording& r, const Tensor& x, int64_t bins, const Scala
   ir::Value bin = r.emit(ir::Op::minimum, {r.convert(v, ir::DType::I64), r.number(bins - 1, ir::DType::I64)});
   bin = r.emit(ir::Op::where, {inside, bin, r.number(bins, ir::DType::I64)});
   const ir::DType counts = lazy::to_ir(x.scalar_type());
-  ir::Value all = r.emit(ir::Op::scatter_add, {r.full(ir::Dims{bins + 1}, 0, counts), bin, r.full(ir::Dims{x.numel()}, 1, counts)}, {{0}});
+  ir::Value all = r.emit(ir::Op::scatter_add,
+                         {r.full(ir::Dims{bins + 1}, 0, counts), bin, r.full(ir::Dims{x.numel()}, 1, counts)}, {{0}});
   return r.emit(ir::Op::slice, {all}, {{0}, {bins}, {1}});
 }
 

@@ -1,9 +1,9 @@
 // Moving elements by position or by index: concatenation, padding, gathering, embedding, ranges.
+#include <cmath>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/narrow_copy_native.h>
-#include <cmath>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -56,7 +56,8 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
 }
 
 Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
-  bool fits = is_ours(x) && !value.isComplex() && amounts.size() % 2 == 0 && static_cast<int64_t>(amounts.size()) <= 2 * x.dim();
+  bool fits = is_ours(x) && !value.isComplex() && amounts.size() % 2 == 0 &&
+              static_cast<int64_t>(amounts.size()) <= 2 * x.dim();
   ir::Dims low(x.dim(), 0), high(x.dim(), 0);
   for (size_t i = 0; fits && i < amounts.size() / 2; ++i) {
     size_t d = x.dim() - 1 - i;
@@ -82,14 +83,16 @@ Tensor embedding_backward(const Tensor& gy, const Tensor& index, int64_t rows, i
   if (!is_ours(gy) || !is_index(index) || scale)
     return fall_back<Tensor>("aten::embedding_dense_backward", "", gy, index, rows, padding, scale);
   lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::embedding_backward, {r.value(gy), r.value(index)}, {{rows}, {padding}}), gy.scalar_type());
+  return r.tensor(r.emit(ir::Op::embedding_backward, {r.value(gy), r.value(index)}, {{rows}, {padding}}),
+                  gy.scalar_type());
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   if (!is_ours(x) || !is_index(index) || index.dim() != 1 || x.numel() == 0 || x.dim() == 0)
     return fall_back<Tensor>("aten::index_select", "", x, dim, index);
   lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::index_select, {r.value(x), r.value(index)}, {{at::maybe_wrap_dim(dim, x.dim())}}), x.scalar_type());
+  return r.tensor(r.emit(ir::Op::index_select, {r.value(x), r.value(index)}, {{at::maybe_wrap_dim(dim, x.dim())}}),
+                  x.scalar_type());
 }
 
 // The transposes of slicing and selecting: zeros with a window written.
@@ -123,7 +126,8 @@ Tensor slice_backward(const Tensor& g, IntArrayRef sizes, int64_t dim, int64_t s
 
 Tensor flip(const Tensor& x, IntArrayRef dims) {
   // The kernel on the host knows no such numbers; they move as integers of their size.
-  if (x.scalar_type() == c10::kComplexHalf) return at::flip(x.resolve_conj().view(c10::kInt), dims).view(c10::kComplexHalf);
+  if (x.scalar_type() == c10::kComplexHalf)
+    return at::flip(x.resolve_conj().view(c10::kInt), dims).view(c10::kComplexHalf);
   ir::Dims turned;
   for (int64_t d : dims) turned.push_back(at::maybe_wrap_dim(d, x.dim()));
   std::sort(turned.begin(), turned.end());
@@ -141,13 +145,16 @@ Tensor flip(const Tensor& x, IntArrayRef dims) {
 
 // How many elements a range has; nothing where eager has an error for it, or rounds in a way of its own.
 optional<int64_t> range_size(const Scalar& start, const Scalar& end, const Scalar& step, ir::DType type) {
-  if (start.isComplex() || end.isComplex() || step.isComplex() || type == ir::DType::Bool || ir::is_reduced_floating(type)) return {};
+  if (start.isComplex() || end.isComplex() || step.isComplex() || type == ir::DType::Bool ||
+      ir::is_reduced_floating(type))
+    return {};
   const bool integral = !start.isFloatingPoint() && !end.isFloatingPoint() && !step.isFloatingPoint();
   if (!integral && !ir::is_floating(type)) return {};
   const double first = start.toDouble(), last = end.toDouble(), by = step.toDouble();
   const double exact = std::ldexp(1.0, 53), n = std::ceil((last - first) / by);
   const bool bounded = std::abs(first) < exact && std::abs(last) < exact && std::abs(by) < exact;
-  return bounded && by != 0 && n >= 0 && n < exact && (last - first) * by >= 0 ? optional(static_cast<int64_t>(n)) : std::nullopt;
+  return bounded && by != 0 && n >= 0 && n < exact && (last - first) * by >= 0 ? optional(static_cast<int64_t>(n))
+                                                                               : std::nullopt;
 }
 Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
   const ir::DType to = lazy::to_ir(out.scalar_type());
@@ -172,14 +179,16 @@ Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t lengt
     if (dim >= 0) TORCH_CHECK(dim < static_cast<int64_t>(self_sizes.size()));
     const int64_t size = self_sizes[at::maybe_wrap_dim(dim, self.dim())];
     const int64_t from = start < 0 && start >= -size ? start + size : start;
-    TORCH_CHECK(length >= 0 || from > size, "start (", from, ") + length (", length, ") exceeds dimension size (", size, ").");
+    TORCH_CHECK(length >= 0 || from > size, "start (", from, ") + length (", length, ") exceeds dimension size (", size,
+                ").");
   }
   return at::native::narrow_copy_dense_symint(self, dim, start, length);
 }
 
 // Without dims the elements roll as one row.
 Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
-  if (!is_ours(self) || self.numel() == 0 || shifts.empty() || (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
+  if (!is_ours(self) || self.numel() == 0 || shifts.empty() ||
+      (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
     return fall_back<Tensor>("aten::roll", "", self, shifts, dims);
   if (dims.empty()) return rolled(self.reshape({-1}), shifts, {0}).view(self.sizes());
   Tensor out = self;

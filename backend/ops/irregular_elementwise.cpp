@@ -1,4 +1,5 @@
-// Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the formula.
+// Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the
+// formula.
 #include <limits>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
@@ -12,11 +13,13 @@ using at::Scalar;
 using at::Tensor;
 
 Tensor gelu(const Tensor& x, c10::string_view approximate) {
-  if (!is_floating(x) || (approximate != "tanh" && approximate != "none")) return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
+  if (!is_floating(x) || (approximate != "tanh" && approximate != "none"))
+    return fall_back<Tensor>("aten::gelu", "", x, std::string(approximate));
   return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh : ir::Op::gelu, {{&x, {}}});
 }
 Tensor gelu_backward(const Tensor& gy, const Tensor& x, c10::string_view approximate) {
-  if (!is_floating(x) || !is_floating(gy)) return fall_back<Tensor>("aten::gelu_backward", "", gy, x, std::string(approximate));
+  if (!is_floating(x) || !is_floating(gy))
+    return fall_back<Tensor>("aten::gelu_backward", "", gy, x, std::string(approximate));
   return elementwise(approximate == "tanh" ? ir::Op::gelu_tanh_backward : ir::Op::gelu_backward, {{&gy, {}}, {&x, {}}});
 }
 Tensor leaky_relu_backward(const Tensor& gy, const Tensor& x, const Scalar& slope, bool is_result) {
@@ -25,10 +28,12 @@ Tensor leaky_relu_backward(const Tensor& gy, const Tensor& x, const Scalar& slop
     return fall_back<Tensor>("aten::leaky_relu_backward", "", gy, x, slope, is_result);
   return elementwise(ir::Op::leaky_relu_backward, {{&gy, {}}, {&x, {}}, {nullptr, slope}});
 }
-Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, bool is_result, const Tensor& x) {
+Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale,
+                    bool is_result, const Tensor& x) {
   if (!is_floating(x) || !is_floating(gy) || is_result)
     return fall_back<Tensor>("aten::elu_backward", "", gy, alpha, scale, input_scale, is_result, x);
-  return elementwise(ir::Op::elu_backward, {{&gy, {}}, {&x, {}}, {nullptr, alpha}, {nullptr, scale}, {nullptr, input_scale}});
+  return elementwise(ir::Op::elu_backward,
+                     {{&gy, {}}, {&x, {}}, {nullptr, alpha}, {nullptr, scale}, {nullptr, input_scale}});
 }
 // Torch's second result is room for its kernel on the host, which writes rows; as on CUDA there is nothing in ours.
 std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
@@ -49,7 +54,8 @@ Tensor& log_sigmoid_backward_out(const Tensor& gy, const Tensor& x, const Tensor
 // To fit a weight into float16. Torch's kernel writes over it, and reads its memory by the address.
 Tensor saturated(const Tensor& weight) {
   constexpr double kMost = 65504;
-  return is_floating(weight) ? at::clamp(weight, -kMost, kMost) : fall_back<Tensor>("aten::_saturate_weight_to_fp16", "", weight);
+  return is_floating(weight) ? at::clamp(weight, -kMost, kMost)
+                             : fall_back<Tensor>("aten::_saturate_weight_to_fp16", "", weight);
 }
 // From both sides the first derivative of digamma grows beyond all bounds at its poles, zero and the negative integers,
 // where torch's formula divides by the rounded sine of a multiple of pi. At minus infinity it has no limit.
@@ -58,12 +64,14 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
   if (n != 1) return y;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool floating = c10::isFloatingType(x.scalar_type());
-  const Tensor is_pole = floating ? (x <= 0).logical_and(at::floor(x) == x).logical_and(x > -kInfinity) : x.to(at::kDouble) <= 0;
+  const Tensor is_pole =
+      floating ? (x <= 0).logical_and(at::floor(x) == x).logical_and(x > -kInfinity) : x.to(at::kDouble) <= 0;
   return at::where(is_pole, kInfinity, y).to(y.scalar_type());
 }
 Tensor& polygamma_out(int64_t n, const Tensor& x, Tensor& out) {
   const Tensor y = n == 1 && is_writable(out, {&x}) ? polygamma_of(n, x) : Tensor();
-  if (!y.defined() || !c10::canCast(y.scalar_type(), out.scalar_type())) return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
+  if (!y.defined() || !c10::canCast(y.scalar_type(), out.scalar_type()))
+    return fall_back<Tensor>("aten::polygamma", "out", n, x, out), out;
   return store(out, y);
 }
 
@@ -91,7 +99,8 @@ auto clamping(const Tensor& x, const std::optional<Scalar>& low, const std::opti
   return decltype(record(ir::Op::clamp, Operands{})){};
 }
 Tensor clamp(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
-  const Tensor r = clamping(x, low, high, [](ir::Op op, const Operands& operands) { return elementwise(op, operands); });
+  const Tensor r =
+      clamping(x, low, high, [](ir::Op op, const Operands& operands) { return elementwise(op, operands); });
   return r.defined() ? r : fall_back<Tensor>("aten::clamp", "", x, low, high);
 }
 Tensor& clamp_(Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
@@ -107,15 +116,19 @@ Tensor& clamp_out(const Tensor& x, const std::optional<Scalar>& low, const std::
 Tensor clamp_between_tensors(const Tensor& x, const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
   const bool above = low && low->defined(), below = high && high->defined();
   Tensor r;
-  if (above && below) r = elementwise(ir::Op::clamp, {{&x, {}}, {&*low, {}}, {&*high, {}}});
-  else if (above) r = elementwise(ir::Op::clamp_min, {{&x, {}}, {&*low, {}}});
-  else if (below) r = elementwise(ir::Op::clamp_max, {{&x, {}}, {&*high, {}}});
+  if (above && below)
+    r = elementwise(ir::Op::clamp, {{&x, {}}, {&*low, {}}, {&*high, {}}});
+  else if (above)
+    r = elementwise(ir::Op::clamp_min, {{&x, {}}, {&*low, {}}});
+  else if (below)
+    r = elementwise(ir::Op::clamp_max, {{&x, {}}, {&*high, {}}});
   return r.defined() ? r : fall_back<Tensor>("aten::clamp", "Tensor", x, low, high);
 }
 
 // The functional form has no overload name, which the table goes by.
 Tensor& floor_divide_(Tensor& a, const Tensor& b) {
-  if (!elementwise_into(a, ir::Op::floor_divide, {{&a, {}}, {&b, {}}}, false)) fall_back<Tensor>("aten::floor_divide_", "Tensor", a, b);
+  if (!elementwise_into(a, ir::Op::floor_divide, {{&a, {}}, {&b, {}}}, false))
+    fall_back<Tensor>("aten::floor_divide_", "Tensor", a, b);
   return a;
 }
 
@@ -181,7 +194,8 @@ Tensor& power_out(const Tensor& x, const Scalar& exponent, Tensor& out) { return
 template <bool negative>
 Tensor is_infinity(const Tensor& x) {
   const double infinity = std::numeric_limits<double>::infinity();
-  if (Tensor r = elementwise(ir::Op::eq, {{&x, {}}, {nullptr, Scalar(negative ? -infinity : infinity)}}); r.defined()) return r;
+  if (Tensor r = elementwise(ir::Op::eq, {{&x, {}}, {nullptr, Scalar(negative ? -infinity : infinity)}}); r.defined())
+    return r;
   return fall_back<Tensor>(negative ? "aten::isneginf" : "aten::isposinf", "", x);
 }
 
@@ -224,7 +238,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   lazy::Order order = result_order(all, shape);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(type);
-  ir::Value v = r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, order), read(r, branches[0], t, order), read(r, branches[1], t, order)});
+  ir::Value v = r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, order), read(r, branches[0], t, order),
+                                       read(r, branches[1], t, order)});
   Tensor out = r.tensor(v, type, order);
   take_strides_of_ones(out, all);
   return out;
@@ -240,7 +255,8 @@ Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Ten
   check_overlap(out, all);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(type);
-  r.write(out, r.emit(ir::Op::where, {read(r, all[0], ir::DType::Bool, {}), read(r, all[1], t, {}), read(r, all[2], t, {})}));
+  r.write(out, r.emit(ir::Op::where,
+                      {read(r, all[0], ir::DType::Bool, {}), read(r, all[1], t, {}), read(r, all[2], t, {})}));
   return out;
 }
 
@@ -251,12 +267,18 @@ bool holds(c10::ScalarType type, const Scalar& number) {
   if (!number.isIntegral(true)) return false;
   const int64_t n = number.toLong();
   switch (type) {
-    case at::kLong: return true;
-    case at::kInt: return n == static_cast<int32_t>(n);
-    case at::kShort: return n == static_cast<int16_t>(n);
-    case at::kChar: return n == static_cast<int8_t>(n);
-    case at::kByte: return n == static_cast<uint8_t>(n);
-    default: return false;
+    case at::kLong:
+      return true;
+    case at::kInt:
+      return n == static_cast<int32_t>(n);
+    case at::kShort:
+      return n == static_cast<int16_t>(n);
+    case at::kChar:
+      return n == static_cast<int8_t>(n);
+    case at::kByte:
+      return n == static_cast<uint8_t>(n);
+    default:
+      return false;
   }
 }
 
@@ -275,7 +297,8 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   const ir::Dims shape = in_place ? broadcast_shape(all) : broadcast_shape({{&mask, {}}, {&self, {}}});
   if (in_place && (!ir::equal(shape, self.sizes()) || !is_writable(self, {&mask}))) return false;
   lazy::Recording r;
-  ir::Value v = r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});
+  ir::Value v =
+      r.emit(ir::Op::where, {read(r, all[1], ir::DType::Bool, {}), read(r, value, t, {}), read(r, all[0], t, {})});
   if (in_place)
     r.write(self, v);
   else
@@ -284,20 +307,26 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
 }
 Tensor masked_fill_scalar(const Tensor& self, const Tensor& mask, const Scalar& value) {
   Tensor out;
-  return masked(self, mask, {nullptr, value}, false, out) ? out : fall_back<Tensor>("aten::masked_fill", "Scalar", self, mask, value);
+  return masked(self, mask, {nullptr, value}, false, out)
+             ? out
+             : fall_back<Tensor>("aten::masked_fill", "Scalar", self, mask, value);
 }
 Tensor& masked_fill_scalar_(Tensor& self, const Tensor& mask, const Scalar& value) {
   Tensor out;
-  if (!masked(self, mask, {nullptr, value}, true, out)) fall_back<Tensor>("aten::masked_fill_", "Scalar", self, mask, value);
+  if (!masked(self, mask, {nullptr, value}, true, out))
+    fall_back<Tensor>("aten::masked_fill_", "Scalar", self, mask, value);
   return self;
 }
 Tensor masked_fill_tensor(const Tensor& self, const Tensor& mask, const Tensor& value) {
   Tensor out;
-  return masked(self, mask, {&value, {}}, false, out) ? out : fall_back<Tensor>("aten::masked_fill", "Tensor", self, mask, value);
+  return masked(self, mask, {&value, {}}, false, out)
+             ? out
+             : fall_back<Tensor>("aten::masked_fill", "Tensor", self, mask, value);
 }
 Tensor& masked_fill_tensor_(Tensor& self, const Tensor& mask, const Tensor& value) {
   Tensor out;
-  if (!masked(self, mask, {&value, {}}, true, out)) fall_back<Tensor>("aten::masked_fill_", "Tensor", self, mask, value);
+  if (!masked(self, mask, {&value, {}}, true, out))
+    fall_back<Tensor>("aten::masked_fill_", "Tensor", self, mask, value);
   return self;
 }
 
@@ -314,7 +343,8 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("_saturate_weight_to_fp16", saturated);
   for (const char* name : kRecurrences)
     for (const char* overload : {"", ".out"})
-      m.impl(("special_" + std::string(name) + overload).c_str(), torch::CppFunction::makeFromBoxedFunction<&recurrence>());
+      m.impl(("special_" + std::string(name) + overload).c_str(),
+             torch::CppFunction::makeFromBoxedFunction<&recurrence>());
   m.impl("polygamma", polygamma_of);
   m.impl("polygamma.out", polygamma_out);
   m.impl("clamp", clamp);

@@ -26,23 +26,28 @@ ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
   return is_floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
          target.size(0) == x.size(0) && x.numel() > 0 &&
-         (!has(weight) || (is_floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) && weight->scalar_type() == x.scalar_type()));
+         (!has(weight) || (is_floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) &&
+                           weight->scalar_type() == x.scalar_type()));
 }
 
-std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction, int64_t ignore) {
-  if (!nll_covered(x, target, weight)) return fall_back_tuple<2>("aten::nll_loss_forward", "", x, target, weight, reduction, ignore);
+std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
+                                    int64_t reduction, int64_t ignore) {
+  if (!nll_covered(x, target, weight))
+    return fall_back_tuple<2>("aten::nll_loss_forward", "", x, target, weight, reduction, ignore);
   lazy::Recording r;
-  ir::Value v = r.emit(ir::Op::nll_loss, {r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}}, {{reduction}, {ignore}});
+  ir::Value v = r.emit(ir::Op::nll_loss, {r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}},
+                       {{reduction}, {ignore}});
   return {r.tensor(v, x.scalar_type()), r.tensor(next(v, 1), x.scalar_type())};
 }
-Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction,
-                         int64_t ignore, const Tensor& total) {
+Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
+                         int64_t reduction, int64_t ignore, const Tensor& total) {
   if (!nll_covered(x, target, weight) || !is_floating(gy) || !is_floating(total))
     return fall_back<Tensor>("aten::nll_loss_backward", "", gy, x, target, weight, reduction, ignore, total);
   lazy::Recording r;
-  ir::Value v = r.emit(ir::Op::nll_loss_backward,
-                       {r.value(gy), r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}, r.value(total)},
-                       {{reduction}, {ignore}});
+  ir::Value v =
+      r.emit(ir::Op::nll_loss_backward,
+             {r.value(gy), r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}, r.value(total)},
+             {{reduction}, {ignore}});
   return r.tensor(v, x.scalar_type());
 }
 
@@ -63,25 +68,32 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   lazy::Recording r;
   const lazy::Order order = loss_order(x, target);
   const ir::DType type = lazy::to_ir(x.scalar_type());
-  return laid_out(r, r.emit(ir::Op::mse_loss, {read(r, {&x, {}}, type, order), read(r, {&target, {}}, type, order)}, {{reduction}}), x,
-                  reduction, order);
+  return laid_out(
+      r, r.emit(ir::Op::mse_loss, {read(r, {&x, {}}, type, order), read(r, {&target, {}}, type, order)}, {{reduction}}),
+      x, reduction, order);
 }
 Tensor mse_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!same_floating(x, target) || !is_floating(gy)) return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
+  if (!same_floating(x, target) || !is_floating(gy))
+    return fall_back<Tensor>("aten::mse_loss_backward", "", gy, x, target, reduction);
   lazy::Recording r;
-  return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}), x.scalar_type());
+  return r.tensor(r.emit(ir::Op::mse_loss_backward, {r.value(gy), r.value(x), r.value(target)}, {{reduction}}),
+                  x.scalar_type());
 }
 
-// Logarithms count for no less than -100, and the slope's denominator for no less than 1e-12. What is in 16 bits is rounded
-// once.
+// Logarithms count for no less than -100, and the slope's denominator for no less than 1e-12. What is in 16 bits is
+// rounded once.
 bool bce_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
-  return is_floating(x) && is_floating(target) && x.scalar_type() == target.scalar_type() && x.sizes() == target.sizes() && x.numel() > 0 &&
+  return is_floating(x) && is_floating(target) && x.scalar_type() == target.scalar_type() &&
+         x.sizes() == target.sizes() && x.numel() > 0 &&
          (!has(weight) || (is_floating(*weight) && at::is_expandable_to(weight->sizes(), x.sizes())));
 }
 Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
-  if (!bce_covered(x, target, weight)) return fall_back<Tensor>("aten::binary_cross_entropy", "", x, target, weight, reduction);
+  if (!bce_covered(x, target, weight))
+    return fall_back<Tensor>("aten::binary_cross_entropy", "", x, target, weight, reduction);
   const auto wide = at::toOpMathType(x.scalar_type());
-  const auto probabilities = [&](const Tensor& p, ir::Requirement what) { return required(p, (p >= 0).logical_and_(p <= 1), what).to(wide); };
+  const auto probabilities = [&](const Tensor& p, ir::Requirement what) {
+    return required(p, (p >= 0).logical_and_(p <= 1), what).to(wide);
+  };
   const Tensor p = probabilities(x, ir::Requirement::Input), t = probabilities(target, ir::Requirement::Target);
   Tensor loss = (t - 1) * at::log1p(-p).clamp_min(-100) - t * at::log(p).clamp_min(-100);
   if (has(weight)) loss = loss * *weight;
@@ -90,7 +102,8 @@ Tensor bce_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& w
   const lazy::Order order = reduction == at::Reduction::None ? order_like(x) : lazy::Order{};
   return laid_out(r, read(r, {&result, {}}, lazy::to_ir(x.scalar_type()), order), x, reduction, order);
 }
-Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight, int64_t reduction) {
+Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
+                         int64_t reduction) {
   if (!bce_covered(x, target, weight) || !is_floating(gy))
     return fall_back<Tensor>("aten::binary_cross_entropy_backward", "", gy, x, target, weight, reduction);
   const auto wide = at::toOpMathType(x.scalar_type());
@@ -100,10 +113,11 @@ Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
   return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(x.scalar_type());
 }
 
-// log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is in 16
-// bits is rounded once.
+// log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is
+// in 16 bits is rounded once.
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!is_floating(x) || !is_floating(target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
+  if (!is_floating(x) || !is_floating(target))
+    return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
   const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
   return reduced(-at::log_sigmoid(x.to(wide) * target.to(wide)), reduction).to(type);
 }
@@ -116,7 +130,9 @@ Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor
 }
 
 // Where the curve has no width it is l1_loss, which is eager's to say.
-bool curved(const Tensor& x, const Tensor& target, double beta) { return same_floating(x, target) && x.numel() > 0 && beta > 0; }
+bool curved(const Tensor& x, const Tensor& target, double beta) {
+  return same_floating(x, target) && x.numel() > 0 && beta > 0;
+}
 ir::Value widened(lazy::Recording& r, const Tensor& t, const lazy::Order& order) {
   return read(r, {&t, {}}, ir::compute_type(lazy::to_ir(t.scalar_type())), order);
 }
@@ -131,7 +147,8 @@ Curve curve(lazy::Recording& r, const Tensor& x, const Tensor& target, double be
 }
 
 // d * d / (2 * beta) below beta, |d| - beta / 2 from there on; `factor` times that.
-Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor, const lazy::Order& order) {
+Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor,
+                   const lazy::Order& order) {
   lazy::Recording r;
   const Curve c = curve(r, x, target, beta, order);
   ir::Value loss = r.mul(c.slope, r.sub(c.d, r.mul(r.mul(c.slope, c.width), 0.5)));
@@ -142,18 +159,21 @@ Tensor curved_loss(const Tensor& x, const Tensor& target, int64_t reduction, dou
   if (reduction == at::Reduction::Sum) loss = r.sum(loss, every, false);
   return laid_out(r, r.convert(loss, lazy::to_ir(x.scalar_type())), x, reduction, order);
 }
-Tensor curved_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta, double factor) {
+Tensor curved_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta,
+                            double factor) {
   lazy::Recording r;
   ir::Value slope = curve(r, x, target, beta, {}).slope;
   if (factor != 1) slope = r.mul(slope, r.number(factor, r.dtype(slope)));
   if (reduction == at::Reduction::Mean) slope = r.mul(slope, 1.0 / static_cast<double>(x.numel()));
-  return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())), x.scalar_type());
+  return r.tensor(r.convert(r.mul(slope, r.convert(r.value(gy), r.dtype(slope))), lazy::to_ir(x.scalar_type())),
+                  x.scalar_type());
 }
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
   if (!curved(x, target, beta)) return fall_back<Tensor>("aten::smooth_l1_loss", "", x, target, reduction, beta);
   return curved_loss(x, target, reduction, beta, 1, loss_order(x, target));
 }
-Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction, double beta) {
+Tensor smooth_l1_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction,
+                               double beta) {
   if (!curved(x, target, beta) || !is_floating(gy))
     return fall_back<Tensor>("aten::smooth_l1_loss_backward", "", gy, x, target, reduction, beta);
   return curved_loss_backward(gy, x, target, reduction, beta, 1);

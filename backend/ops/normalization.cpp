@@ -16,16 +16,20 @@ using std::optional;
 bool has(const optional<Tensor>& t) { return t && t->defined(); }
 bool absent_or_ours(const optional<Tensor>& t) { return !has(t) || is_floating(*t); }
 ir::Value read(lazy::Recording& r, const optional<Tensor>& t) { return has(t) ? r.value(*t) : ir::Value{}; }
-ir::Value read_as(lazy::Recording& r, const optional<Tensor>& t, ir::DType type) { return has(t) ? r.convert(r.value(*t), type) : ir::Value{}; }
+ir::Value read_as(lazy::Recording& r, const optional<Tensor>& t, ir::DType type) {
+  return has(t) ? r.convert(r.value(*t), type) : ir::Value{};
+}
 ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
 template <ir::Op op, ir::Op backward_op>
 struct Softmax {
   static constexpr bool logarithm = op == ir::Op::log_softmax;
   static constexpr const char* name = logarithm ? "aten::_log_softmax" : "aten::_softmax";
-  static constexpr const char* backward_name = logarithm ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data";
+  static constexpr const char* backward_name =
+      logarithm ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data";
 
-  static ir::Value along(lazy::Recording& r, ir::Op row, std::initializer_list<ir::Value> in, int64_t dim, int64_t rank) {
+  static ir::Value along(lazy::Recording& r, ir::Op row, std::initializer_list<ir::Value> in, int64_t dim,
+                         int64_t rank) {
     if (rank) return r.emit(row, in, {{dim}});
     std::vector<ir::Value> flat;
     for (ir::Value v : in) flat.push_back(r.reshape(v, ir::Dims{1}));
@@ -33,7 +37,8 @@ struct Softmax {
   }
   static Tensor forward(const Tensor& x, int64_t dim, bool half_to_float) {
     if (!is_floating(x) || half_to_float) return fall_back<Tensor>(name, "", x, dim, half_to_float);
-    if (x.dim() == 0 && lazy::Tape::current()) throw NotTaped{};  // backward reads what is reshaped, not what is returned
+    // Backward reads what is reshaped, not what is returned.
+    if (x.dim() == 0 && lazy::Tape::current()) throw NotTaped{};
     dim = at::maybe_wrap_dim(dim, x.dim());
     lazy::Recording r;
     return r.tensor(along(r, op, {r.value(x)}, dim, x.dim()), x.scalar_type());
@@ -48,19 +53,23 @@ struct Softmax {
   }
 };
 
-// Statistics are returned in the compute type, as on CUDA; torch's kernels for the CPU give them in x's type, unless some
-// parameter is wider.
-Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters = {}) {
+// Statistics are returned in the compute type, as on CUDA; torch's kernels for the CPU give them in x's type, unless
+// some parameter is wider.
+Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x,
+                 std::initializer_list<const optional<Tensor>*> parameters = {}) {
   at::ScalarType type = lazy::to_torch(r.dtype(v));
   auto wider = [&](const optional<Tensor>* p) { return has(*p) && (*p)->scalar_type() != x.scalar_type(); };
   if (!lazy::backing().is_gpu() && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
   return r.tensor(r.convert(v, lazy::to_ir(type)), type);
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const optional<Tensor>& w, const optional<Tensor>& b, double eps) {
-  bool fits = is_floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
-              x.sizes().slice(x.dim() - shape.size()) == shape && x.numel() > 0;
-  for (auto* t : {&w, &b}) fits = fits && (!has(*t) || ((**t).sizes() == shape && (**t).scalar_type() == x.scalar_type()));
+std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const optional<Tensor>& w,
+                                              const optional<Tensor>& b, double eps) {
+  bool fits = is_floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() &&
+              x.dim() >= static_cast<int64_t>(shape.size()) && x.sizes().slice(x.dim() - shape.size()) == shape &&
+              x.numel() > 0;
+  for (auto* t : {&w, &b})
+    fits = fits && (!has(*t) || ((**t).sizes() == shape && (**t).scalar_type() == x.scalar_type()));
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm", "", x, shape, w, b, eps);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(x.scalar_type());
@@ -69,15 +78,17 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   return {r.tensor(y, x.scalar_type()), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape, const Tensor& mean,
-                                                       const Tensor& rstd, const optional<Tensor>& w, const optional<Tensor>& b,
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape,
+                                                       const Tensor& mean, const Tensor& rstd,
+                                                       const optional<Tensor>& w, const optional<Tensor>& b,
                                                        std::array<bool, 3> mask) {
-  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && is_floating(rstd) && absent_or_ours(w) && x.numel() > 0 &&
-              gy.scalar_type() == x.scalar_type() && (!has(w) || w->scalar_type() == x.scalar_type());
+  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && is_floating(rstd) && absent_or_ours(w) &&
+              x.numel() > 0 && gy.scalar_type() == x.scalar_type() && (!has(w) || w->scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm_backward", "", gy, x, shape, mean, rstd, w, b, mask);
   const ir::DType c = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
-  ir::Value g = r.emit(ir::Op::layer_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, c), read_as(r, rstd, c), read(r, w)},
+  ir::Value g = r.emit(ir::Op::layer_norm_backward,
+                       {r.value(gy), r.value(x), read_as(r, mean, c), read_as(r, rstd, c), read(r, w)},
                        {{static_cast<int64_t>(shape.size())}});
   Tensor out[3];
   for (uint32_t i = 0; i < 3; ++i)
@@ -91,32 +102,42 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
   return true;
 }
 
-// Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no others.
+// Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no
+// others.
 bool folds(const Tensor& x) {
-  return !lazy::backing().is_gpu() && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) || x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
+  return !lazy::backing().is_gpu() && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
+                                       x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
 }
 
-// running = (1 - momentum) * running + momentum * batch, rounded at the end: 16 bits may hold that, and not the batch's.
+// running = (1 - momentum) * running + momentum * batch, rounded at the end: 16 bits may hold that, and not the
+// batch's.
 void update_running(lazy::Recording& r, const Tensor& running, ir::Value batch, double momentum) {
   const ir::DType t = lazy::to_ir(running.scalar_type()), wide = ir::compute_type(t);
   const ir::Value old = r.convert(r.value(running), wide);
-  const ir::Value sum = r.add(r.mul(old, r.number(1 - momentum, wide)), r.mul(r.convert(batch, wide), r.number(momentum, wide)));
+  const ir::Value sum =
+      r.add(r.mul(old, r.number(1 - momentum, wide)), r.mul(r.convert(batch, wide), r.number(momentum, wide)));
   r.write(running, r.convert(sum, t));
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
                                               const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
                                               bool training, double momentum, double eps) {
-  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
+  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 &&
+              channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
               (training || (has(running_mean) && has(running_var)));
-  if (!fits) return fall_back_tuple<3>("aten::native_batch_norm", "", x, w, b, running_mean, running_var, training, momentum, eps);
+  if (!fits)
+    return fall_back_tuple<3>("aten::native_batch_norm", "", x, w, b, running_mean, running_var, training, momentum,
+                              eps);
   lazy::Order order = format_order(x);
   at::ScalarType type = x.scalar_type();
   ir::DType t = lazy::to_ir(type), c = ir::compute_type(t);
   lazy::Recording r;
   ir::Value e = r.number(eps, c);
   if (!training) {
-    ir::Value y = r.emit(ir::Op::batch_norm_inference, {r.value(x), read_as(r, w, t), read_as(r, b, t), read_as(r, running_mean, c), read_as(r, running_var, c), e}, {{folds(x)}});
+    ir::Value y = r.emit(
+        ir::Op::batch_norm_inference,
+        {r.value(x), read_as(r, w, t), read_as(r, b, t), read_as(r, running_mean, c), read_as(r, running_var, c), e},
+        {{folds(x)}});
     Tensor none = r.tensor(r.full(ir::Dims{0}, 0, t), type);
     return {tensor_in(r, y, type, order), none, r.tensor(r.full(ir::Dims{0}, 0, t), type)};
   }
@@ -124,32 +145,42 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
   if (has(running_mean)) update_running(r, *running_mean, next(y, 1), momentum);
   if (has(running_var)) update_running(r, *running_var, next(y, 3), momentum);
   const std::initializer_list<const optional<Tensor>*> parameters = {&w, &b, &running_mean, &running_var};
-  return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters), statistic(r, next(y, 2), x, parameters)};
+  return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters),
+          statistic(r, next(y, 2), x, parameters)};
 }
 
 // Torch's composite calls its kernel for the host. The fourth result is room for libraries of a GPU.
-std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_no_update(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
-                                                                const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
-                                                                double momentum, double eps) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_no_update(const Tensor& x, const optional<Tensor>& w,
+                                                                const optional<Tensor>& b,
+                                                                const optional<Tensor>& running_mean,
+                                                                const optional<Tensor>& running_var, double momentum,
+                                                                double eps) {
   auto [y, mean, invstd] = batch_norm(x, w, b, running_mean, running_var, false, momentum, eps);
   return {y, mean, invstd, at::empty({0}, x.options().dtype(at::kByte))};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const Tensor& x, const optional<Tensor>& w,
-                                                       const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
-                                                       const optional<Tensor>& mean, const optional<Tensor>& invstd, bool training,
-                                                       double eps, std::array<bool, 3> mask) {
+                                                       const optional<Tensor>& running_mean,
+                                                       const optional<Tensor>& running_var,
+                                                       const optional<Tensor>& mean, const optional<Tensor>& invstd,
+                                                       bool training, double eps, std::array<bool, 3> mask) {
   bool fits = is_floating(gy) && is_floating(x) && gy.scalar_type() == x.scalar_type() && x.numel() > 0 &&
-              channels_fit(x, {&w, &running_mean, &running_var}) && (training ? has(mean) && has(invstd) && is_floating(*mean) : has(running_mean));
+              channels_fit(x, {&w, &running_mean, &running_var}) &&
+              (training ? has(mean) && has(invstd) && is_floating(*mean) : has(running_mean));
   if (!fits)
-    return fall_back_tuple<3>("aten::native_batch_norm_backward", "", gy, x, w, running_mean, running_var, mean, invstd, training, eps, mask);
+    return fall_back_tuple<3>("aten::native_batch_norm_backward", "", gy, x, w, running_mean, running_var, mean, invstd,
+                              training, eps, mask);
   lazy::Order order = format_order(x);
   at::ScalarType type = x.scalar_type();
   ir::DType t = lazy::to_ir(type), c = ir::compute_type(t);
   lazy::Recording r;
-  ir::Value g = training ? r.emit(ir::Op::batch_norm_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, mean, c), read_as(r, invstd, c)}, {{0}})
-                         : r.emit(ir::Op::batch_norm_inference_backward, {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, running_mean, c),
-                                                                          read_as(r, running_var, c), r.number(eps, c)}, {{0}});
+  ir::Value g =
+      training ? r.emit(ir::Op::batch_norm_backward,
+                        {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, mean, c), read_as(r, invstd, c)}, {{0}})
+               : r.emit(ir::Op::batch_norm_inference_backward,
+                        {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, running_mean, c),
+                         read_as(r, running_var, c), r.number(eps, c)},
+                        {{0}});
   at::ScalarType parameter = has(w) ? w->scalar_type() : type;
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, type, order);
@@ -158,25 +189,33 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
   return {out[0], out[1], out[2]};
 }
 
-std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b, int64_t n, int64_t c,
-                                              int64_t hw, int64_t groups, double eps) {
+std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
+                                              int64_t n, int64_t c, int64_t hw, int64_t groups, double eps) {
   bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b});
   for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm", "", x, w, b, n, c, hw, groups, eps);
   lazy::Order order = format_order(x);
   lazy::Recording r;
-  ir::Value y = r.emit(ir::Op::group_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))}, {{groups}, {folds(x)}});
+  ir::Value y =
+      r.emit(ir::Op::group_norm,
+             {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))},
+             {{groups}, {folds(x)}});
   return {tensor_in(r, y, x.scalar_type(), order), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                                       const optional<Tensor>& w, int64_t n, int64_t c, int64_t hw, int64_t groups,
+std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean,
+                                                       const Tensor& rstd, const optional<Tensor>& w, int64_t n,
+                                                       int64_t c, int64_t hw, int64_t groups,
                                                        std::array<bool, 3> mask) {
-  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && absent_or_ours(w) && x.numel() > 0 && gy.scalar_type() == x.scalar_type();
-  if (!fits) return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
+  bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && absent_or_ours(w) && x.numel() > 0 &&
+              gy.scalar_type() == x.scalar_type();
+  if (!fits)
+    return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
   const ir::DType type = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
-  ir::Value g = r.emit(ir::Op::group_norm_backward, {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}, {0}});
+  ir::Value g =
+      r.emit(ir::Op::group_norm_backward,
+             {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}, {0}});
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), format_order(x));
   for (uint32_t i = 1; i < 3; ++i)

@@ -1,5 +1,5 @@
-// F.one_hot. Torch looks for numbers that name no class only on devices where reading costs little; here the kernel finds
-// them as it runs.
+// F.one_hot. Torch looks for numbers that name no class only on devices where reading costs little; here the kernel
+// finds them as it runs.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/max.h>
@@ -22,7 +22,8 @@ std::pair<int64_t, int64_t> range_of(const Tensor& x) {
 }
 
 Tensor one_hot(const Tensor& index, int64_t classes) {
-  if (!is_ours(index) || index.scalar_type() != at::kLong || index.numel() == 0) return at::native::one_hot(index, classes);
+  if (!is_ours(index) || index.scalar_type() != at::kLong || index.numel() == 0)
+    return at::native::one_hot(index, classes);
   Tensor sound = index;
   if (classes > 0) {
     sound = required(sound, index >= 0, ir::Requirement::Class);

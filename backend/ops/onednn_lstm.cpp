@@ -29,15 +29,19 @@ bool onednn_takes(c10::ScalarType type) {
 }
 
 // Autocast casts what the layers are made of. Operands of other types than the input's are torch's to refuse.
-std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers,
-                                        double dropout, bool train, bool bidirectional, bool batch_first) {
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases,
+                                        int64_t layers, double dropout, bool train, bool bidirectional,
+                                        bool batch_first) {
   const auto is_ours = [&](const Tensor& t) {
-    return t.is_privateuseone() && t.scalar_type() == input.scalar_type() && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+    return t.is_privateuseone() && t.scalar_type() == input.scalar_type() &&
+           !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
   };
   const bool may_be = lazy::config().fallback != "error" && !at::autocast::is_autocast_enabled(c10::kPrivateUse1);
-  if (may_be && std::ranges::all_of(hx, is_ours) && std::ranges::all_of(parameters, is_ours) && is_ours(input) && input.dim() == 3) {
+  if (may_be && std::ranges::all_of(hx, is_ours) && std::ranges::all_of(parameters, is_ours) && is_ours(input) &&
+      input.dim() == 3) {
     at::native::check_attributes(input, parameters, hx);
-    if (auto results = onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
+    if (auto results =
+            onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
       return *results;
   }
   return at::native::lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
@@ -45,15 +49,17 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, Tens
 
 }  // namespace
 
-std::optional<std::tuple<Tensor, Tensor, Tensor>> onednn_lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases,
-                                                              int64_t layers, double dropout, bool train, bool bidirectional,
-                                                              bool batch_first) {
+std::optional<std::tuple<Tensor, Tensor, Tensor>> onednn_lstm(const Tensor& input, TensorList hx, TensorList parameters,
+                                                              bool has_biases, int64_t layers, double dropout,
+                                                              bool train, bool bidirectional, bool batch_first) {
   if (lazy::backing().is_gpu() || hx.size() != 2 || hx[0].dim() != 3 || hx[1].dim() != 3) return {};
   const bool has_projections = hx[0].size(2) != hx[1].size(2);
-  if (!at::globalContext().userEnabledMkldnn() || !onednn_takes(input.scalar_type()) || input.numel() == 0 || has_projections)
+  if (!at::globalContext().userEnabledMkldnn() || !onednn_takes(input.scalar_type()) || input.numel() == 0 ||
+      has_projections)
     return {};
   Tensor y, hy, cy;
-  at::native::lstm_mkldnn_stub(c10::kCPU, y, hy, cy, input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  at::native::lstm_mkldnn_stub(c10::kCPU, y, hy, cy, input, hx, parameters, has_biases, layers, dropout, train,
+                               bidirectional, batch_first);
   return std::tuple{y, hy, cy};
 }
 

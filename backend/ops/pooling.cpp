@@ -18,10 +18,14 @@ ir::Dims both(IntArrayRef v, IntArrayRef otherwise = {}) {
   if (v.empty()) v = otherwise;
   return v.size() == 1 ? ir::Dims{v[0], v[0]} : lazy::to_dims(v);
 }
-bool plane(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (x.dim() == 4 || x.dim() == 3) && x.numel() > 0; }
+bool plane(const Tensor& x) {
+  return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (x.dim() == 4 || x.dim() == 3) && x.numel() > 0;
+}
 
-std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
-  if (!plane(x)) return fall_back_tuple<2>("aten::max_pool2d_with_indices", "", x, kernel, stride, padding, dilation, ceil);
+std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                                    IntArrayRef dilation, bool ceil) {
+  if (!plane(x))
+    return fall_back_tuple<2>("aten::max_pool2d_with_indices", "", x, kernel, stride, padding, dilation, ceil);
   ir::Attrs attrs;
   attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(both(dilation)).add(ceil);
   lazy::Order order = format_order(x);
@@ -29,28 +33,39 @@ std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArra
   ir::Value v = r.emit(ir::Op::max_pool2d, {r.value(x)}, attrs);
   return {tensor_in(r, v, x.scalar_type(), order), tensor_in(r, ir::Value{v.node, v.result + 1}, at::kLong, order)};
 }
-Tensor max_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                         bool ceil, const Tensor& indices) {
+Tensor max_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                         IntArrayRef dilation, bool ceil, const Tensor& indices) {
   if (!plane(x) || !plane(gy) || !is_ours(indices))
-    return fall_back<Tensor>("aten::max_pool2d_with_indices_backward", "", gy, x, kernel, stride, padding, dilation, ceil, indices);
+    return fall_back<Tensor>("aten::max_pool2d_with_indices_backward", "", gy, x, kernel, stride, padding, dilation,
+                             ceil, indices);
   ir::Attrs attrs;
   attrs.add(lazy::to_dims(x.sizes()));
   lazy::Recording r;
-  return tensor_in(r, r.emit(ir::Op::max_pool2d_grad, {r.value(gy), r.value(indices)}, attrs), x.scalar_type(), format_order(x));
+  return tensor_in(r, r.emit(ir::Op::max_pool2d_grad, {r.value(gy), r.value(indices)}, attrs), x.scalar_type(),
+                   format_order(x));
 }
 
-ir::Attrs average(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
+ir::Attrs average(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad,
+                  optional<int64_t> divisor) {
   ir::Attrs attrs;
-  return attrs.add(both(kernel)).add(both(stride, kernel)).add(both(padding)).add(ceil).add(count_pad).add(divisor.value_or(0));
+  return attrs.add(both(kernel))
+      .add(both(stride, kernel))
+      .add(both(padding))
+      .add(ceil)
+      .add(count_pad)
+      .add(divisor.value_or(0));
 }
-Tensor avg_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad, optional<int64_t> divisor) {
+Tensor avg_pool(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_pad,
+                optional<int64_t> divisor) {
   if (!plane(x) || (divisor && *divisor == 0))
     return fall_back<Tensor>("aten::avg_pool2d", "", x, kernel, stride, padding, ceil, count_pad, divisor);
   lazy::Recording r;
-  return tensor_in(r, r.emit(ir::Op::avg_pool2d, {r.value(x)}, average(kernel, stride, padding, ceil, count_pad, divisor)), x.scalar_type(), format_order(x));
+  return tensor_in(r,
+                   r.emit(ir::Op::avg_pool2d, {r.value(x)}, average(kernel, stride, padding, ceil, count_pad, divisor)),
+                   x.scalar_type(), format_order(x));
 }
-Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil,
-                         bool count_pad, optional<int64_t> divisor) {
+Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                         bool ceil, bool count_pad, optional<int64_t> divisor) {
   if (!plane(x) || !plane(gy) || (divisor && *divisor == 0))
     return fall_back<Tensor>("aten::avg_pool2d_backward", "", gy, x, kernel, stride, padding, ceil, count_pad, divisor);
   lazy::Recording r;
@@ -58,10 +73,11 @@ Tensor avg_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, 
   return tensor_in(r, r.emit(ir::Op::avg_pool2d_grad, {r.value(gy)}, attrs), x.scalar_type(), format_order(x));
 }
 
-// Adaptive windows are all alike where the size that is asked for divides the image's. Where it does not they overlap, each
-// in its own way, and torch's kernel is as good as any.
+// Adaptive windows are all alike where the size that is asked for divides the image's. Where it does not they overlap,
+// each in its own way, and torch's kernel is as good as any.
 bool divides(IntArrayRef size, const Tensor& x) {
-  return plane(x) && size.size() == 2 && size[0] > 0 && size[1] > 0 && x.size(-2) % size[0] == 0 && x.size(-1) % size[1] == 0;
+  return plane(x) && size.size() == 2 && size[0] > 0 && size[1] > 0 && x.size(-2) % size[0] == 0 &&
+         x.size(-1) % size[1] == 0;
 }
 Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef size) {
   if (!divides(size, x)) return fall_back<Tensor>("aten::_adaptive_avg_pool2d", "", x, size);
@@ -69,7 +85,8 @@ Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef size) {
 }
 Tensor adaptive_avg_pool_backward(const Tensor& gy, const Tensor& x) {
   const bool fits = plane(gy) && gy.dim() == x.dim() && gy.scalar_type() == x.scalar_type() &&
-                    gy.sizes().slice(0, gy.dim() - 2) == x.sizes().slice(0, x.dim() - 2) && divides(gy.sizes().slice(gy.dim() - 2), x);
+                    gy.sizes().slice(0, gy.dim() - 2) == x.sizes().slice(0, x.dim() - 2) &&
+                    divides(gy.sizes().slice(gy.dim() - 2), x);
   if (!fits) return fall_back<Tensor>("aten::_adaptive_avg_pool2d_backward", "", gy, x);
   return avg_pool_backward(gy, x, {x.size(-2) / gy.size(-2), x.size(-1) / gy.size(-1)}, {}, {0}, false, true, {});
 }
@@ -85,12 +102,15 @@ Tensor im2col(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArra
     return kernel[i] > 0 && dilation[i] > 0 && padding[i] >= 0 && stride[i] > 0 && size > (kernel[i] - 1) * dilation[i];
   };
   const bool pairs = kernel.size() == 2 && dilation.size() == 2 && padding.size() == 2 && stride.size() == 2;
-  if (!pairs || !plane(x) || !fits(0) || !fits(1)) return fall_back<Tensor>("aten::im2col", "", x, kernel, dilation, padding, stride);
+  if (!pairs || !plane(x) || !fits(0) || !fits(1))
+    return fall_back<Tensor>("aten::im2col", "", x, kernel, dilation, padding, stride);
   const Tensor padded = at::constant_pad_nd(x, {padding[1], padding[1], padding[0], padding[0]});
-  Tensor y = windows_of(windows_of(padded, -2, kernel[0], dilation[0], stride[0]), -2, kernel[1], dilation[1], stride[1]);
+  Tensor y =
+      windows_of(windows_of(padded, -2, kernel[0], dilation[0], stride[0]), -2, kernel[1], dilation[1], stride[1]);
   const int64_t window = kernel[0] * kernel[1], positions = y.size(-4) * y.size(-3), channels = y.size(-5);
   y = y.movedim({-2, -1}, {-4, -3});
-  return x.dim() == 3 ? y.reshape({channels * window, positions}) : y.reshape({x.size(0), channels * window, positions});
+  return x.dim() == 3 ? y.reshape({channels * window, positions})
+                      : y.reshape({x.size(0), channels * window, positions});
 }
 
 // Where no derivative asks for indices, cpu has a kernel that writes row by row.

@@ -1,4 +1,5 @@
-// Quantiles, which torch writes in other operators: it looks whether `q` lies between 0 and 1 on the CPU only, where it can read it.
+// Quantiles, which torch writes in other operators: it looks whether `q` lies between 0 and 1 on the CPU only, where it
+// can read it.
 #include <ATen/ops/nanquantile_native.h>
 #include <ATen/ops/quantile_native.h>
 #include "backend/record/operands.h"
@@ -19,13 +20,16 @@ Tensor checked(const Tensor& q) {
 Tensor quantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation) {
   return at::native::quantile(x, checked(q), dim, keepdim, interpolation);
 }
-Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation) {
+Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                   c10::string_view interpolation) {
   return at::native::nanquantile(x, checked(q), dim, keepdim, interpolation);
 }
-Tensor& quantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation, Tensor& out) {
+Tensor& quantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                     c10::string_view interpolation, Tensor& out) {
   return at::native::quantile_out(x, checked(q), dim, keepdim, interpolation, out);
 }
-Tensor& nanquantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim, c10::string_view interpolation, Tensor& out) {
+Tensor& nanquantile_out(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                        c10::string_view interpolation, Tensor& out) {
   return at::native::nanquantile_out(x, checked(q), dim, keepdim, interpolation, out);
 }
 

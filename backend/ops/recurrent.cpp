@@ -37,8 +37,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const optional<Tensor>& gr
   Tensor gh = given(grad_hy) ? *grad_hy : at::zeros_like(cy);
   Tensor gc = gh * out * d_tanh(tanh_cy);
   if (given(grad_cy)) gc = gc + *grad_cy;
-  Tensor grad_gates = at::cat({gc * cell * d_sigmoid(in), gc * cx * d_sigmoid(forget), gc * in * d_tanh(cell),
-                               gh * tanh_cy * d_sigmoid(out)}, 1);
+  Tensor grad_gates = at::cat(
+      {gc * cell * d_sigmoid(in), gc * cx * d_sigmoid(forget), gc * in * d_tanh(cell), gh * tanh_cy * d_sigmoid(out)},
+      1);
   return {grad_gates, gc * forget, has_bias ? grad_gates.sum(0) : Tensor()};
 }
 
@@ -53,7 +54,8 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
 }
 
 // Gradients of the gates of the input and of the hidden state, of hx, and of the two biases.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& g, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& g, const Tensor& workspace,
+                                                                     bool has_bias) {
   auto kept = workspace.chunk(5, 1);
   const Tensor &reset = kept[0], &update = kept[1], &fresh = kept[2], &hx = kept[3], &hidden = kept[4];
   Tensor g_fresh = g * (1 - update) * d_tanh(fresh);

@@ -143,7 +143,8 @@ struct ArgExtremum {
   static constexpr const char* name = largest ? "aten::argmax" : "aten::argmin";
   static constexpr const char* pair_name = largest ? "aten::max" : "aten::min";
   static Tensor index(const Tensor& x, optional<int64_t> dim, bool keepdim) {
-    if (!is_ours(x) || x.numel() == 0 || x.scalar_type() == at::kBool) return fall_back<Tensor>(name, "", x, dim, keepdim);
+    if (!is_ours(x) || x.numel() == 0 || x.scalar_type() == at::kBool)
+      return fall_back<Tensor>(name, "", x, dim, keepdim);
     if (dim) return reduce(x, {op, dims_of(IntArrayRef(*dim), x.dim()), keepdim, x.scalar_type(), at::kLong});
     return reduce(x, {op, dims_of(std::nullopt, x.dim()), keepdim, x.scalar_type(), at::kLong});
   }
@@ -174,12 +175,14 @@ struct Truth {
 };
 
 // In this type: what is in 16 bits may have a root there, and none of its square.
-ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, double correction, bool keepdim, ir::DType type) {
+ir::Value variance(lazy::Recording& r, const Tensor& x, const ir::Dims& dims, double correction, bool keepdim,
+                   ir::DType type) {
   ir::Value v = r.convert(r.value(x), type);
   ir::Attrs attrs;
   attrs.add(dims).add(keepdim);
   if (x.dim() == 0) v = r.reshape(v, ir::Dims{1}), attrs = {{0}, {0}};
-  if (x.numel() == 0) correction = std::max(correction, 0.0);  // of nothing it is nan, however much is added to its count
+  // Of nothing it is nan, however much is added to its count.
+  if (x.numel() == 0) correction = std::max(correction, 0.0);
   return r.emit(ir::Op::var, {v, r.number(correction, type)}, attrs);
 }
 bool variance_covered(const Tensor& x) { return is_ours(x) && c10::isFloatingType(x.scalar_type()); }
@@ -188,7 +191,8 @@ Tensor variance_of(const Tensor& x, OptionalIntArrayRef dims, const optional<Sca
   if (!variance_covered(x)) return fall_back<Tensor>("aten::var", "correction", x, dims, correction, keepdim);
   lazy::Recording r;
   const ir::DType t = lazy::to_ir(x.scalar_type());
-  return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, t), x.scalar_type());
+  return r.tensor(variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, t),
+                  x.scalar_type());
 }
 Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
   if (!variance_covered(x)) return fall_back<Tensor>("aten::std", "correction", x, dims, correction, keepdim);
@@ -197,13 +201,16 @@ Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& c
   ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, ir::compute_type(t));
   return r.tensor(r.convert(r.emit(ir::Op::sqrt, {v}), t), x.scalar_type());
 }
-Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> type) {
-  if (!sums_a_norm(x, order, type)) return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);
+Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim,
+                   optional<ScalarType> type) {
+  if (!sums_a_norm(x, order, type))
+    return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);
   lazy::Recording r;
   return r.tensor(record_norm(r, x, order.toDouble(), dims_of(dims, x.dim()), keepdim), x.scalar_type());
 }
 
-std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction, bool keepdim) {
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& correction,
+                                    bool keepdim) {
   if (!variance_covered(x)) {
     return fall_back_tuple<2>("aten::var_mean", "correction", x, dims, correction, keepdim);
   }
@@ -212,7 +219,8 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, c
 
 // What is not a number counts for nothing.
 Tensor nansum(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> dtype) {
-  if (!is_ours(x) || !c10::isFloatingType(x.scalar_type())) return fall_back<Tensor>("aten::nansum", "", x, dims, keepdim, dtype);
+  if (!is_ours(x) || !c10::isFloatingType(x.scalar_type()))
+    return fall_back<Tensor>("aten::nansum", "", x, dims, keepdim, dtype);
   return at::where(at::isnan(x), 0, x).sum(dims, keepdim, dtype);
 }
 Tensor count_nonzero(const Tensor& x, IntArrayRef dims) {
@@ -223,7 +231,8 @@ Tensor count_nonzero(const Tensor& x, IntArrayRef dims) {
 
 bool sums_a_norm(const Tensor& x, const Scalar& order, optional<ScalarType> type) {
   const double p = order.isComplex() ? 0 : order.toDouble();
-  return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (!type || *type == x.scalar_type()) && (p == 1 || p == 2);
+  return is_ours(x) && c10::isFloatingType(x.scalar_type()) && (!type || *type == x.scalar_type()) &&
+         (p == 1 || p == 2);
 }
 
 ir::Value record_norm(lazy::Recording& r, const Tensor& x, double order, const ir::Dims& dims, bool keepdim) {

@@ -66,7 +66,8 @@ struct Scatter {
   }
   static Tensor& in_place(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
     const int64_t d = at::maybe_wrap_dim(dim, x.dim());
-    if (!fits(x, d, index, src) || !is_writable(x, {&index, &src})) return fall_back<Tensor>(name_, overload, x, dim, index, src), x;
+    if (!fits(x, d, index, src) || !is_writable(x, {&index, &src}))
+      return fall_back<Tensor>(name_, overload, x, dim, index, src), x;
     lazy::Recording r;
     r.write(x, emit(r, x, d, index, src));
     return x;
@@ -159,11 +160,13 @@ Tensor& index_fill_(Tensor& x, int64_t dim, const Tensor& index, const Scalar& v
   return x;
 }
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce, bool include_self) {
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce,
+                      bool include_self) {
   if (reduce == "sum" && include_self) return at::scatter_add(x, dim, index, src);
   return fall_back<Tensor>("aten::scatter_reduce", "two", x, dim, index, src, std::string(reduce), include_self);
 }
-Tensor& scatter_reduce_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce, bool include_self) {
+Tensor& scatter_reduce_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, c10::string_view reduce,
+                        bool include_self) {
   if (reduce == "sum" && include_self) return x.scatter_add_(dim, index, src);
   return fall_back<Tensor>("aten::scatter_reduce_", "two", x, dim, index, src, std::string(reduce), include_self), x;
 }

@@ -36,8 +36,7 @@ Tensor fresh(const Tensor& x, int64_t diagonal) {
 }
 template <Part part>
 Tensor& in_place(Tensor& x, int64_t diagonal) {
-  if (!is_covered(x) || overlaps_itself(x))
-    return fall_back<Tensor>(name_in_place(part), "", x, diagonal), x;
+  if (!is_covered(x) || overlaps_itself(x)) return fall_back<Tensor>(name_in_place(part), "", x, diagonal), x;
   lazy::Recording r;
   r.write(x, triangle(r, x, diagonal, part));
   return x;

@@ -1,6 +1,6 @@
-// Images of another size whose elements are the nearest of what was there. By a whole factor each element is repeated, which is
-// a view's copy, and its transpose a sum; by any other it is looked up at a computed place, and the transpose sums a window of
-// the places that may show it.
+// Images of another size whose elements are the nearest of what was there. By a whole factor each element is repeated,
+// which is a view's copy, and its transpose a sum; by any other it is looked up at a computed place, and the transpose
+// sums a window of the places that may show it.
 #include <cmath>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
@@ -14,24 +14,23 @@ using at::IntArrayRef;
 using at::Tensor;
 using std::optional;
 
-// One dimension of the image: position i of `large` shows position min(floor(i * scale), small - 1) of `small`, where the
-// product is float32's (ATen/native/UpSample.h, nearest_idx).
+// One dimension of the image: position i of `large` shows position min(floor(i * scale), small - 1) of `small`, where
+// the product is float32's (ATen/native/UpSample.h, nearest_idx).
 class Axis {
  public:
   Axis(int64_t small, int64_t large, optional<double> factor) : small_(small), large_(large) {
     if (large == small || large == 2 * small)
       scale_ = large == small ? 1.0f : 0.5f;
     else
-      scale_ = factor && *factor > 0 ? static_cast<float>(1.0 / *factor) : static_cast<float>(small) / static_cast<float>(large);
+      scale_ = factor && *factor > 0 ? static_cast<float>(1.0 / *factor)
+                                     : static_cast<float>(small) / static_cast<float>(large);
   }
 
   bool is_same() const { return large_ == small_; }
   bool repeats() const { return large_ % small_ == 0 && scale_ == 1.0f / static_cast<float>(large_ / small_); }
 
   // i64[large]
-  ir::Value shown(lazy::Recording& r) const {
-    return shown_at(r, positions(r, large_));
-  }
+  ir::Value shown(lazy::Recording& r) const { return shown_at(r, positions(r, large_)); }
 
   // The places that may show a position are the `window()` ones from start_of() on. False where others do, too.
   bool has_window() const {
@@ -73,7 +72,9 @@ class Axis {
     return r.emit(ir::Op::maximum, {r.sub(at, whole(r, 1)), whole(r, 0)});
   }
   // The same of one position.
-  int64_t shown_of(int64_t i) const { return std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * scale_)), small_ - 1); }
+  int64_t shown_of(int64_t i) const {
+    return std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * scale_)), small_ - 1);
+  }
   int64_t start_of(int64_t i) const {
     return std::max<int64_t>(static_cast<int64_t>(std::floor(static_cast<float>(i) * (1.0f / scale_))) - 1, 0);
   }
@@ -124,8 +125,8 @@ std::vector<Axis> axes(IntArrayRef small, IntArrayRef large, Factor... factor) {
 }
 
 bool is_image(const Tensor& t, IntArrayRef shape, IntArrayRef size, size_t rank) {
-  return is_ours(t) && shape.size() == rank + 2 && size.size() == rank && at::isFloatingType(t.scalar_type()) && t.numel() > 0 &&
-         std::ranges::all_of(size, [](int64_t n) { return n > 0; });
+  return is_ours(t) && shape.size() == rank + 2 && size.size() == rank && at::isFloatingType(t.scalar_type()) &&
+         t.numel() > 0 && std::ranges::all_of(size, [](int64_t n) { return n > 0; });
 }
 
 // Of 1, 2 or 3 dimensions: their factors come last.
@@ -141,8 +142,10 @@ Tensor nearest(const char* name, const Tensor& x, IntArrayRef size, Factor... fa
 
 template <class... Factor>
 Tensor nearest_backward(const char* name, const Tensor& g, IntArrayRef size, IntArrayRef shape, Factor... factor) {
-  const bool fits = is_image(g, shape, size, sizeof...(Factor)) && std::ranges::all_of(shape, [](int64_t n) { return n > 0; }) &&
-                    g.dim() == static_cast<int64_t>(shape.size()) && g.size(0) == shape[0] && g.size(1) == shape[1] && g.sizes().slice(2) == size;
+  const bool fits = is_image(g, shape, size, sizeof...(Factor)) &&
+                    std::ranges::all_of(shape, [](int64_t n) { return n > 0; }) &&
+                    g.dim() == static_cast<int64_t>(shape.size()) && g.size(0) == shape[0] && g.size(1) == shape[1] &&
+                    g.sizes().slice(2) == size;
   if (!fits) return fall_back<Tensor>(name, "", g, size, shape, factor...);
   const auto along = axes(shape.slice(2), size, factor...);
   if (!std::ranges::all_of(along, [](const Axis& a) { return a.is_same() || a.repeats() || a.has_window(); }))
@@ -155,8 +158,12 @@ Tensor nearest_backward(const char* name, const Tensor& g, IntArrayRef size, Int
 }
 
 using Factor = optional<double>;
-Tensor nearest1d(const Tensor& x, IntArrayRef size, Factor w) { return nearest("aten::upsample_nearest1d", x, size, w); }
-Tensor nearest2d(const Tensor& x, IntArrayRef size, Factor h, Factor w) { return nearest("aten::upsample_nearest2d", x, size, h, w); }
+Tensor nearest1d(const Tensor& x, IntArrayRef size, Factor w) {
+  return nearest("aten::upsample_nearest1d", x, size, w);
+}
+Tensor nearest2d(const Tensor& x, IntArrayRef size, Factor h, Factor w) {
+  return nearest("aten::upsample_nearest2d", x, size, h, w);
+}
 Tensor nearest3d(const Tensor& x, IntArrayRef size, Factor d, Factor h, Factor w) {
   return nearest("aten::upsample_nearest3d", x, size, d, h, w);
 }

@@ -24,10 +24,12 @@ using std::optional;
 
 ScalarType or_default(optional<ScalarType> t) { return t ? *t : c10::typeMetaToScalarType(c10::get_default_dtype()); }
 
-void check_creation(IntArrayRef sizes, optional<c10::Layout> layout, optional<c10::Device> device, optional<bool> pinned) {
+void check_creation(IntArrayRef sizes, optional<c10::Layout> layout, optional<c10::Device> device,
+                    optional<bool> pinned) {
   at::detail::check_size_nonnegative(sizes);
   TORCH_CHECK(!layout || *layout == c10::kStrided, "lazuli: only strided tensors live on this device, not ", *layout);
-  TORCH_CHECK(!device || device->index() <= 0, "lazuli: there is no device ", *device, "; this process has one lazuli device");
+  TORCH_CHECK(!device || device->index() <= 0, "lazuli: there is no device ", *device,
+              "; this process has one lazuli device");
   TORCH_CHECK(!pinned || !*pinned, "Only dense CPU tensors can be pinned");
 }
 
@@ -64,12 +66,13 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, optional<ScalarType
 }
 
 // A zero tensor without content, for forward-mode derivatives.
-Tensor efficient_zero(IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout> layout, optional<c10::Device> device,
-                      optional<bool> pinned) {
+Tensor efficient_zero(IntArrayRef sizes, optional<ScalarType> type, optional<c10::Layout> layout,
+                      optional<c10::Device> device, optional<bool> pinned) {
   Tensor base = empty(sizes, type, layout, device, pinned, std::nullopt);
   auto t = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(base.storage()),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), base.dtype());
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+      base.dtype());
   t.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   return t;
 }
@@ -86,9 +89,10 @@ Tensor as_strided(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, op
 Tensor view(const Tensor& self, IntArrayRef sizes) {
   at::DimVector inferred = at::infer_size_dv(sizes, self.numel());
   auto strides = at::detail::computeStride(self.sizes(), self.strides(), inferred);
-  TORCH_CHECK(strides.has_value(),
-              "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-              "contiguous subspaces). Use .reshape(...) instead.");
+  TORCH_CHECK(
+      strides.has_value(),
+      "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+      "contiguous subspaces). Use .reshape(...) instead.");
   return lazy::make_view(self, inferred, *strides, self.storage_offset());
 }
 
@@ -132,7 +136,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef sizes, optional<c10::Memor
   auto* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
-    size_t needed = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), self.itemsize(), self.storage_offset());
+    size_t needed =
+        at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), self.itemsize(), self.storage_offset());
     const size_t before = self.storage().nbytes();
     if (needed > before) {
       resize_storage(self.storage().unsafeGetStorageImpl(), needed);
@@ -155,7 +160,8 @@ Tensor& set_storage(Tensor& self, at::Storage source, int64_t offset, IntArrayRe
   else
     impl->set_sizes_and_strides(sizes, strides, offset);
   size_t needed = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), self.itemsize(), offset);
-  if (self.numel() > 0 && needed > self.storage().nbytes()) resize_storage(self.storage().unsafeGetStorageImpl(), needed);
+  if (self.numel() > 0 && needed > self.storage().nbytes())
+    resize_storage(self.storage().unsafeGetStorageImpl(), needed);
   return self;
 }
 Tensor& set_source_storage(Tensor& self, at::Storage source) {

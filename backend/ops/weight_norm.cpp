@@ -1,6 +1,6 @@
 // weight_norm's fused operators, over ordinary ones: a direction v, a length g for each slice along a dimension.
-#include <ATen/ops/sum.h>
 #include <ATen/ops/sqrt.h>
+#include <ATen/ops/sum.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
@@ -13,7 +13,8 @@ using Pair = std::tuple<Tensor, Tensor>;
 
 bool is_covered(const Tensor& v, const Tensor& g, int64_t dim) {
   const bool floating = is_ours(v) && (v.scalar_type() == at::kFloat || v.scalar_type() == at::kDouble);
-  return floating && is_ours(g) && g.scalar_type() == v.scalar_type() && v.dim() > 1 && (dim == 0 || dim == v.dim() - 1);
+  return floating && is_ours(g) && g.scalar_type() == v.scalar_type() && v.dim() > 1 &&
+         (dim == 0 || dim == v.dim() - 1);
 }
 
 // Over all dimensions but one, which stay with size 1.

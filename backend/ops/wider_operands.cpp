@@ -1,5 +1,5 @@
-// Operators whose kernel on the host wraps, overflows or is coarse in the type of its operands: it gets them in a type, or in
-// a range, in which it does not.
+// Operators whose kernel on the host wraps, overflows or is coarse in the type of its operands: it gets them in a type,
+// or in a range, in which it does not.
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/gcd.h>
 #include <ATen/ops/grid_sampler_2d_backward_ops.h>
@@ -68,7 +68,8 @@ Tensor matrix_exp(const Tensor& x) {
 // A place between pixels that is computed in 16 bits is off by pixels where an image has some hundreds; CUDA's kernels
 // compute it in 32.
 bool has_coarse_places(const Tensor& x, const Tensor& grid) {
-  return c10::isReducedFloatingType(x.scalar_type()) && grid.scalar_type() == x.scalar_type() && !lazy::backing().is_gpu();
+  return c10::isReducedFloatingType(x.scalar_type()) && grid.scalar_type() == x.scalar_type() &&
+         !lazy::backing().is_gpu();
 }
 template <class Op>
 Tensor sampled(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool corners) {
@@ -76,11 +77,12 @@ Tensor sampled(const Tensor& x, const Tensor& grid, int64_t mode, int64_t paddin
   return Op::call(x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners).to(x.scalar_type());
 }
 template <class Op>
-std::tuple<Tensor, Tensor> sampled_backward(const Tensor& gy, const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding,
-                                            bool corners, std::array<bool, 2> wanted) {
+std::tuple<Tensor, Tensor> sampled_backward(const Tensor& gy, const Tensor& x, const Tensor& grid, int64_t mode,
+                                            int64_t padding, bool corners, std::array<bool, 2> wanted) {
   if (!has_coarse_places(x, grid) || gy.scalar_type() != x.scalar_type())
     return fall_back_tuple<2>(Op::name, "", gy, x, grid, mode, padding, corners, wanted);
-  const auto [gx, ggrid] = Op::call(gy.to(c10::kFloat), x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners, wanted);
+  const auto [gx, ggrid] =
+      Op::call(gy.to(c10::kFloat), x.to(c10::kFloat), grid.to(c10::kFloat), mode, padding, corners, wanted);
   const auto narrow = [&](const Tensor& t) { return t.defined() ? t.to(x.scalar_type()) : t; };
   return {narrow(gx), narrow(ggrid)};
 }

@@ -1,11 +1,11 @@
-// Kaiser's window by Bessel functions that are scaled by the exponential, so that no steepness overflows: the window of an
-// infinite one is a single one between zeros.
+// Kaiser's window by Bessel functions that are scaled by the exponential, so that no steepness overflows: the window of
+// an infinite one is a single one between zeros.
+#include <cmath>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/special_i0e.h>
-#include <cmath>
 #include "backend/record/dispatch.h"
 #include "backend/record/registration.h"
 
@@ -18,8 +18,8 @@ using c10::Layout;
 using c10::ScalarType;
 using std::optional;
 
-// i0(b s) / i0(b), where s = sqrt(1 - x * x) and x goes from -1 to 1 over `length` points, of which the first `shown` are
-// wanted: i0e(b s) / i0e(b) * exp(b (s - 1)). The middle is 1 whatever b is.
+// i0(b s) / i0(b), where s = sqrt(1 - x * x) and x goes from -1 to 1 over `length` points, of which the first `shown`
+// are wanted: i0e(b s) / i0e(b) * exp(b (s - 1)). The middle is 1 whatever b is.
 Tensor kaiser(int64_t shown, int64_t length, double beta, const at::TensorOptions& options) {
   const double half = static_cast<double>(length - 1) / 2;
   const Tensor place = at::arange(shown, options) - half;
@@ -28,8 +28,8 @@ Tensor kaiser(int64_t shown, int64_t length, double beta, const at::TensorOption
   return at::special_i0e(s * beta) / at::special_i0e(at::full({}, beta, options)) * at::exp(below * -beta);
 }
 
-Tensor window_beta(int64_t length, bool periodic, double beta, optional<ScalarType> dtype, optional<Layout> layout, optional<Device> device,
-                   optional<bool> pinned) {
+Tensor window_beta(int64_t length, bool periodic, double beta, optional<ScalarType> dtype, optional<Layout> layout,
+                   optional<Device> device, optional<bool> pinned) {
   const ScalarType type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   const bool strided = layout.value_or(Layout::Strided) == Layout::Strided && !pinned.value_or(false);
   const bool known = c10::isFloatingType(type) || c10::isComplexType(type);
@@ -39,11 +39,12 @@ Tensor window_beta(int64_t length, bool periodic, double beta, optional<ScalarTy
   if (length < 2) return at::ones({length}, options);
   return kaiser(length, length + periodic, std::abs(beta), options.dtype(c10::kDouble)).to(type);
 }
-Tensor window_periodic(int64_t length, bool periodic, optional<ScalarType> dtype, optional<Layout> layout, optional<Device> device,
-                       optional<bool> pinned) {
+Tensor window_periodic(int64_t length, bool periodic, optional<ScalarType> dtype, optional<Layout> layout,
+                       optional<Device> device, optional<bool> pinned) {
   return window_beta(length, periodic, 12.0, dtype, layout, device, pinned);
 }
-Tensor window(int64_t length, optional<ScalarType> dtype, optional<Layout> layout, optional<Device> device, optional<bool> pinned) {
+Tensor window(int64_t length, optional<ScalarType> dtype, optional<Layout> layout, optional<Device> device,
+              optional<bool> pinned) {
   return window_beta(length, true, 12.0, dtype, layout, device, pinned);
 }
 

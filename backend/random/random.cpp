@@ -1,11 +1,11 @@
-// Random numbers and dropout, drawn inside fused kernels from a counter-based generator; under LAZULI_RANDOM=eager they are
-// eager's own kernels on the CPU's generators (generator.h).
+// Random numbers and dropout, drawn inside fused kernels from a counter-based generator; under LAZULI_RANDOM=eager they
+// are eager's own kernels on the CPU's generators (generator.h).
+#include <limits>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <limits>
 #include "backend/device/generator.h"
 #include "backend/random/draws.h"
 #include "backend/record/dispatch.h"
@@ -27,13 +27,15 @@ at::Generator eagers_generator(uint64_t seed) {
   return g;
 }
 at::Generator eagers_default_generator() {
-  return draws_as_gpu() ? at::globalContext().defaultGenerator(lazy::backing().device()) : at::detail::getDefaultCPUGenerator();
+  return draws_as_gpu() ? at::globalContext().defaultGenerator(lazy::backing().device())
+                        : at::detail::getDefaultCPUGenerator();
 }
 
 }  // namespace
 
 Generator::Generator(c10::DeviceIndex index, at::Generator eager)
-    : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+    : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
+                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       eager_(std::move(eager)) {}
 at::Generator& Generator::eager() const {
   if (!eager_.defined()) eager_ = eagers_generator(seed_);
@@ -57,7 +59,8 @@ uint64_t Generator::get_offset() const { return draws_as_eager() ? eager().get_o
 void Generator::set_state(const c10::TensorImpl& state) {
   const bool is_ours = state.numel() == 16 && state.dtype() == caffe2::TypeMeta::Make<uint8_t>();
   if (draws_as_eager()) {
-    TORCH_CHECK(!is_ours || draws_as_gpu(), "lazuli: under LAZULI_RANDOM=eager a generator's state is the CPU's, and this one was taken without");
+    TORCH_CHECK(!is_ours || draws_as_gpu(),
+                "lazuli: under LAZULI_RANDOM=eager a generator's state is the CPU's, and this one was taken without");
     return eager().unsafeGetGeneratorImpl()->set_state(state);
   }
   TORCH_CHECK(is_ours, "lazuli: a generator's state is a tensor of 16 bytes");
@@ -91,7 +94,8 @@ Generator& generator_of(const std::optional<at::Generator>& g) {
 }
 bool draws_as_eager() {
   if (lazy::config().random != "eager") return false;
-  TORCH_CHECK(lazy::is_reference_mode() || !lazy::backing().is_gpu(), "lazuli: LAZULI_RANDOM=eager draws what eager draws on the CPU: it needs LAZULI_BACKING=cpu");
+  TORCH_CHECK(lazy::is_reference_mode() || !lazy::backing().is_gpu(),
+              "lazuli: LAZULI_RANDOM=eager draws what eager draws on the CPU: it needs LAZULI_BACKING=cpu");
   return true;
 }
 
@@ -132,7 +136,8 @@ bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
 bool is_filled(const Tensor& t) { return is_drawn(t) && !overlaps_itself(t); }
 
 Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(from <= to)) return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(from <= to))
+    return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Value u = uniform(r, lazy::to_dims(self.sizes()), t, generator_of(g));
@@ -142,7 +147,8 @@ Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g
 
 // Box and Muller (1958), one normal number from two uniform ones; 1 - u is in (0, 1].
 Tensor& normal_(Tensor& self, double mean, double deviation, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(deviation >= 0)) return fall_back<Tensor>("aten::normal_", "", self, mean, deviation, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(deviation >= 0))
+    return fall_back<Tensor>("aten::normal_", "", self, mean, deviation, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
   ir::Dims shape = lazy::to_dims(self.sizes());
@@ -154,8 +160,8 @@ Tensor& normal_(Tensor& self, double mean, double deviation, optional<at::Genera
   return self;
 }
 
-// Fills a floating tensor with what `of` makes of uniform numbers from (0, 1), computed at full precision. The smallest is not
-// zero in the tensor's type either.
+// Fills a floating tensor with what `of` makes of uniform numbers from (0, 1), computed at full precision. The smallest
+// is not zero in the tensor's type either.
 template <class F>
 Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
   lazy::Recording r;
@@ -166,7 +172,8 @@ Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
 }
 
 Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(lambda > 0)) return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(lambda > 0))
+    return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
   lazy::Recording r;
   const ir::DType t = lazy::to_ir(self.scalar_type());
   r.write(self, r.convert(exponential(r, lazy::to_dims(self.sizes()), t, lambda, generator_of(g)), t));
@@ -174,7 +181,8 @@ Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
 }
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(sigma > 0)) return fall_back<Tensor>("aten::cauchy_", "", self, median, sigma, g), self;
+  if (!is_filled(self) || !is_floating(self) || !(sigma > 0))
+    return fall_back<Tensor>("aten::cauchy_", "", self, median, sigma, g), self;
   return transformed(self, g, [&](lazy::Recording& r, ir::Value u, ir::DType c) {
     ir::Value x = r.emit(ir::Op::tan, {r.mul(r.add(u, -0.5), 3.141592653589793)});
     return r.add(r.mul(x, r.number(sigma, c)), r.number(median, c));
@@ -206,13 +214,16 @@ bool are_drawn(const Tensor& t, int64_t from, int64_t to) {
   constexpr int64_t kMostRange = int64_t{1} << 48;
   if (!is_filled(t) || t.is_complex() || !ir::is_native(lazy::to_ir(t.scalar_type()))) return false;
   const int64_t largest = largest_integer(t.scalar_type());
-  const int64_t least = t.scalar_type() == at::kBool || !c10::isSignedType(t.scalar_type()) ? 0 : c10::isFloatingType(t.scalar_type()) ? -largest : -largest - 1;
+  const int64_t least = t.scalar_type() == at::kBool || !c10::isSignedType(t.scalar_type()) ? 0
+                        : c10::isFloatingType(t.scalar_type())                              ? -largest
+                                                                                            : -largest - 1;
   return from < to && from >= least && to - 1 <= largest && to <= kMostRange && from >= -kMostRange;
 }
 
 Tensor& random_(Tensor& self, optional<at::Generator> g) {
   const int64_t largest = is_filled(self) && !self.is_complex() ? largest_integer(self.scalar_type()) : 0;
-  if (largest == std::numeric_limits<int64_t>::max() || !are_drawn(self, 0, largest + 1)) return fall_back<Tensor>("aten::random_", "", self, g), self;
+  if (largest == std::numeric_limits<int64_t>::max() || !are_drawn(self, 0, largest + 1))
+    return fall_back<Tensor>("aten::random_", "", self, g), self;
   return integers(self, 0, largest + 1, g);
 }
 Tensor& random_to(Tensor& self, int64_t to, optional<at::Generator> g) {
@@ -237,17 +248,20 @@ Tensor& bernoulli_(Tensor& self, double p, optional<at::Generator> g) {
 }
 
 std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, optional<bool> train) {
-  if (!is_drawn(x) || !is_floating(x) || !(p >= 0 && p <= 1) || (train && !*train)) return fall_back_tuple<2>("aten::native_dropout", "", x, p, train);
+  if (!is_drawn(x) || !is_floating(x) || !(p >= 0 && p <= 1) || (train && !*train))
+    return fall_back_tuple<2>("aten::native_dropout", "", x, p, train);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value mask = kept(r, x.sizes(), 1 - p, generator_of(std::nullopt));
   double scale = p == 1 ? 0 : 1 / (1 - p);
-  // A product with zero, as eager's: what is nan or infinite stays nan where it is dropped. The derivative reads the mask.
+  // A product with zero, as eager's: what is nan or infinite stays nan where it is dropped. The derivative reads the
+  // mask.
   ir::Value v = r.value(x), y = r.emit(ir::Op::where, {mask, r.mul(v, r.number(scale, t)), r.mul(v, r.constant(0, t))});
   return {r.tensor(y, x.scalar_type()), r.tensor(mask, at::kBool)};
 }
 Tensor dropout_backward(const Tensor& gy, const Tensor& mask, double scale) {
-  if (!is_floating(gy) || !is_ours(mask)) return fall_back<Tensor>("aten::native_dropout_backward", "", gy, mask, scale);
+  if (!is_floating(gy) || !is_ours(mask))
+    return fall_back<Tensor>("aten::native_dropout_backward", "", gy, mask, scale);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(gy.scalar_type());
   ir::Value keep = r.convert(r.value(mask), ir::DType::Bool);

@@ -1,8 +1,8 @@
 // Random numbers whose distributions are given by tensors, and those that are made of others (random.cpp draws those).
-#include <ATen/ExpandUtils.h>
-#include <ATen/OpMathType.h>
 #include <cmath>
 #include <limits>
+#include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
 #include "backend/random/draws.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
@@ -52,15 +52,17 @@ Tensor& log_normal_(Tensor& self, double mean, double std, optional<at::Generato
 // How many of the intervals of a Poisson process with probability p each, up to the first event: an exponential number,
 // rounded up.
 Tensor& geometric_(Tensor& self, double p, optional<at::Generator> g) {
-  if (!is_number_type(self) || self.is_complex() || !(p > 0 && p < 1)) return fall_back<Tensor>("aten::geometric_", "", self, p, g), self;
+  if (!is_number_type(self) || self.is_complex() || !(p > 0 && p < 1))
+    return fall_back<Tensor>("aten::geometric_", "", self, p, g), self;
   const Tensor waited = at::empty(self.sizes(), self.options().dtype(at::kDouble)).exponential_(-std::log1p(-p), g);
   return self.copy_(waited.ceil_().clamp_min_(1));
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One category of each distribution: that which has the largest quotient of weight and exponential number (the "exponential
-// race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits numbers would be equal.
+// One category of each distribution: that which has the largest quotient of weight and exponential number (the
+// "exponential race"; Yellott, The relationship between Luce's choice axiom ..., 1977), as torch draws it. In 16 bits
+// numbers would be equal.
 Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, optional<at::Generator> g) {
   const int64_t n = count.expect_int();
   if (n != 1 || !is_drawn(weights) || weights.dim() < 1 || weights.dim() > 2 || weights.numel() == 0)
@@ -72,12 +74,15 @@ Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, o
   const ir::Attrs along_last{{weights.dim() - 1}, {1}};
   const auto compare = [&](ir::Op op, ir::Value x, double with) { return r.emit(op, {x, r.constant(with, type)}); };
   const ir::Value x = r.value(weights);
-  const ir::Value are_sound = r.emit(ir::Op::logical_and, {compare(ir::Op::ge, x, 0), compare(ir::Op::lt, x, kInfinity)});
+  const ir::Value are_sound =
+      r.emit(ir::Op::logical_and, {compare(ir::Op::ge, x, 0), compare(ir::Op::lt, x, kInfinity)});
   const ir::Value sound = required(r, x, are_sound, Requirement::Weights);
   const ir::Value sum = r.emit(ir::Op::sum, {sound}, along_last);
-  const ir::Value possible = compare(ir::Op::gt, required(r, sum, compare(ir::Op::gt, sum, 0), Requirement::SomeWeight), 0);
+  const ir::Value possible =
+      compare(ir::Op::gt, required(r, sum, compare(ir::Op::gt, sum, 0), Requirement::SomeWeight), 0);
   const ir::Value weight = r.mul(sound, r.broadcast(r.convert(possible, type), shape));
-  const ir::Value race = r.emit(ir::Op::div, {r.convert(weight, wide), exponential(r, shape, wide, 1, generator_of(g))});
+  const ir::Value race =
+      r.emit(ir::Op::div, {r.convert(weight, wide), exponential(r, shape, wide, 1, generator_of(g))});
   return r.tensor(r.emit(ir::Op::argmax, {race}, along_last), at::kLong);
 }
 

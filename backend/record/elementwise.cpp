@@ -17,12 +17,18 @@ struct Plan {
 bool holds(c10::ScalarType type, const c10::Scalar& number) {
   double x = number.toDouble();
   switch (type) {
-    case c10::kByte: return x >= 0 && x <= 255;
-    case c10::kChar: return x >= -128 && x <= 127;
-    case c10::kShort: return x >= -32768 && x <= 32767;
-    case c10::kInt: return x >= -0x1p31 && x < 0x1p31;
-    case c10::kLong: return x >= -0x1p63 && x < 0x1p63;
-    default: return c10::isFloatingType(type);
+    case c10::kByte:
+      return x >= 0 && x <= 255;
+    case c10::kChar:
+      return x >= -128 && x <= 127;
+    case c10::kShort:
+      return x >= -32768 && x <= 32767;
+    case c10::kInt:
+      return x >= -0x1p31 && x < 0x1p31;
+    case c10::kLong:
+      return x >= -0x1p63 && x < 0x1p63;
+    default:
+      return c10::isFloatingType(type);
   }
 }
 
@@ -45,7 +51,9 @@ bool is_unary(const Operands& operands) {
 
 bool agree(const Operands& operands, c10::ScalarType type) {
   for (const Operand& o : operands)
-    if (o.tensor && !(o.tensor->is_cpu() && o.tensor->unsafeGetTensorImpl()->is_wrapped_number()) && o.tensor->scalar_type() != type) return false;
+    if (o.tensor && !(o.tensor->is_cpu() && o.tensor->unsafeGetTensorImpl()->is_wrapped_number()) &&
+        o.tensor->scalar_type() != type)
+      return false;
   return true;
 }
 
@@ -61,8 +69,11 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
   }
   if (row.promote == ir::Promote::None && !(c10::isFloatingType(p.common) && agree(operands, p.common))) return false;
   // Known here, so the error comes from the line that divides; of tensors, the kernel sees it.
-  if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) && is_zero(operands.back())) return false;
-  if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true)) p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
+  if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) &&
+      is_zero(operands.back()))
+    return false;
+  if (row.promote == ir::Promote::Floating && c10::isIntegralType(p.common, true))
+    p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
   if (op == ir::Op::pow && c10::isIntegralType(p.common, true) && is_negative(operands.back())) return false;
   p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
   // On bool torch defines few of the rows that compute (the bit operations, whose types are checked by a rule of their
@@ -77,7 +88,8 @@ Operand typed(const Operand& o, ir::DType type) {
   return {nullptr, rounded(o.tensor ? number_of(*o.tensor) : o.number, type)};
 }
 
-ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const Plan& p, const lazy::Order& order, ir::Attrs attrs) {
+ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const Plan& p, const lazy::Order& order,
+                ir::Attrs attrs) {
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
   const bool rounds = ir::info(op).rounds_numbers;
@@ -92,7 +104,8 @@ void check_overlap(const at::Tensor& out, const Operands& operands) {
   for (const Operand& o : operands) {
     if (!o.tensor || !o.tensor->is_privateuseone() || !o.tensor->has_storage() || o.tensor->is_same(out)) continue;
     // Storages are told apart by identity: their data pointers are stand-ins.
-    if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl()) at::assert_no_partial_overlap(out, *o.tensor);
+    if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl())
+      at::assert_no_partial_overlap(out, *o.tensor);
   }
 }
 
@@ -123,7 +136,7 @@ bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
   const bool one_type = is_unary(operands) || ir::info(op).promote == ir::Promote::None;
   if (one_type && p.result != out.scalar_type()) return false;  // eager allows it of some
-  check_overlap(out, operands);  // eager looks at this before shapes
+  check_overlap(out, operands);                                 // eager looks at this before shapes
   p.shape = broadcast_shape(operands);
   bool fits = ir::equal(p.shape, out.sizes());
   if (!fits && !resize) return false;
@@ -174,8 +187,12 @@ enum class Second { Other, Number, Like };
 Second kind_of_second(const at::Tensor& a, const at::Tensor& b) {
   auto *x = a.unsafeGetTensorImpl(), *y = b.unsafeGetTensorImpl();
   if (y->dim() == 0 && y->is_wrapped_number() && y->is_cpu())
-    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && x->numel() != 0 && !b.is_complex() && has_usual_strides(a) ? Second::Number : Second::Other;
-  const bool like = nameless_on_device(*y) && y->is_contiguous() && x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
+    return c10::isFloatingType(a.scalar_type()) && x->dim() != 0 && x->numel() != 0 && !b.is_complex() &&
+                   has_usual_strides(a)
+               ? Second::Number
+               : Second::Other;
+  const bool like =
+      nameless_on_device(*y) && y->is_contiguous() && x->dtype() == y->dtype() && ir::equal(x->sizes(), y->sizes());
   return like ? Second::Like : Second::Other;
 }
 

@@ -1,6 +1,6 @@
-// Operators for which torch has a kernel for every device that is none for ours: it looks for the device among those that
-// torch knows, reads memory by its address, checks less than the CPU's own kernel does, writes nothing, or has results of
-// other shapes. They get the fallback by name.
+// Operators for which torch has a kernel for every device that is none for ours: it looks for the device among those
+// that torch knows, reads memory by its address, checks less than the CPU's own kernel does, writes nothing, or has
+// results of other shapes. They get the fallback by name.
 #include "backend/record/dispatch.h"
 #include "backend/record/registration.h"
 
@@ -17,34 +17,33 @@ at::Tensor& linear_combination_out(const at::Tensor& inputs, const at::Tensor& c
 
 void register_explicit_fallbacks(torch::Library& m) {
   m.impl("_compute_linear_combination.out", linear_combination_out);
-  for (const char* name :
-       {"_grid_sampler_2d_cpu_fallback",
-        "_grid_sampler_2d_cpu_fallback.out",
-        "_grid_sampler_2d_cpu_fallback_backward",
-        "_rowwise_prune",
-        "_sobol_engine_draw",
-        "_sobol_engine_ff_",
-        "_sobol_engine_initialize_state_",
-        "_sobol_engine_scramble_",
-        "_stack.out",
-        "addr_",
-        "addr.out",
-        "all.dims_out",
-        "any.dims_out",
-        "choose_qparams_optimized",
-        "conj_physical_",
-        "fbgemm_linear_fp16_weight",
-        "fbgemm_linear_fp16_weight.out",
-        "fbgemm_linear_fp16_weight_fp32_activation",
-        "fbgemm_linear_fp16_weight_fp32_activation.out",
-        "fbgemm_linear_int8_weight",
-        "fbgemm_linear_int8_weight_fp32_activation",
-        "fbgemm_linear_quantize_weight",
-        "fbgemm_pack_gemm_matrix_fp16",
-        "fbgemm_pack_quantized_matrix",
-        "fbgemm_pack_quantized_matrix.KN",
-        "mode.values",
-        "range.out_"})
+  for (const char* name : {"_grid_sampler_2d_cpu_fallback",
+                           "_grid_sampler_2d_cpu_fallback.out",
+                           "_grid_sampler_2d_cpu_fallback_backward",
+                           "_rowwise_prune",
+                           "_sobol_engine_draw",
+                           "_sobol_engine_ff_",
+                           "_sobol_engine_initialize_state_",
+                           "_sobol_engine_scramble_",
+                           "_stack.out",
+                           "addr_",
+                           "addr.out",
+                           "all.dims_out",
+                           "any.dims_out",
+                           "choose_qparams_optimized",
+                           "conj_physical_",
+                           "fbgemm_linear_fp16_weight",
+                           "fbgemm_linear_fp16_weight.out",
+                           "fbgemm_linear_fp16_weight_fp32_activation",
+                           "fbgemm_linear_fp16_weight_fp32_activation.out",
+                           "fbgemm_linear_int8_weight",
+                           "fbgemm_linear_int8_weight_fp32_activation",
+                           "fbgemm_linear_quantize_weight",
+                           "fbgemm_pack_gemm_matrix_fp16",
+                           "fbgemm_pack_quantized_matrix",
+                           "fbgemm_pack_quantized_matrix.KN",
+                           "mode.values",
+                           "range.out_"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 

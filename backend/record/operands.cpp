@@ -1,9 +1,9 @@
 #include "backend/record/operands.h"
 
+#include <numeric>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/native/Resize.h>
-#include <numeric>
 
 namespace lazuli::backend {
 
@@ -77,20 +77,22 @@ ir::Dims broadcast_shape(const Operands& operands) {
 ir::Dims aligned_strides(const at::Tensor& t, const ir::Dims& shape) {
   ir::Dims out(shape.size(), 0);
   size_t pad = shape.size() - static_cast<size_t>(t.dim());
-  for (int64_t d = 0; d < t.dim(); ++d)
-    out[pad + d] = t.size(d) == 1 && shape[pad + d] != 1 ? 0 : t.stride(d);
+  for (int64_t d = 0; d < t.dim(); ++d) out[pad + d] = t.size(d) == 1 && shape[pad + d] != 1 ? 0 : t.stride(d);
   return out;
 }
 
 // TensorIterator asks this before it looks at strides, which in dimensions of size 1 may be any.
 bool all_have_shape(const Operands& operands, at::IntArrayRef shape) {
-  return std::ranges::all_of(operands, [&](const Operand& o) { return o.tensor ? o.tensor->sizes() == shape : o.is_attribute || shape.empty(); });
+  return std::ranges::all_of(operands, [&](const Operand& o) {
+    return o.tensor ? o.tensor->sizes() == shape : o.is_attribute || shape.empty();
+  });
 }
 bool are_contiguous(const Operands& operands, at::MemoryFormat format) {
   return std::ranges::all_of(operands, [&](const Operand& o) { return !o.tensor || o.tensor->is_contiguous(format); });
 }
 bool are_channels_last(const Operands& operands, const ir::Dims& shape) {
-  return shape.size() == 4 && all_have_shape(operands, lazy::to_ref(shape)) && are_contiguous(operands, at::MemoryFormat::ChannelsLast);
+  return shape.size() == 4 && all_have_shape(operands, lazy::to_ref(shape)) &&
+         are_contiguous(operands, at::MemoryFormat::ChannelsLast);
 }
 
 namespace {
@@ -199,7 +201,8 @@ bool has_usual_strides(const at::Tensor& t) {
 }
 
 void take_order(const at::Tensor& out, const lazy::Order& order) {
-  if (!order.empty()) out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides_in(order, out.sizes())));
+  if (!order.empty())
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(out.sizes(), lazy::to_ref(strides_in(order, out.sizes())));
 }
 
 void take_strides(const at::Tensor& out, const ir::Dims& strides) {
@@ -224,10 +227,14 @@ c10::Scalar number_of(const at::Tensor& t) {
   // Reading the memory directly: item() would go through the dispatcher.
   const void* p = t.const_data_ptr();
   switch (t.scalar_type()) {
-    case c10::ScalarType::Double: return *static_cast<const double*>(p);
-    case c10::ScalarType::Long: return *static_cast<const int64_t*>(p);
-    case c10::ScalarType::Bool: return *static_cast<const bool*>(p);
-    default: return t.item();
+    case c10::ScalarType::Double:
+      return *static_cast<const double*>(p);
+    case c10::ScalarType::Long:
+      return *static_cast<const int64_t*>(p);
+    case c10::ScalarType::Bool:
+      return *static_cast<const bool*>(p);
+    default:
+      return t.item();
   }
 }
 

@@ -1,11 +1,11 @@
 // The operands of an op as torch hands them over, tensors and numbers mixed, and what they agree on: type, shape and
 // memory order, by torch's own rules.
 #pragma once
+#include <optional>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 #include <c10/util/SmallVector.h>
-#include <optional>
 #include "lazy/record/recording.h"
 
 namespace lazuli::backend {
@@ -29,13 +29,16 @@ inline bool nameless_on_device(const c10::TensorImpl& t) {
   return (t.key_set().raw_repr() & (device | names)) == device;
 }
 // Whether kernels of ours compute on it.
-inline bool is_ours(const at::Tensor& t) { return has_native_numbers(t) && nameless_on_device(*t.unsafeGetTensorImpl()); }
-// Whether several of its elements lie in one place, as far as torch looks: some operators refuse to write such, some warn.
+inline bool is_ours(const at::Tensor& t) {
+  return has_native_numbers(t) && nameless_on_device(*t.unsafeGetTensorImpl());
+}
+// Whether several of its elements lie in one place, as far as torch looks: some operators refuse to write such, some
+// warn.
 inline bool overlaps_itself(const at::Tensor& t) { return at::has_internal_overlap(t) == at::MemOverlap::Yes; }
 // Whether it shares its storage with one of these.
 bool is_alias_of_any(const at::Tensor& t, std::initializer_list<const at::Tensor*> others);
-// Whether kernels of ours may write it while these are read: its elements lie apart, and in a storage of their own. Of what is
-// not so eager judges.
+// Whether kernels of ours may write it while these are read: its elements lie apart, and in a storage of their own. Of
+// what is not so eager judges.
 inline bool is_writable(const at::Tensor& out, std::initializer_list<const at::Tensor*> read) {
   return !overlaps_itself(out) && !is_alias_of_any(out, read);
 }
@@ -47,7 +50,8 @@ c10::ScalarType promoted_type(const Operands& operands);
 ir::Dims broadcast_shape(const Operands& operands);
 // The memory order that torch's elementwise kernels give the result: that of the operands, row-major when they differ
 // in ways that leave it open.
-lazy::Order result_order(const Operands& operands, const ir::Dims& shape, c10::ScalarType common = c10::ScalarType::Undefined);
+lazy::Order result_order(const Operands& operands, const ir::Dims& shape,
+                         c10::ScalarType common = c10::ScalarType::Undefined);
 // The same from the operands' strides over the result's dimensions.
 lazy::Order order_of_walks(const std::vector<ir::Dims>& strides, const ir::Dims& shape);
 // Strides of an operand over the result's dimensions: 0 where it is broadcast.
@@ -62,7 +66,8 @@ void take_strides(const at::Tensor& out, const ir::Dims& strides);
 // The same as empty_like(x) has, of the same sizes.
 void take_strides_like(const at::Tensor& out, const at::Tensor& x);
 // In dimensions of size 1 or 0, where memory does not show them, strides as torch's elementwise kernels leave them.
-void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::ScalarType common = c10::ScalarType::Undefined);
+void take_strides_of_ones(const at::Tensor& out, const Operands& operands,
+                          c10::ScalarType common = c10::ScalarType::Undefined);
 
 // The operand as a value of this type, its dimensions in `order` (which is over `rank` dimensions).
 ir::Value read(lazy::Recording& r, const Operand& o, ir::DType type, const lazy::Order& order);

@@ -1,5 +1,5 @@
-// Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they are
-// recorded or run.
+// Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they
+// are recorded or run.
 #include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
@@ -26,13 +26,15 @@ Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
 }
 
 // These may write over their input, which is read before.
-Tensor& im2col_out(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride, Tensor& out) {
+Tensor& im2col_out(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride,
+                   Tensor& out) {
   if (!out.is_same(x)) return fall_back<Tensor>("aten::im2col", "out", x, kernel, dilation, padding, stride, out), out;
   return store(out, at::im2col(x, kernel, dilation, padding, stride));
 }
-Tensor& col2im_out(const Tensor& x, IntArrayRef size, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride,
-                   Tensor& out) {
-  if (!out.is_same(x)) return fall_back<Tensor>("aten::col2im", "out", x, size, kernel, dilation, padding, stride, out), out;
+Tensor& col2im_out(const Tensor& x, IntArrayRef size, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding,
+                   IntArrayRef stride, Tensor& out) {
+  if (!out.is_same(x))
+    return fall_back<Tensor>("aten::col2im", "out", x, size, kernel, dilation, padding, stride, out), out;
   return store(out, at::col2im(x, size, kernel, dilation, padding, stride));
 }
 

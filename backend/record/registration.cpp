@@ -48,8 +48,8 @@ void register_rows(torch::Library& m) {
   register_table(m);
 }
 
-// Operators that torch writes in others, and we otherwise. Their own key absent, both keys need them: tensors in inference
-// mode have no autograd key.
+// Operators that torch writes in others, and we otherwise. Their own key absent, both keys need them: tensors in
+// inference mode have no autograd key.
 void register_composites(torch::Library& m) {
   register_host_operands(m);
   register_max_pool1d(m);

@@ -44,8 +44,8 @@ void register_views(torch::Library& m);
 void register_weight_norm(torch::Library& m);
 void register_wider_operands(torch::Library& m);
 void register_windows(torch::Library& m);
-// Reference mode (lazy/support/config.h): torch's own kernels, for all that computes, and what torch writes in other operators as it
-// does for the backing device. Last, too.
+// Reference mode (lazy/support/config.h): torch's own kernels, for all that computes, and what torch writes in other
+// operators as it does for the backing device. Last, too.
 void register_reference(torch::Library& m);
 void register_reference_composites(torch::Library& m);
 void register_reference_autocast(torch::Library& m);

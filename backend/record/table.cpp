@@ -1,5 +1,5 @@
-// Registration of the elementwise rows from the op table: each ATen operator that a row names, with its in-place and out
-// forms, records that row. add and sub, which have a factor, have kernels of their own (arithmetic.cpp).
+// Registration of the elementwise rows from the op table: each ATen operator that a row names, with its in-place and
+// out forms, records that row. add and sub, which have a factor, have kernels of their own (arithmetic.cpp).
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/registration.h"
@@ -34,8 +34,8 @@ struct Recorder {
 };
 
 // Arguments in order are the row's operands; whatever the schema has beyond them must be at its default.
-bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> arguments, int arity, std::vector<Tensor>& keep,
-             Operands& operands) {
+bool collect(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> arguments, int arity,
+             std::vector<Tensor>& keep, Operands& operands) {
   keep.reserve(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& v = arguments[i];
@@ -88,7 +88,8 @@ torch::CppFunction unary_kernel(const Recorder& r) {
     case Form::InPlace:
       return torch::CppFunction([r](Tensor& a) -> Tensor& { return r.into(a, {{&a, {}}}, a); });
     default:
-      return torch::CppFunction([r](const Tensor& a, Tensor& out) -> Tensor& { return r.into(out, {{&a, {}}}, a, out); });
+      return torch::CppFunction(
+          [r](const Tensor& a, Tensor& out) -> Tensor& { return r.into(out, {{&a, {}}}, a, out); });
   }
 }
 torch::CppFunction binary_kernel(const Recorder& r) {
@@ -104,8 +105,9 @@ torch::CppFunction binary_kernel(const Recorder& r) {
         return r.into(a, {{&a, {}}, {&b, {}}}, a, b);
       });
     default:
-      return torch::CppFunction(
-          [r](const Tensor& a, const Tensor& b, Tensor& out) -> Tensor& { return r.into(out, {{&a, {}}, {&b, {}}}, a, b, out); });
+      return torch::CppFunction([r](const Tensor& a, const Tensor& b, Tensor& out) -> Tensor& {
+        return r.into(out, {{&a, {}}, {&b, {}}}, a, b, out);
+      });
   }
 }
 
@@ -118,14 +120,16 @@ bool is_of_tensors(const c10::FunctionSchema& schema, size_t count) {
 torch::CppFunction kernel(const Recorder& r) {
   const auto& schema = r.handle.schema();
   const auto arity = static_cast<size_t>(ir::info(r.op).body.arity);
-  if (arity <= 2 && is_of_tensors(schema, arity + (r.form == Form::Out))) return arity == 1 ? unary_kernel(r) : binary_kernel(r);
+  if (arity <= 2 && is_of_tensors(schema, arity + (r.form == Form::Out)))
+    return arity == 1 ? unary_kernel(r) : binary_kernel(r);
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(r));
 }
 
 void implement(torch::Library& m, const std::string& name, const std::string& overload, ir::Op op, Form form) {
   auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
   if (!handle || handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
-  if (form == Form::Out && (handle->schema().arguments().empty() || !handle->schema().arguments().back().is_out())) return;
+  if (form == Form::Out && (handle->schema().arguments().empty() || !handle->schema().arguments().back().is_out()))
+    return;
   m.impl((name + (overload.empty() ? "" : "." + overload)).c_str(), kernel({op, form, *handle}));
 }
 

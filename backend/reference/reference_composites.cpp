@@ -1,12 +1,12 @@
-// Reference mode: operators that torch decomposes above autograd, and into others for an accelerator than for the CPU. Where
-// the CPU is the backing device they are written as it has them, so that its kernels are called, in its order.
+// Reference mode: operators that torch decomposes above autograd, and into others for an accelerator than for the CPU.
+// Where the CPU is the backing device they are written as it has them, so that its kernels are called, in its order.
+#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/dropout_native.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/min.h>
 #include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/NamedTensorUtils.h>
 #include "backend/record/registration.h"
 #include "backend/reference/reference_recurrent.h"
 #include "lazy/memory/backing.h"

@@ -1,6 +1,6 @@
-// Recurrent networks in reference mode, as torch has them on the CPU: the input's part of all gates is one product for the
-// whole sequence, a step writes in place what it no longer needs, and an LSTM is oneDNN's where that takes it. On a GPU, and
-// for its errors, torch's composite decides.
+// Recurrent networks in reference mode, as torch has them on the CPU: the input's part of all gates is one product for
+// the whole sequence, a step writes in place what it no longer needs, and an LSTM is oneDNN's where that takes it. On a
+// GPU, and for its errors, torch's composite decides.
 #include "backend/reference/reference_recurrent.h"
 
 #include <ATen/ATen.h>
@@ -89,7 +89,8 @@ Layer over_steps(Cell cell, const Tensor& input, State state, const Weights& w, 
 }
 
 // Sequences of falling lengths, packed: the batch gets smaller as they end, and going backwards larger as they begin.
-Layer over_packed(Cell cell, const Tensor& input, const Tensor& batch_sizes, const State& initial, const Weights& w, bool backwards) {
+Layer over_packed(Cell cell, const Tensor& input, const Tensor& batch_sizes, const State& initial, const Weights& w,
+                  bool backwards) {
   const at::ArrayRef<int64_t> batches(batch_sizes.const_data_ptr<int64_t>(), batch_sizes.numel());
   const Tensor gates = w.of_input(input);
   Tensors outputs;
@@ -133,7 +134,8 @@ struct Network {
 
   std::vector<Weights> weights(TensorList all, bool has_projections) const {
     const size_t each = 2 + (has_biases ? 2 : 0) + (has_projections ? 1 : 0);
-    TORCH_CHECK(all.size() == each * static_cast<size_t>(layers) * directions(), "got an incorrect number of RNN parameters");
+    TORCH_CHECK(all.size() == each * static_cast<size_t>(layers) * directions(),
+                "got an incorrect number of RNN parameters");
     std::vector<Weights> out;
     for (size_t i = 0; i < all.size(); i += each)
       out.push_back({all[i], all[i + 1], has_biases ? all[i + 2] : Tensor(), has_biases ? all[i + 3] : Tensor(),
@@ -147,7 +149,9 @@ struct Network {
     const std::vector<Weights> all = weights(parameters, has_projections);
     std::vector<Tensors> parts;  // of the state, by layer and direction
     for (const Tensor& t : initial) parts.push_back(t.unbind(0));
-    for (const Tensors& p : parts) TORCH_CHECK(p.size() == all.size(), "Expected as many hidden states as layers and directions in a recurrent network");
+    for (const Tensors& p : parts)
+      TORCH_CHECK(p.size() == all.size(),
+                  "Expected as many hidden states as layers and directions in a recurrent network");
     std::vector<Tensors> last(initial.size());
     for (int64_t l = 0; l < layers; ++l) {
       Tensors outputs;
@@ -168,14 +172,17 @@ struct Network {
   }
 
   std::pair<Tensor, State> of_sequence(const Tensor& input, TensorList initial, TensorList parameters) const {
-    return (*this)(input, initial, parameters, [&](const Tensor& x, const State& state, const Weights& w, bool backwards) {
-      return over_steps(cell, x, state, w, backwards);
-    });
+    return (*this)(input, initial, parameters,
+                   [&](const Tensor& x, const State& state, const Weights& w, bool backwards) {
+                     return over_steps(cell, x, state, w, backwards);
+                   });
   }
-  std::pair<Tensor, State> of_packed(const Tensor& data, const Tensor& batch_sizes, TensorList initial, TensorList parameters) const {
-    return (*this)(data, initial, parameters, [&](const Tensor& x, const State& state, const Weights& w, bool backwards) {
-      return over_packed(cell, x, batch_sizes, state, w, backwards);
-    });
+  std::pair<Tensor, State> of_packed(const Tensor& data, const Tensor& batch_sizes, TensorList initial,
+                                     TensorList parameters) const {
+    return (*this)(data, initial, parameters,
+                   [&](const Tensor& x, const State& state, const Weights& w, bool backwards) {
+                     return over_packed(cell, x, batch_sizes, state, w, backwards);
+                   });
   }
 };
 
@@ -183,41 +190,48 @@ using Two = std::tuple<Tensor, Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 template <Cell cell, auto composite>
-Two sequence(const Tensor& input, const Tensor& hx, TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,
-             bool bidirectional, bool batch_first) {
-  if (lazy::backing().is_gpu()) return composite(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+Two sequence(const Tensor& input, const Tensor& hx, TensorList parameters, bool has_biases, int64_t layers,
+             double dropout, bool train, bool bidirectional, bool batch_first) {
+  if (lazy::backing().is_gpu())
+    return composite(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
   at::native::check_attributes(input, parameters, hx);
-  auto [y, last] = Network{cell, has_biases, layers, dropout, train, bidirectional}.of_sequence(batch_first ? input.transpose(0, 1) : input, hx, parameters);
+  auto [y, last] = Network{cell, has_biases, layers, dropout, train, bidirectional}.of_sequence(
+      batch_first ? input.transpose(0, 1) : input, hx, parameters);
   if (batch_first) y.transpose_(0, 1);
   return {y, last[0]};
 }
 
 template <Cell cell, auto composite>
-Two packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList parameters, bool has_biases, int64_t layers,
-           double dropout, bool train, bool bidirectional) {
-  if (lazy::backing().is_gpu()) return composite(data, batch_sizes, hx, parameters, has_biases, layers, dropout, train, bidirectional);
-  auto [y, last] = Network{cell, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes, hx, parameters);
+Two packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList parameters, bool has_biases,
+           int64_t layers, double dropout, bool train, bool bidirectional) {
+  if (lazy::backing().is_gpu())
+    return composite(data, batch_sizes, hx, parameters, has_biases, layers, dropout, train, bidirectional);
+  auto [y, last] =
+      Network{cell, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes, hx, parameters);
   return {y, last[0]};
 }
 
-Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,
-           bool bidirectional, bool batch_first) {
+Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers, double dropout,
+           bool train, bool bidirectional, bool batch_first) {
   const bool fits = hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3;
   if (lazy::backing().is_gpu() || !fits)
     return at::native::lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
-  if (const auto results = onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
+  if (const auto results =
+          onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
     return *results;
   at::native::check_attributes(input, parameters, hx);
-  auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_sequence(batch_first ? input.transpose(0, 1) : input, hx, parameters);
+  auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_sequence(
+      batch_first ? input.transpose(0, 1) : input, hx, parameters);
   return {batch_first ? y.transpose(0, 1) : y, last[0], last[1]};
 }
 
-Three lstm_of_packed(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList parameters, bool has_biases, int64_t layers,
-                     double dropout, bool train, bool bidirectional) {
+Three lstm_of_packed(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList parameters,
+                     bool has_biases, int64_t layers, double dropout, bool train, bool bidirectional) {
   const bool fits = hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3;
   if (lazy::backing().is_gpu() || !fits)
     return at::native::lstm(data, batch_sizes, hx, parameters, has_biases, layers, dropout, train, bidirectional);
-  auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes, hx, parameters);
+  auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes,
+                                                                                                   hx, parameters);
   return {y, last[0], last[1]};
 }
 
@@ -225,22 +239,24 @@ Weights cell_weights(const Tensor& w, const Tensor& h, const std::optional<Tenso
   return {w, h, b.value_or(Tensor()), c.value_or(Tensor()), Tensor()};
 }
 bool cell_fits(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, int64_t gates) {
-  return x.dim() == 2 && h.dim() == 2 && x.size(1) == w_ih.size(1) && h.size(0) == x.size(0) && h.size(1) == w_hh.size(1) &&
-         w_ih.size(0) == gates * w_hh.size(1) && w_hh.size(0) == gates * w_hh.size(1);
+  return x.dim() == 2 && h.dim() == 2 && x.size(1) == w_ih.size(1) && h.size(0) == x.size(0) &&
+         h.size(1) == w_hh.size(1) && w_ih.size(0) == gates * w_hh.size(1) && w_hh.size(0) == gates * w_hh.size(1);
 }
 
 // A cell alone takes the hidden state's product first.
 Two lstm_cell(const Tensor& x, TensorList hx, const Tensor& w_ih, const Tensor& w_hh, const std::optional<Tensor>& b_ih,
               const std::optional<Tensor>& b_hh) {
-  if (lazy::backing().is_gpu() || hx.size() != 2 || !cell_fits(x, hx[0], w_ih, w_hh, 4) || !cell_fits(x, hx[1], w_ih, w_hh, 4))
+  if (lazy::backing().is_gpu() || hx.size() != 2 || !cell_fits(x, hx[0], w_ih, w_hh, 4) ||
+      !cell_fits(x, hx[1], w_ih, w_hh, 4))
     return at::native::lstm_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
   const Weights w = cell_weights(w_ih, w_hh, b_ih, b_hh);
   const State state = lstm_step(w.of_input(x), {hx[0], hx[1]}, w);
   return {state[0], state[1]};
 }
-Tensor gru_cell(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const std::optional<Tensor>& b_ih,
-                const std::optional<Tensor>& b_hh) {
-  if (lazy::backing().is_gpu() || !cell_fits(x, hx, w_ih, w_hh, 3)) return at::native::gru_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
+Tensor gru_cell(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
+                const std::optional<Tensor>& b_ih, const std::optional<Tensor>& b_hh) {
+  if (lazy::backing().is_gpu() || !cell_fits(x, hx, w_ih, w_hh, 3))
+    return at::native::gru_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
   const Weights w = cell_weights(w_ih, w_hh, b_ih, b_hh);
   return gru_step(w.of_input(x), {hx}, w)[0];
 }

@@ -64,8 +64,9 @@ struct Memory {
 const char* filter = "";
 
 // Makes the call twice, runs it on made-up operands, prints a line.
-void bench(const std::string& name, double flops, const std::vector<Layout>& operands, const std::vector<Layout>& results,
-           const std::function<std::unique_ptr<LibraryCall>()>& make, int64_t index_end = 0, bool in_place = false) {
+void bench(const std::string& name, double flops, const std::vector<Layout>& operands,
+           const std::vector<Layout>& results, const std::function<std::unique_ptr<LibraryCall>()>& make,
+           int64_t index_end = 0, bool in_place = false) {
   if (name.find(filter) == std::string::npos) return;
   double start = now_us();
   auto call = make();
@@ -81,8 +82,8 @@ void bench(const std::string& name, double flops, const std::vector<Layout>& ope
   if (in_place) out[0] = const_cast<void*>(in[0]);
   Memory scratch(dense_layout(DType::U8, {static_cast<int64_t>(call->scratch_bytes())}));
   const double us = time_us([&] { call->run(in.data(), out.data(), scratch.data); });
-  std::printf("%-42s %9.1f us %6.0f GF/s  made in %6.0f / %4.0f us  %s\n", name.c_str(), us, flops / us * 1e-3, first, second,
-              call->describe().c_str());
+  std::printf("%-42s %9.1f us %6.0f GF/s  made in %6.0f / %4.0f us  %s\n", name.c_str(), us, flops / us * 1e-3, first,
+              second, call->describe().c_str());
   std::fflush(stdout);
 }
 
@@ -96,14 +97,17 @@ Layout transposed(DType t, const Dims& shape) {
 }
 
 void bench_matmul(DType t, int64_t batch, int64_t m, int64_t n, int64_t k) {
-  const auto shape = [&](int64_t rows, int64_t columns) { return batch ? Dims{batch, rows, columns} : Dims{rows, columns}; };
+  const auto shape = [&](int64_t rows, int64_t columns) {
+    return batch ? Dims{batch, rows, columns} : Dims{rows, columns};
+  };
   const auto operand = [&](bool turned, int64_t rows, int64_t columns) {
     return turned ? transposed(t, shape(rows, columns)) : dense_layout(t, shape(rows, columns));
   };
   for (auto [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}}) {
     const Layout a = operand(ta, m, k), b = operand(tb, k, n), out = operand(false, m, n);
-    const std::string name = std::string(ir::name(t)) + (batch ? " " + std::to_string(batch) + "x" : " ") + std::to_string(m) +
-                             "x" + std::to_string(n) + "x" + std::to_string(k) + (ta ? " aT" : "") + (tb ? " bT" : "");
+    const std::string name = std::string(ir::name(t)) + (batch ? " " + std::to_string(batch) + "x" : " ") +
+                             std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + (ta ? " aT" : "") +
+                             (tb ? " bT" : "");
     const double flops = 2.0 * std::max<int64_t>(batch, 1) * m * n * k;
     bench("mm " + name, flops, {a, b}, {out}, [&] { return make_matmul(a, b, out); });
     if (t == DType::F32) bench("own mm " + name, flops, {a, b}, {out}, [&] { return make_gemm(a, b, out, {}); });
@@ -146,11 +150,16 @@ void bench_pooling(DType t, bool channels_last) {
 }
 
 void bench_indexing(DType t) {
-  const Layout table = dense_layout(t, {30522, 384}), index = dense_layout(DType::I64, {2048}), src = dense_layout(t, {2048, 384});
+  const Layout table = dense_layout(t, {30522, 384}), index = dense_layout(DType::I64, {2048}),
+               src = dense_layout(t, {2048, 384});
   const std::string name(ir::name(t));
-  bench("index_add  " + name + " 30522x384", 0, {table, index, src}, {table}, [&] { return make_index_add(table, index, src, table, 0); }, 30522, true);
+  bench(
+      "index_add  " + name + " 30522x384", 0, {table, index, src}, {table},
+      [&] { return make_index_add(table, index, src, table, 0); }, 30522, true);
   const Layout a = dense_layout(t, {2048, 128}), wide = dense_layout(DType::I64, {2048, 128});
-  bench("scatter_add " + name + " 2048x128", 0, {a, wide, a}, {a}, [&] { return make_scatter(a, wide, a, a, 1, ScatterMode::Add); }, 128, true);
+  bench(
+      "scatter_add " + name + " 2048x128", 0, {a, wide, a}, {a},
+      [&] { return make_scatter(a, wide, a, a, 1, ScatterMode::Add); }, 128, true);
 }
 
 }  // namespace
@@ -158,22 +167,47 @@ void bench_indexing(DType t) {
 int main(int argc, char** argv) {
   if (argc > 1) filter = argv[1];
   for (DType t : {DType::F32, DType::BF16}) {
-    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
-             {4, 4, 4}, {1, 768, 768}, {1, 3072, 768}, {1, 768, 3072}, {8, 768, 768}, {32, 128, 128}, {32, 768, 768},
-             {32, 3072, 768}, {128, 128, 128}, {128, 768, 768}, {512, 768, 768}, {512, 3072, 768}, {512, 768, 3072},
-             {2048, 128, 512}, {2048, 768, 768}, {2048, 3072, 768}, {768, 768, 2048}, {1024, 256, 480}, {256, 1024, 480}})
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{4, 4, 4},
+                                                              {1, 768, 768},
+                                                              {1, 3072, 768},
+                                                              {1, 768, 3072},
+                                                              {8, 768, 768},
+                                                              {32, 128, 128},
+                                                              {32, 768, 768},
+                                                              {32, 3072, 768},
+                                                              {128, 128, 128},
+                                                              {128, 768, 768},
+                                                              {512, 768, 768},
+                                                              {512, 3072, 768},
+                                                              {512, 768, 3072},
+                                                              {2048, 128, 512},
+                                                              {2048, 768, 768},
+                                                              {2048, 3072, 768},
+                                                              {768, 768, 2048},
+                                                              {1024, 256, 480},
+                                                              {256, 1024, 480}})
       bench_matmul(t, 0, m, n, k);
-    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{64, 64, 32}, {128, 128, 64}, {128, 64, 128}, {64, 16, 64}, {128, 128, 16}})
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+             {64, 64, 32}, {128, 128, 64}, {128, 64, 128}, {64, 16, 64}, {128, 128, 16}})
       bench_matmul(t, 48, m, n, k);
-    for (const Conv& v : std::vector<Conv>{{16, 3, 32, 64, 3, 1, 1, 1}, {16, 64, 32, 64, 3, 1, 1, 1}, {16, 64, 32, 128, 3, 2, 1, 1},
-                                           {16, 64, 32, 128, 1, 2, 0, 1}, {16, 128, 16, 128, 3, 1, 1, 1}, {16, 256, 8, 256, 3, 1, 1, 1},
-                                           {16, 512, 4, 512, 3, 1, 1, 1}, {8, 3, 64, 64, 7, 2, 3, 1}, {16, 64, 32, 256, 1, 1, 0, 1},
-                                           {16, 128, 16, 128, 3, 1, 1, 128}, {32, 1, 8, 32, 3, 1, 1, 1}, {32, 32, 8, 32, 3, 1, 1, 1},
+    for (const Conv& v : std::vector<Conv>{{16, 3, 32, 64, 3, 1, 1, 1},
+                                           {16, 64, 32, 64, 3, 1, 1, 1},
+                                           {16, 64, 32, 128, 3, 2, 1, 1},
+                                           {16, 64, 32, 128, 1, 2, 0, 1},
+                                           {16, 128, 16, 128, 3, 1, 1, 1},
+                                           {16, 256, 8, 256, 3, 1, 1, 1},
+                                           {16, 512, 4, 512, 3, 1, 1, 1},
+                                           {8, 3, 64, 64, 7, 2, 3, 1},
+                                           {16, 64, 32, 256, 1, 1, 0, 1},
+                                           {16, 128, 16, 128, 3, 1, 1, 128},
+                                           {32, 1, 8, 32, 3, 1, 1, 1},
+                                           {32, 32, 8, 32, 3, 1, 1, 1},
                                            {8, 3, 224, 768, 16, 16, 0, 1}})
       for (bool channels_last : {false, true}) bench_convolution(t, v, channels_last);
     for (bool channels_last : {false, true}) bench_pooling(t, channels_last);
     bench_indexing(t);
   }
-  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{4, 4, 4}, {128, 128, 128}, {512, 768, 768}}) bench_matmul(DType::F64, 0, m, n, k);
+  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{4, 4, 4}, {128, 128, 128}, {512, 768, 768}})
+    bench_matmul(DType::F64, 0, m, n, k);
   return 0;
 }

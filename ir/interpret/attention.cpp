@@ -15,12 +15,24 @@ class Problem {
  public:
   const int64_t batch, queries, heads, depth, keys, groups, width;
   Problem(const Attrs& attrs, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask)
-      : batch(q.type.shape[0]), queries(q.type.shape[1]), heads(q.type.shape[2]), depth(q.type.shape[3]),
-        keys(k.type.shape[1]), groups(k.type.shape[2]), width(v.type.shape[3]), q_(q), k_(k), v_(v), mask_(mask),
-        scale_(std::bit_cast<double>(attrs.number(0))), causal_(attrs.number(1) != 0) {}
+      : batch(q.type.shape[0]),
+        queries(q.type.shape[1]),
+        heads(q.type.shape[2]),
+        depth(q.type.shape[3]),
+        keys(k.type.shape[1]),
+        groups(k.type.shape[2]),
+        width(v.type.shape[3]),
+        q_(q),
+        k_(k),
+        v_(v),
+        mask_(mask),
+        scale_(std::bit_cast<double>(attrs.number(0))),
+        causal_(attrs.number(1) != 0) {}
 
   // Positions in operands of [batch, rows, heads, columns], of the first column.
-  int64_t at_query(int64_t b, int64_t i, int64_t h, int64_t columns) const { return ((b * queries + i) * heads + h) * columns; }
+  int64_t at_query(int64_t b, int64_t i, int64_t h, int64_t columns) const {
+    return ((b * queries + i) * heads + h) * columns;
+  }
   int64_t at_key(int64_t b, int64_t t, int64_t h, int64_t columns) const {
     return ((b * keys + t) * groups + h / (heads / groups)) * columns;
   }
@@ -32,7 +44,8 @@ class Problem {
     std::vector<double> s(static_cast<size_t>(keys), -kInfinity);
     for (int64_t t = 0; t < (causal_ ? std::min(keys, i + 1) : keys); ++t) {
       double sum = 0;
-      for (int64_t d = 0; d < depth; ++d) sum += q_.at(at_query(b, i, h, depth) + d) * k_.at(at_key(b, t, h, depth) + d);
+      for (int64_t d = 0; d < depth; ++d)
+        sum += q_.at(at_query(b, i, h, depth) + d) * k_.at(at_key(b, t, h, depth) + d);
       s[static_cast<size_t>(t)] = sum * scale_ + (mask_ ? masked(b, h, i, t) : 0);
     }
     return s;
@@ -90,7 +103,8 @@ void interpret_attention(const Node& node, std::span<const Tensor* const> in, st
     out[1].set(p.at_statistics(b, i, h) + 1, sum == 0 ? kInfinity : std::log(sum));
     for (int64_t t = 0; t < p.keys && sum != 0; ++t)
       for (int64_t e = 0; e < p.width; ++e)
-        y[p.at_query(b, i, h, p.width) + e] += std::exp(scores[static_cast<size_t>(t)] - shift) / sum * in[2]->at(p.at_key(b, t, h, p.width) + e);
+        y[p.at_query(b, i, h, p.width) + e] +=
+            std::exp(scores[static_cast<size_t>(t)] - shift) / sum * in[2]->at(p.at_key(b, t, h, p.width) + e);
   });
 }
 

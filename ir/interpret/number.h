@@ -10,7 +10,7 @@ namespace lazuli::ir {
 inline float from_bf16(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
 inline uint16_t to_bf16(float f) {
   uint32_t u = std::bit_cast<uint32_t>(f);
-  if (std::isnan(f)) return static_cast<uint16_t>(u >> 16 | 0x40);  // quiet; sign and upper payload are kept
+  if (std::isnan(f)) return static_cast<uint16_t>(u >> 16 | 0x40);   // quiet; sign and upper payload are kept
   return static_cast<uint16_t>((u + 0x7FFF + (u >> 16 & 1)) >> 16);  // half to even
 }
 inline float from_f16(uint16_t h) {

@@ -1,5 +1,5 @@
-// A weight that is used at every step of time is multiplied by a few rows each time. Those products that do not wait for
-// each other are one product with all the rows: the weight is walked through once.
+// A weight that is used at every step of time is multiplied by a few rows each time. Those products that do not wait
+// for each other are one product with all the rows: the weight is walked through once.
 #include <map>
 #include <utility>
 #include "ir/passes/pass.h"
@@ -103,7 +103,8 @@ class Batches {
 // Nodes in order, but what a batch needs before its first product.
 class Reordered {
  public:
-  Reordered(const Graph& graph, const Batches& batches) : r_(graph), batches_(batches), done_(graph.nodes.size(), false) {}
+  Reordered(const Graph& graph, const Batches& batches)
+      : r_(graph), batches_(batches), done_(graph.nodes.size(), false) {}
 
   Graph run() {
     for (uint32_t id = 0; id < done_.size(); ++id) {

@@ -1,7 +1,7 @@
-// The gradient of a tensor of which parts were read is a sum of values that are zero but for a part each. Where the parts
-// lie apart, the sum is their concatenation: each element is written once, and no zero is. A window written into zeros
-// becomes paddings for that, each of one dimension; every second (third, ...) element is a part of the dimension split
-// in two.
+// The gradient of a tensor of which parts were read is a sum of values that are zero but for a part each. Where the
+// parts lie apart, the sum is their concatenation: each element is written once, and no zero is. A window written into
+// zeros becomes paddings for that, each of one dimension; every second (third, ...) element is a part of the dimension
+// split in two.
 #include "ir/passes/grid.h"
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"

@@ -1,7 +1,7 @@
 // A weight that is used at every step of time has a gradient that is a sum of products, each over the few rows of a
 // step. a1 b1 + a2 b2 + ... is one product of the a's side by side and the b's below each other: instead of walking
-// through a sum of the weight's size at every step, small operands are copied once. A bias's is a sum of sums over the same
-// rows, which is one over the b's below each other: a kernel for any number of steps and of rows.
+// through a sum of the weight's size at every step, small operands are copied once. A bias's is a sum of sums over the
+// same rows, which is one over the b's below each other: a kernel for any number of steps and of rows.
 #include <array>
 #include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
@@ -88,7 +88,8 @@ class Sums {
     const Node& sum = graph_[row];
     if (sum.op != Op::sum || !std::ranges::equal(sum.attrs.list(0), std::array<Size, 1>{0})) return row;
     const Value summed = sum.inputs[0];
-    const bool joins = uses_[row.node] == 1 && graph_.type(summed).rank() == 2 && graph_.type(summed).shape[0] <= kMostRows;
+    const bool joins =
+        uses_[row.node] == 1 && graph_.type(summed).rank() == 2 && graph_.type(summed).shape[0] <= kMostRows;
     return joins ? summed : row;
   }
 

@@ -18,7 +18,8 @@ void check_operands(const Type& q, const Type& k, const Type& v, const Type* mas
   const Dims &of_q = q.shape, &of_k = k.shape, &of_v = v.shape;
   const bool keys_fit = of_k[0] == of_v[0] && of_k[1] == of_v[1] && of_k[2] == of_v[2];
   if (!keys_fit || of_q[0] != of_k[0] || of_q[3] != of_k[3] || of_k[2] < 1 || of_q[2] % of_k[2] != 0)
-    type_error("attention: queries of ", list_text(of_q), " do not fit keys of ", list_text(of_k), " and values of ", list_text(of_v));
+    type_error("attention: queries of ", list_text(of_q), " do not fit keys of ", list_text(of_k), " and values of ",
+               list_text(of_v));
   if (!mask) return;
   const Dims scores{of_q[0], of_q[2], of_q[1], of_k[1]};
   for (size_t d = 0; d < 4; ++d)
@@ -65,7 +66,8 @@ void decompose_attention(Builder& b, const Application& a, std::span<Value> resu
   if (a.inputs[3]) s = b.add(s, b.reshape(b.broadcast(a.inputs[3], Dims{batch, heads, queries, keys}), whole));
   const double infinity = std::numeric_limits<double>::infinity();
   if (a.attrs.number(1)) {
-    const Value query = b.reshape(b.emit(Op::iota, {}, Attrs{{queries}}), Dims{queries, 1}), key = b.emit(Op::iota, {}, Attrs{{keys}});
+    const Value query = b.reshape(b.emit(Op::iota, {}, Attrs{{queries}}), Dims{queries, 1}),
+                key = b.emit(Op::iota, {}, Attrs{{keys}});
     s = b.emit(Op::where, {b.emit(Op::le, {key, query}), s, b.constant(-infinity, type)});
   }
   const Dims along{2};
@@ -79,7 +81,8 @@ void decompose_attention(Builder& b, const Application& a, std::span<Value> resu
   const Value y = b.emit(Op::matmul, {b.div(e, divisor), v});
   results[0] = b.permute(b.reshape(y, Dims{batch, heads, queries, b.shape(v)[2]}), Dims{0, 2, 1, 3});
   const Value all = b.sum(below(largest), along, true);
-  const Value log = b.emit(Op::where, {b.emit(Op::eq, {all, zero}), b.constant(infinity, type), b.emit(Op::log, {all})});
+  const Value log =
+      b.emit(Op::where, {b.emit(Op::eq, {all, zero}), b.constant(infinity, type), b.emit(Op::log, {all})});
   results[1] = b.reshape(b.emit(Op::cat, {largest, log}, Attrs{{2}}), Dims{batch, heads, queries, 2});
 }
 

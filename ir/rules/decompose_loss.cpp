@@ -24,9 +24,10 @@ void decompose_mean(Builder& b, const Application& a, std::span<Value> results) 
   results[0] = b.convert(y, b.dtype(a.inputs[0]));
 }
 
-// In two passes, less what a mean that is rounded has added to the squares (Chan, Golub, LeVeque, Algorithms for computing the
-// sample variance, 1983, formula 1.7): so the variance of equal numbers is 0 as far as sums of such errors are exact. That
-// part is 0 in exact numbers, and so has no derivative; of squares that overflow nothing is taken.
+// In two passes, less what a mean that is rounded has added to the squares (Chan, Golub, LeVeque, Algorithms for
+// computing the sample variance, 1983, formula 1.7): so the variance of equal numbers is 0 as far as sums of such
+// errors are exact. That part is 0 in exact numbers, and so has no derivative; of squares that overflow nothing is
+// taken.
 void decompose_var(Builder& b, const Application& a, std::span<Value> results) {
   Value x = widen(b, a.inputs[0]);
   auto dims = a.attrs.list(0);

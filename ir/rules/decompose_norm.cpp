@@ -1,8 +1,8 @@
 // Decompositions of normalizations. The mean inside the variance is detached: the variance does not depend on it to
 // first order, and the derived backward then needs two independent sums instead of two in a chain.
 //
-// A row that is `folded` multiplies weights and statistics out first: x * alpha + beta, as eager's kernels for the CPU do.
-// The derivative stays that of the difference from the mean, whose sums cancel less.
+// A row that is `folded` multiplies weights and statistics out first: x * alpha + beta, as eager's kernels for the CPU
+// do. The derivative stays that of the difference from the mean, whose sums cancel less.
 #include "ir/rules/decompose.h"
 #include "ir/rules/rules.h"
 
@@ -116,7 +116,8 @@ void decompose_group_norm(Builder& b, const Application& a, std::span<Value> res
     const Dims parts{shape[0], groups, within, product(shape) / max(shape[0] * shape[1], 1)};
     const Dims statistics{shape[0], groups, 1, 1}, channels{1, groups, within, 1};
     Value w = parameter(b, a.inputs[1], channels), bias = parameter(b, a.inputs[2], channels);
-    Value value = folded(b, b.reshape(x, parts), b.reshape(n.mean, statistics), b.reshape(n.scale, statistics), w, bias);
+    Value value =
+        folded(b, b.reshape(x, parts), b.reshape(n.mean, statistics), b.reshape(n.scale, statistics), w, bias);
     y = b.emit(Op::stands_for, {b.reshape(value, shape), y});
   }
   results[0] = b.convert(y, b.dtype(a.inputs[0]));

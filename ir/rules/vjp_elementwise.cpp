@@ -20,7 +20,8 @@ Value where(Builder& b, Value condition, Value x) { return b.emit(Op::where, {co
 
 void vjp_zero(Builder&, const Application&, std::span<const Value>, uint32_t, std::span<Value>) {}
 
-void vjp_stands_for(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
+void vjp_stands_for(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t,
+                    std::span<Value> out) {
   out[1] = fit(b, cotangents[0], a.inputs[1]);
 }
 

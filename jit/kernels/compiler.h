@@ -21,7 +21,8 @@ struct ObjectCode {
 class LoadedKernel {
  public:
   LoadedKernel() = default;
-  LoadedKernel(lowering::KernelFn function, std::shared_ptr<const void> code) : function_(function), code_(std::move(code)) {}
+  LoadedKernel(lowering::KernelFn function, std::shared_ptr<const void> code)
+      : function_(function), code_(std::move(code)) {}
   void operator()(const int64_t* args, int64_t begin, int64_t end) const { function_(args, begin, end); }
   explicit operator bool() const { return function_ != nullptr; }
 

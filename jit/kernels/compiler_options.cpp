@@ -16,7 +16,8 @@ void set_option(const char* name, bool value) {
   auto found = options.find(name);
   LAZULI_CHECK(found != options.end(), std::string("LLVM has no option ") + name);
   // As if it were on the command line: some count only when somebody has said so.
-  LAZULI_CHECK(!found->second->addOccurrence(0, name, value ? "true" : "false"), std::string("LLVM refuses option ") + name);
+  LAZULI_CHECK(!found->second->addOccurrence(0, name, value ? "true" : "false"),
+               std::string("LLVM refuses option ") + name);
 }
 
 }  // namespace

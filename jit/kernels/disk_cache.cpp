@@ -193,7 +193,8 @@ bool contains(const dl_phdr_info& object, const void* address) {
 
 std::string cache_folder() {
   std::error_code error;  // a program may well go to another folder
-  if (const char* given = std::getenv("LAZULI_CACHE_DIR")) return *given ? std::filesystem::absolute(given, error).string() : "";
+  if (const char* given = std::getenv("LAZULI_CACHE_DIR"))
+    return *given ? std::filesystem::absolute(given, error).string() : "";
   if (const char* home = std::getenv("HOME"); home && *home) return home + std::string("/.cache/lazuli");
   return "";
 }
@@ -209,7 +210,8 @@ DiskCache DiskCache::of_kind(const std::string& kind) {
 std::string DiskCache::file_name(std::string_view key) {
   const Hash hash = Hash::of(key);
   char out[kNameLength + 1];
-  snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(hash.a), static_cast<unsigned long long>(hash.b));
+  snprintf(out, sizeof out, "%016llx%016llx", static_cast<unsigned long long>(hash.a),
+           static_cast<unsigned long long>(hash.b));
   return out;
 }
 

@@ -1,10 +1,11 @@
 // Compiled code on disk, for the processes that come after this one.
 //
-// A file is found by a hash of its key and holds the whole key, the bytes and a checksum of both, so that what is loaded is
-// what was stored for exactly that key: anything else (cut short, changed, of another format) is as if it were not there, and
-// is written anew. Code is executed, so that only what this user alone can have written counts: the folder and the file must
-// be the user's own, writable by nobody else, and no links. A file appears whole or not at all, whoever writes at the same
-// time. What cannot be written (a full disk, a home that is read only) is made again next time.
+// A file is found by a hash of its key and holds the whole key, the bytes and a checksum of both, so that what is
+// loaded is what was stored for exactly that key: anything else (cut short, changed, of another format) is as if it
+// were not there, and is written anew. Code is executed, so that only what this user alone can have written counts: the
+// folder and the file must be the user's own, writable by nobody else, and no links. A file appears whole or not at
+// all, whoever writes at the same time. What cannot be written (a full disk, a home that is read only) is made again
+// next time.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,8 +19,8 @@ std::string cache_folder();
 
 class DiskCache {
  public:
-  // An empty folder: nothing is kept. The least recently used files go when there are more than `limit` bytes, which is looked
-  // for at about one in `trim_every` files that are stored, since looking takes long on some disks.
+  // An empty folder: nothing is kept. The least recently used files go when there are more than `limit` bytes, which is
+  // looked for at about one in `trim_every` files that are stored, since looking takes long on some disks.
   explicit DiskCache(std::string folder, int64_t limit = int64_t{256} << 20, uint64_t trim_every = 1024);
   // Code of one kind, in cache_folder(). Nothing is kept where there is none, or the library has no build id.
   static DiskCache of_kind(const std::string& kind);
@@ -39,7 +40,8 @@ class DiskCache {
   const uint64_t trim_every_;
 };
 
-// What tells this build of the library, and so the code that it generates, from any other. Empty where the linker left none.
+// What tells this build of the library, and so the code that it generates, from any other. Empty where the linker left
+// none.
 const std::string& build_id();
 
 }  // namespace lazuli::jit

@@ -17,7 +17,8 @@ namespace lazuli::jit {
 namespace {
 
 struct Entry {
-  Entry(const lowering::LoopNest& n, std::shared_ptr<const Kernel> k, uint64_t now) : nest(n), kernel(std::move(k)), used(now) {}
+  Entry(const lowering::LoopNest& n, std::shared_ptr<const Kernel> k, uint64_t now)
+      : nest(n), kernel(std::move(k)), used(now) {}
   const lowering::LoopNest nest;
   std::shared_ptr<const Kernel> kernel;
   std::atomic<uint64_t> used;  // when, by the count of requests
@@ -41,7 +42,8 @@ struct Cache {
     return nullptr;
   }
 
-  // Of too many that nobody has: the least recently used, and an eighth more, so that they need not be counted each time.
+  // Of too many that nobody has: the least recently used, and an eighth more, so that they need not be counted each
+  // time.
   std::vector<std::unique_ptr<Entry>> take_unused() {
     std::vector<decltype(entries)::iterator> unused;
     if (entries.size() < look_at) return {};

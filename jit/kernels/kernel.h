@@ -22,8 +22,9 @@ struct KernelStats {
   int64_t compiled = 0, loaded = 0, reused = 0;
 };
 
-// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name. It stays
-// while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM refuses.
+// Returns the kernel for `nest`, on first use from the disk or compiled; what `label` gives becomes part of its name.
+// It stays while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM
+// refuses.
 std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
 // How many of the CPU's kernels stay that nobody has: about so many, 2048 unless set. Each takes about 20 KB.
 void keep_kernels(size_t most);

@@ -6,9 +6,9 @@
 
 namespace lazuli::jit {
 
-// From this capability on kernels overlap: one may start while those before it in its stream still run, and waits itself
-// for all that they write, before it touches memory (griddepcontrol in the PTX manual). Every kernel does; so one that
-// has ended has seen the end of all before it.
+// From this capability on kernels overlap: one may start while those before it in its stream still run, and waits
+// itself for all that they write, before it touches memory (griddepcontrol in the PTX manual). Every kernel does; so
+// one that has ended has seen the end of all before it.
 inline constexpr int kOverlapping = 90;
 
 // Thread-safe; compiles run side by side. `capability`: 80 or more, as 10 times major plus minor. Throws InternalError.

@@ -24,8 +24,8 @@ void SeenNumbers::see(std::span<const int64_t> numbers) {
   find_products(numbers);
 }
 
-// The nearest two neighbours before it, given what is remembered: the first numbers and these. Those that hold no more are
-// never looked at again.
+// The nearest two neighbours before it, given what is remembered: the first numbers and these. Those that hold no more
+// are never looked at again.
 void SeenNumbers::find_products(std::span<const int64_t> numbers) {
   const auto is_product = [](std::span<const int64_t> n, size_t i, size_t of) {
     int64_t product;
@@ -88,7 +88,8 @@ class GenericPart::Instances {
  private:
   static constexpr size_t kMostIdle = 16;
   struct Instance {
-    Instance(const lowering::PlannedGraph& draft, std::span<const int64_t> values, const CompileOptions& options, Dump& dump)
+    Instance(const lowering::PlannedGraph& draft, std::span<const int64_t> values, const CompileOptions& options,
+             Dump& dump)
         : graph(std::make_shared<lowering::NumberedGraph>(draft, values)), executable(graph, options, dump, {}) {}
     const std::shared_ptr<lowering::NumberedGraph> graph;
     PlanExecutable executable;
@@ -145,7 +146,8 @@ std::optional<std::vector<int64_t>> GenericPart::symbols_of(std::span<const int6
         if (numbers[i] != symbols[index]) return {};
         break;
       case SeenNumbers::Meaning::Product:
-        if (int64_t product; __builtin_mul_overflow(numbers[index], numbers[index + 1], &product) || numbers[i] != product)
+        if (int64_t product;
+            __builtin_mul_overflow(numbers[index], numbers[index + 1], &product) || numbers[i] != product)
           return {};
         break;
     }
@@ -157,9 +159,11 @@ std::string GenericPart::why_not(std::span<const int64_t> numbers) const {
   if (const auto symbols = symbols_of(numbers)) {
     const std::string condition = table_.why_not(*symbols);
     std::set<size_t> named;  // in the condition, as s0
-    for (size_t at = 0; (at = condition.find('s', at)) != condition.npos; ++at) named.insert(std::stoul(condition.substr(at + 1)));
+    for (size_t at = 0; (at = condition.find('s', at)) != condition.npos; ++at)
+      named.insert(std::stoul(condition.substr(at + 1)));
     std::string values;
-    for (size_t s : named) values += (values.empty() ? ", not s" : ", s") + std::to_string(s) + " = " + std::to_string((*symbols)[s]);
+    for (size_t s : named)
+      values += (values.empty() ? ", not s" : ", s") + std::to_string(s) + " = " + std::to_string((*symbols)[s]);
     return condition + values;
   }
   for (size_t i = 0; i < numbers.size(); ++i)

@@ -10,8 +10,8 @@
 
 namespace lazuli::jit {
 
-// What has been seen of the numbers of parts with one code: which differ from time to time, which are always equal, and which
-// are always the product of two others.
+// What has been seen of the numbers of parts with one code: which differ from time to time, which are always equal, and
+// which are always the product of two others.
 class SeenNumbers {
  public:
   struct Meaning {
@@ -47,7 +47,8 @@ class GenericPart {
   // Throws ir::NotGeneric where the part needs all its numbers.
   GenericPart(const ir::Listing& listing, const ir::Parts& parts, size_t part, std::string (*line_text)(uint32_t),
               const SeenNumbers& seen, const CompileOptions& options);
-  // For a part of the same code, under the same options; null where a condition does not hold for its numbers. Thread-safe.
+  // For a part of the same code, under the same options; null where a condition does not hold for its numbers.
+  // Thread-safe.
   std::shared_ptr<Executable> executable(std::span<const int64_t> numbers, const CompileOptions& options) const;
   // Which condition does not hold for them; empty: all do.
   std::string why_not(std::span<const int64_t> numbers) const;
@@ -59,7 +60,7 @@ class GenericPart {
   // The symbols' values; nothing where a number is another that must not be.
   std::optional<std::vector<int64_t>> symbols_of(std::span<const int64_t> numbers) const;
 
-  std::vector<int64_t> numbers_;   // that it was made with
+  std::vector<int64_t> numbers_;  // that it was made with
   std::vector<SeenNumbers::Meaning> meanings_;
   ir::SizeTable table_;
   std::shared_ptr<Instances> instances_;

@@ -22,8 +22,8 @@ constexpr size_t kMostProspects = 1 << 14;
 // Whether code made under `a` serves under `b`, for as many threads.
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
   return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.other_sizes == b.other_sizes &&
-         a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul &&
-         a.disabled_passes == b.disabled_passes && a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always;
+         a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.disabled_passes == b.disabled_passes &&
+         a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always;
 }
 
 uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
@@ -80,8 +80,8 @@ class Numbers {
   uint32_t inputs_ = 0, count_ = 0;
 };
 
-// How many parts do what an earlier one did with the same parameter: an input of the listing that a product reads. Layers of
-// a network have parameters of their own, the turns of a loop share them.
+// How many parts do what an earlier one did with the same parameter: an input of the listing that a product reads.
+// Layers of a network have parameters of their own, the turns of a loop share them.
 int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const std::vector<uint64_t>& hashes) {
   std::vector<const ir::Entry*> maker(listing.types.size());
   for (const ir::Entry& e : listing.entries)
@@ -136,7 +136,8 @@ PartCache::Known* PartCache::find(const Sought& sought) {
   const auto [begin, end] = found_.equal_range(ir::for_lookup(sought.hash));
   for (auto it = begin; it != end; ++it)
     if (const Known& k = *it->second; k.family->threads == sought.threads &&
-        std::ranges::equal(k.numbers, sought.numbers()) && std::ranges::equal(k.family->code, sought.code())) {
+                                      std::ranges::equal(k.numbers, sought.numbers()) &&
+                                      std::ranges::equal(k.family->code, sought.code())) {
       known_.splice(known_.begin(), known_, it->second);
       return &*it->second;
     }
@@ -146,7 +147,8 @@ PartCache::Known* PartCache::find(const Sought& sought) {
 std::shared_ptr<PartCache::Family> PartCache::find_family(const Sought& sought) const {
   const auto [begin, end] = families_.equal_range(ir::for_lookup(sought.code_hash));
   for (auto it = begin; it != end; ++it)
-    if (auto family = it->second.lock(); family && family->threads == sought.threads && std::ranges::equal(family->code, sought.code()))
+    if (auto family = it->second.lock();
+        family && family->threads == sought.threads && std::ranges::equal(family->code, sought.code()))
       return family;
   return nullptr;
 }
@@ -185,8 +187,12 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
     if (node.input == ir::kAbsent && entry.op == ir::Op::external) calls.push_back(sought.listing.attrs(entry)[1]);
   }
   const std::span numbers = sought.numbers();
-  known_.push_front({ir::for_lookup(sought.hash), {numbers.begin(), numbers.end()}, family, std::move(calls),
-                     made.executable, unplanned});
+  known_.push_front({ir::for_lookup(sought.hash),
+                     {numbers.begin(), numbers.end()},
+                     family,
+                     std::move(calls),
+                     made.executable,
+                     unplanned});
   found_.emplace(known_.front().hash, known_.begin());
   keep_few(made, known_.begin());
   return made;
@@ -239,7 +245,8 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   std::unordered_set<uint64_t> codes;
   for (Sought& sought : parts) {
     const auto family = find_family(sought);
-    if (is_unplanned(family.get(), options) || (family && (family->planned || !family->seen.only(sought.numbers())))) continue;
+    if (is_unplanned(family.get(), options) || (family && (family->planned || !family->seen.only(sought.numbers()))))
+      continue;
     if (codes.insert(sought.code_hash).second) wanted.push_back(&sought);
   }
   if (wanted.size() < 2) return;
@@ -275,7 +282,8 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
   });
 }
 
-std::shared_ptr<Executable> PartCache::of_known_plan(const Sought& sought, Family& family, const CompileOptions& options) {
+std::shared_ptr<Executable> PartCache::of_known_plan(const Sought& sought, Family& family,
+                                                     const CompileOptions& options) {
   for (auto it = family.generic.begin(); it != family.generic.end(); ++it) {
     std::shared_ptr<Executable> executable = sought.resized;
     if (executable ? &*it != sought.plan : !(executable = it->executable(sought.numbers(), options))) continue;
@@ -311,7 +319,8 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
     return executable;
   }
   if (!family.generic.empty()) stats.refusals.push_back(refusal(sought, family.generic.front()));
-  const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())), always = options.other_sizes == OtherSizes::Always;
+  const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())),
+             always = options.other_sizes == OtherSizes::Always;
   family.seen.see(sought.numbers());
   if (always) family.seen.expect_others();
   if ((first && !always) || family.made >= kMostGeneric) return nullptr;
@@ -386,7 +395,8 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
                                                std::span<const ir::ValueId> live, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead, const HostCost& cutting) {
   std::vector<PartsAhead::Made> made(parts.size());
-  if (ahead && same_code(ahead->options(), options) && ahead->options().threads == options.threads) made = ahead->take(parts, live);
+  if (ahead && same_code(ahead->options(), options) && ahead->options().threads == options.threads)
+    made = ahead->take(parts, live);
   use(options);
   const CompileOptions own = for_parts(options);
   std::vector<Sought> missing;

@@ -16,9 +16,9 @@ class PartsAhead;
 class PartCache {
  public:
   using LineText = std::string (*)(uint32_t);
-  // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and `live` for
-  // outputs. It outlives the cache. `line_text`: what an interned line says. `ahead`: what has been made of it already, if
-  // anything; what ran already makes it an executable for one run.
+  // `live`, `donated`: as ir::cut() takes them; the executable has the listing's inputs and run-time numbers, and
+  // `live` for outputs. It outlives the cache. `line_text`: what an interned line says. `ahead`: what has been made of
+  // it already, if anything; what ran already makes it an executable for one run.
   std::unique_ptr<Executable> compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                       const std::vector<bool>& donated, const CompileOptions& options,
                                       LineText line_text, PartsAhead* ahead = nullptr);
@@ -26,7 +26,8 @@ class PartCache {
   std::unique_ptr<Executable> compile_if_new(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                              const std::vector<bool>& donated, const CompileOptions& options,
                                              LineText line_text);
-  // What will become of the values of a part with this key (ir::key_of_entries), the listing's n-th, going by those before.
+  // What will become of the values of a part with this key (ir::key_of_entries), the listing's n-th, going by those
+  // before.
   struct Expectation {
     const ir::Prospect* prospect = nullptr;  // null: there was none
     bool same_place = false;                 // the n-th was the last time, too
@@ -38,7 +39,8 @@ class PartCache {
     CompileStats stats;
     uint64_t hash = 0;  // of code and numbers
   };
-  // One part's executable, made if need be, but for parts that compile() has not met yet: none. `options`: those for_parts().
+  // One part's executable, made if need be, but for parts that compile() has not met yet: none. `options`: those
+  // for_parts().
   MadePart executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                           const CompileOptions& options, LineText line_text);
   static CompileOptions for_parts(CompileOptions options);
@@ -56,13 +58,13 @@ class PartCache {
   struct Family {
     uint64_t hash;
     std::vector<int64_t> code;
-    int threads;  // that its plans are for
+    int threads;        // that its plans are for
     int64_t since = 0;  // the number of the listing that compile() first met it in; 0: none yet
     bool planned = false;
     SeenNumbers seen;
     std::list<GenericPart> generic;
     std::deque<Order::iterator> resized;  // parts that known plans were made to serve, the oldest first
-    int made = 0;  // of generic ones, or tried to
+    int made = 0;                         // of generic ones, or tried to
   };
   struct Known {
     uint64_t hash;
@@ -97,7 +99,8 @@ class PartCache {
   void keep_few(const MadePart& made, Order::iterator known);
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
-  // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that has it.
+  // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that
+  // has it.
   bool is_unplanned(const Family* family, const CompileOptions& options) const;
   // On all threads, the first part of each code that has no plan yet and should have one.
   void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;

@@ -11,8 +11,8 @@ struct PartValue {
   long holders = 1;    // of the buffer, if no other value lies in it: a view of an input may be that input
 };
 
-// Fills `memory` and `donate` for the inputs, which have a value, an offset and bytes as ir::Parts::Input has. Values for which
-// is_last(input) holds go with them.
+// Fills `memory` and `donate` for the inputs, which have a value, an offset and bytes as ir::Parts::Input has. Values
+// for which is_last(input) holds go with them.
 template <class Input, class ValueOf, class IsLast>
 void take_inputs(std::span<const Input> inputs, ValueOf value_of, IsLast is_last, std::span<Buffer> memory,
                  std::span<bool> donate) {

@@ -113,7 +113,8 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   return true;
 }
 
-// Both are made of the same entries, from the same one on: with equal code, what gives the same outputs is the same nodes.
+// Both are made of the same entries, from the same one on: with equal code, what gives the same outputs is the same
+// nodes.
 bool PartsAhead::is_same(const Planned& planned, const Parts& parts, size_t part) const {
   const Parts& own = growing_.parts();
   const auto same_output = [](const Parts::Output& a, const Parts::Output& b) { return a.value == b.value; };

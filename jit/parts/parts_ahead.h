@@ -1,8 +1,8 @@
 // Parts of a listing that are planned and run while the rest of it is still being recorded.
 //
 // What only the rest decides (ir::Prospect) is taken to be as it was for such a part before. At the end every part is
-// compared: what was made ahead is taken where code, numbers, inputs and outputs are those of the part, which then would have
-// been computed from the same values by the same executable. So results never depend on how far this came.
+// compared: what was made ahead is taken where code, numbers, inputs and outputs are those of the part, which then
+// would have been computed from the same values by the same executable. So results never depend on how far this came.
 #pragma once
 #include <memory>
 #include <vector>
@@ -24,7 +24,8 @@ class PartsAhead {
     std::vector<int64_t> scalars;
     std::vector<Buffer> inputs;  // in the order of their positions; they stay as they are
   };
-  // `options`: those with which the parts will be compiled, for as many threads as OpenMP would use in the calling thread.
+  // `options`: those with which the parts will be compiled, for as many threads as OpenMP would use in the calling
+  // thread.
   PartsAhead(PartCache& cache, const CompileOptions& options, PartCache::LineText line_text);
   void append(const Recorded& recorded);
   // Plans the next part and runs it on this thread, if that can be done by now; false if no part is left.

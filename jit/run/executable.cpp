@@ -25,7 +25,9 @@ ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump)
   passes.verify = true;
 #endif
   if (!options.dump_folder.empty())
-    passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) { dump.pass(pass.name, after); };
+    passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) {
+      dump.pass(pass.name, after);
+    };
   return lowering::crop_pads(ir::run_passes(std::move(graph), ir::all_passes(), passes));
 }
 
@@ -51,8 +53,8 @@ lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump
   return plan;
 }
 
-PlanExecutable::PlanExecutable(std::shared_ptr<lowering::PlannedGraph> planned, const CompileOptions& options, Dump& dump,
-                               const CompileStats& stats)
+PlanExecutable::PlanExecutable(std::shared_ptr<lowering::PlannedGraph> planned, const CompileOptions& options,
+                               Dump& dump, const CompileStats& stats)
     : planned_(std::move(planned)), stats_(stats) {
   auto& [graph, plan] = *planned_;
   Device& device = device_of(options);

@@ -47,8 +47,8 @@ struct Host {
   // strides asked for.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
                                     std::span<const lowering::Layout> results) = 0;
-  // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does, or asks for
-  // its name.
+  // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does, or asks
+  // for its name.
   virtual std::shared_ptr<void> profile(const std::function<std::string()>& /*step*/) { return nullptr; }
   // The stream in which asynchronous work goes; null where work is done when a call returns.
   virtual void* stream() { return nullptr; }
@@ -96,11 +96,11 @@ struct CompileStats {
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
   double passes_ms = 0, lowering_ms = 0, codegen_ms = 0;
   HostCost cutting, unplanned, resizing;  // of parts: all that are cut, those of unplanned_parts and of resized_parts
-  std::vector<Refusal> refusals;  // of parts for which plans for other sizes were there, and were made anew
+  std::vector<Refusal> refusals;          // of parts for which plans for other sizes were there, and were made anew
   CompileStats& operator+=(const CompileStats& o) {
     kernels += o.kernels, library_calls += o.library_calls, external_calls += o.external_calls;
-    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, unplanned_parts += o.unplanned_parts, parts_ahead += o.parts_ahead,
-        turns += o.turns;
+    parts += o.parts, new_parts += o.new_parts, resized_parts += o.resized_parts, unplanned_parts += o.unplanned_parts,
+        parts_ahead += o.parts_ahead, turns += o.turns;
     passes_ms += o.passes_ms, lowering_ms += o.lowering_ms, codegen_ms += o.codegen_ms;
     cutting += o.cutting, unplanned += o.unplanned, resizing += o.resizing;
     refusals.insert(refusals.end(), o.refusals.begin(), o.refusals.end());
@@ -108,7 +108,8 @@ struct CompileStats {
   }
 };
 
-// An index that a kernel found out of range, for an op whose error is torch's IndexError (a library's is nested in another).
+// An index that a kernel found out of range, for an op whose error is torch's IndexError (a library's is nested in
+// another).
 struct IndexError : ExecutionError {
   using ExecutionError::ExecutionError;
 };
@@ -139,22 +140,23 @@ class Executable {
 
 class Device;
 
-// When a part gets a plan that serves other sizes (generic_part.h): the second time that they are others, at first, or never.
+// When a part gets a plan that serves other sizes (generic_part.h): the second time that they are others, at first, or
+// never.
 enum class OtherSizes : uint8_t { Never, Second, Always };
 
 struct CompileOptions {
   // Makes what runs a part that was never there before; null, or if it gives null: its plan does.
   std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
-  bool unplanned_always = false;   // nor is any other part planned
-  Device* device = nullptr;  // null: the CPU
+  bool unplanned_always = false;  // nor is any other part planned
+  Device* device = nullptr;       // null: the CPU
   bool fusion = true;
-  bool pack = true;                // operands of library calls that seldom change (jit/run/packed_operands.h)
+  bool pack = true;  // operands of library calls that seldom change (jit/run/packed_operands.h)
   OtherSizes other_sizes = OtherSizes::Second;
   bool little_effort = false;      // library calls that are made fast rather than run fast
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
   lowering::GpuMatmulSettings matmul;
-  int threads = 0;                 // 0: as many as OpenMP would use
-  std::string dump_folder;         // empty: no dump
+  int threads = 0;          // 0: as many as OpenMP would use
+  std::string dump_folder;  // empty: no dump
   std::string dump_stages;
   std::vector<std::string> disabled_passes;
 };

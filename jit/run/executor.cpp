@@ -30,7 +30,9 @@ std::string line_of(const ir::Graph& graph, uint32_t node) {
   return line < graph.lines.size() ? graph.lines[line] : "";
 }
 
-std::string with_line(std::string text, const std::string& line) { return line.empty() ? text : text + " (" + line + ")"; }
+std::string with_line(std::string text, const std::string& line) {
+  return line.empty() ? text : text + " (" + line + ")";
+}
 
 std::string name_of(const ir::Graph& graph, const PlanStep& step) {
   const bool library = step.kind == PlanStep::Library, kernel = step.kind == PlanStep::Kernel;
@@ -67,7 +69,8 @@ void Executor::look_at_blocks() {
     if (block.first > block.last) continue;
     if (block.kind == Block::Output || block.kind == Block::Segment) steps_[block.first].born.push_back(b);
     const bool output = std::find(plan_.outputs.begin(), plan_.outputs.end(), b) != plan_.outputs.end();
-    if ((block.kind == Block::External && !output) || block.kind == Block::Segment) steps_[block.last].dead.push_back(b);
+    if ((block.kind == Block::External && !output) || block.kind == Block::Segment)
+      steps_[block.last].dead.push_back(b);
   }
 }
 
@@ -220,7 +223,8 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
   for (uint32_t b : steps_[s].born) {
     memory_[b] = allocate(host, b);
-    for (uint32_t guest : guests_[b]) memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
+    for (uint32_t guest : guests_[b])
+      memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
   }
   switch (plan_.steps[s].kind) {
     case PlanStep::Kernel:
@@ -266,8 +270,7 @@ void Executor::run_library(Host& host, uint32_t s) {
     packed = packed_operand(host, s);
     mine.operands[kPackedOperand] = packed.data;
   }
-  device_.call(*step.call, mine.operands.data(), mine.results.data(),
-               scratch(step), stream_);
+  device_.call(*step.call, mine.operands.data(), mine.results.data(), scratch(step), stream_);
 }
 
 void Executor::run_on_host(Host& host, uint32_t s) {

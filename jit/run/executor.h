@@ -58,7 +58,7 @@ class Executor {
   std::vector<Step> steps_;
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
   std::vector<Buffer> memory_;                 // of a run, by block
-  void* stream_ = nullptr;      // of a run
+  void* stream_ = nullptr;                     // of a run
   std::mutex mutex_;
 };
 

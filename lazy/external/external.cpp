@@ -74,7 +74,7 @@ void record(int64_t id, const ExternalCallRef& learned, const Bound& bound, Stac
   c10::SmallVector<at::Tensor, 2> fresh;
   if (!types.empty()) {
     ir::Value v = r.emit(ir::Op::external, std::span<const ir::Value>(inputs.data(), inputs.size()), {{id}},
-                          std::span<const ir::Type>(types.data(), types.size()));
+                         std::span<const ir::Type>(types.data(), types.size()));
     for (uint32_t m : call.mutated) {
       r.rebind_storage(bound.storages[m], v);
       ++v.result;
@@ -104,8 +104,10 @@ at::Tensor window(const jit::Buffer& buffer, const Geometry& g) {
 // could not follow.
 c10::Storage resizable(const jit::Buffer& buffer) {
   auto* owner = new std::shared_ptr<void>(buffer.owner);
-  at::DataPtr data(buffer.data, owner, [](void* o) { delete static_cast<std::shared_ptr<void>*>(o); }, backing().device());
-  return c10::Storage(c10::Storage::use_byte_size_t(), buffer.bytes, std::move(data), c10::GetAllocator(backing().device().type()), true);
+  at::DataPtr data(
+      buffer.data, owner, [](void* o) { delete static_cast<std::shared_ptr<void>*>(o); }, backing().device());
+  return c10::Storage(c10::Storage::use_byte_size_t(), buffer.bytes, std::move(data),
+                      c10::GetAllocator(backing().device().type()), true);
 }
 at::Tensor window(const c10::Storage& storage, const Geometry& g) {
   at::Tensor t = at::empty({0}, at::TensorOptions().dtype(g.type).device(backing().device()));
@@ -134,7 +136,8 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
     if (!host[i].storage().is_alias_of(cpu.storage()) || !cpu.numel()) continue;
     int64_t bytes = static_cast<const char*>(cpu.const_data_ptr()) - static_cast<const char*>(host[i].const_data_ptr());
     int64_t base = arguments[i].storage_offset() * static_cast<int64_t>(arguments[i].itemsize());
-    at::Tensor view = make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
+    at::Tensor view =
+        make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
     if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
     set_view_bits(view, geometry_of(cpu));
     take_names(view, cpu);
@@ -159,8 +162,8 @@ void follow(const at::Tensor& argument, const at::Tensor& host) {
   argument.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
 }
 
-// The host's view of a call's tensors: those of one storage share memory there too, as kernels that write look whether what they
-// read overlaps it.
+// The host's view of a call's tensors: those of one storage share memory there too, as kernels that write look whether
+// what they read overlaps it.
 class HostTensors {
  public:
   HostTensors(const ExternalCall& call, const Bound& bound) : storages_(call.signature.storage_bytes.size()) {
@@ -170,7 +173,8 @@ class HostTensors {
     for (size_t i = 0; i < slots.size(); ++i) {
       const at::Tensor& t = bound.tensors[i];
       const SyncReason reason = call.is_new ? SyncReason::NewCall : SyncReason::DataDependent;
-      tensors.push_back(slots[i].same < i ? tensors[slots[i].same] : made(t, storages_[slots[i].geometry.storage], reason));
+      tensors.push_back(slots[i].same < i ? tensors[slots[i].same]
+                                          : made(t, storages_[slots[i].geometry.storage], reason));
       take_names(tensors.back(), t);
     }
   }
@@ -214,15 +218,18 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
     ExternalTimer timer(call.signature.name());
     std::optional<lowering::OneThread> alone;
     std::optional<Workers> workers;
-    if (call.little) alone.emplace();
-    else workers.emplace();
+    if (call.little)
+      alone.emplace();
+    else
+      workers.emplace();
     PlainDispatch guard;
     call.signature.op.callBoxed(results);
   }
   if (call.promised) confirm_external_call(id, call, host, results);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].same < i || !is_written(call, slots[i])) continue;
-    if (tensors.is_replaced(slots[i], host[i]) || host[i].sizes() != bound.tensors[i].sizes() || host[i].strides() != bound.tensors[i].strides())
+    if (tensors.is_replaced(slots[i], host[i]) || host[i].sizes() != bound.tensors[i].sizes() ||
+        host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
     take_names(bound.tensors[i], host[i]);
@@ -256,12 +263,14 @@ void announce(const c10::OperatorHandle& op, const char* how) {
   const std::string& mode = config().fallback;
   if (mode == "quiet" || is_reference_mode()) return;  // there, none is meant to have one
   std::string where = line_text(current_line());
-  std::string text = "lazuli: " + toString(op.operator_name()) + " has no kernel of its own and " + how + (where.empty() ? "" : " (" + where + ")");
+  std::string text = "lazuli: " + toString(op.operator_name()) + " has no kernel of its own and " + how +
+                     (where.empty() ? "" : " (" + where + ")");
   TORCH_CHECK(mode != "error", text, "; LAZULI_FALLBACK=error forbids that");
   if (is_news(text)) TORCH_WARN(text);
 }
 
-ExternalTimer::ExternalTimer(std::string op) : op_(std::move(op)), where_(line_text(current_line())), start_(now_us()) {}
+ExternalTimer::ExternalTimer(std::string op)
+    : op_(std::move(op)), where_(line_text(current_line())), start_(now_us()) {}
 ExternalTimer::~ExternalTimer() { metrics().external(op_, where_, now_us() - start_); }
 
 namespace {
@@ -285,7 +294,8 @@ at::Tensor adopt(const at::Tensor& cpu) {
     t = t.clone();
   }
   Geometry g = geometry_of(t);
-  at::Tensor adopted = make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
+  at::Tensor adopted =
+      make_tensor(make_ready(buffer_of(t), memory_type(g)), g.type, to_ref(g.sizes), to_ref(g.strides));
   set_view_bits(adopted, g);
   return adopted;
 }
@@ -297,13 +307,15 @@ bool lies_in_what_is_written(const at::Tensor& t, const c10::OperatorHandle& op,
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& v = stack[stack.size() - arguments.size() + i];
-    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite() && v.isTensor() && v.toTensor().is_alias_of(t)) return true;
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite() && v.isTensor() &&
+        v.toTensor().is_alias_of(t))
+      return true;
   }
   return false;
 }
 
-// Where an operand lies in its storage is part of a call's signature, and of the trace. Operands that are only read need not
-// lie where they do.
+// Where an operand lies in its storage is part of a call's signature, and of the trace. Operands that are only read
+// need not lie where they do.
 void settle_operands(const c10::OperatorHandle& op, Stack* stack) {
   const auto& arguments = op.schema().arguments();
   std::optional<Recording> recording;
@@ -382,12 +394,15 @@ jit::Buffer dense(const jit::BufferView& v) {
   return copy;
 }
 
-// Whether nobody else has it, or its memory: a kernel of somebody's own may keep what it returns, or return what it was given.
+// Whether nobody else has it, or its memory: a kernel of somebody's own may keep what it returns, or return what it was
+// given.
 bool is_sole(const at::Tensor& t, const std::vector<jit::Buffer>& operands, std::span<const jit::BufferView> views) {
   if (t.use_count() > 1 || t.storage().use_count() > 1) return false;
   const auto* at = static_cast<const char*>(t.const_data_ptr());
   for (size_t k = 0; k < operands.size(); ++k)
-    if (const auto* begin = static_cast<const char*>(operands[k].data); at >= begin && at < begin + views[k].type.bytes()) return false;
+    if (const auto* begin = static_cast<const char*>(operands[k].data);
+        at >= begin && at < begin + views[k].type.bytes())
+      return false;
   return true;
 }
 
@@ -437,7 +452,8 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   }
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];
-    if (memory.data() != out[i].data) backing().copy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
+    if (memory.data() != out[i].data)
+      backing().copy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
   }
   std::vector<at::Tensor> returned;
   for (c10::IValue& v : stack) {
@@ -447,7 +463,8 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
       for (const at::Tensor& t : v.toTensorVector()) returned.push_back(t);
   }
   stack.clear();
-  LAZULI_CHECK(returned.size() == call.results.size(), "an external call returned another number of tensors than its meta kernel");
+  LAZULI_CHECK(returned.size() == call.results.size(),
+               "an external call returned another number of tensors than its meta kernel");
   for (size_t i = 0; i < returned.size(); ++i) {
     if (call.results[i].kind != ExternalResult::Fresh) continue;
     at::Tensor t = std::move(returned[i]);

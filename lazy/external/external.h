@@ -1,6 +1,7 @@
-// External calls: an op without a row of ours runs as the backing device's own eager kernel, on our buffers. It is recorded
-// like any other op when the shapes of its results can be known without running it (asked of torch's meta kernels once
-// per signature, then remembered); otherwise the trace is synced and the kernel runs at once, counted as such.
+// External calls: an op without a row of ours runs as the backing device's own eager kernel, on our buffers. It is
+// recorded like any other op when the shapes of its results can be known without running it (asked of torch's meta
+// kernels once per signature, then remembered); otherwise the trace is synced and the kernel runs at once, counted as
+// such.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -11,7 +12,8 @@ namespace lazuli::lazy {
 // Replaces the operator's arguments on the stack by its results, as a boxed kernel does.
 void external_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor, and, not counted, for shadow runs.
+// Runs a recorded call, made at that Python line; inputs are whole storages. For the executor, and, not counted, for
+// shadow runs.
 std::vector<jit::Buffer> run_external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                       std::span<const ir::Type> results, bool counted = true);
 

@@ -34,8 +34,9 @@ struct Calls {
   int64_t next = 0;
   std::unordered_map<size_t, int> seen;  // how often keys came that are not known, by their hashes
 
-  // Whether this key, and others of the same hash, came at most once before, as far as is remembered. To learn a call takes
-  // as long as a few calls; a call and its derivative's, or a loop of two turns, are no reason to expect it ever again.
+  // Whether this key, and others of the same hash, came at most once before, as far as is remembered. To learn a call
+  // takes as long as a few calls; a call and its derivative's, or a loop of two turns, are no reason to expect it ever
+  // again.
   bool is_new(std::string_view key) {
     constexpr int kNewTimes = 2;
     constexpr size_t kMost = 1 << 16;
@@ -69,8 +70,9 @@ bool is_random(const Signature& s) {
   return true;
 }
 
-// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators are
-// torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for them.
+// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators
+// are torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for
+// them.
 bool has_static_shapes(const c10::OperatorHandle& op) {
   static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
                                                         "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
@@ -78,25 +80,29 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
 }
 
 // Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
-bool has_right_meta_kernel(const c10::OperatorHandle& op) { return !op.schema().name().starts_with("aten::mkldnn_rnn_layer"); }
+bool has_right_meta_kernel(const c10::OperatorHandle& op) {
+  return !op.schema().name().starts_with("aten::mkldnn_rnn_layer");
+}
 
 // What has none returns what only its numbers say; to ask all the same costs an exception, more than the call.
 bool has_meta_kernel(const c10::OperatorHandle& op) {
   using enum c10::DispatchKey;
   return op.hasKernelForDispatchKey(Meta) || op.hasKernelForDispatchKey(CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(CompositeExplicitAutogradNonFunctional) || op.hasKernelForDispatchKey(CompositeImplicitAutograd);
+         op.hasKernelForDispatchKey(CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(CompositeImplicitAutograd);
 }
 
-// Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and has
-// written a meta kernel to say what it returns.
+// Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and
+// has written a meta kernel to say what it returns.
 bool can_be_rehearsed(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
-  return std::ranges::any_of(std::array<std::string_view, 5>{"aten", "prims", "quantized", "torchvision", "torchaudio"},
-                             [&](std::string_view of) { return name.starts_with(of) && name.substr(of.size()).starts_with("::"); });
+  return std::ranges::any_of(
+      std::array<std::string_view, 5>{"aten", "prims", "quantized", "torchvision", "torchaudio"},
+      [&](std::string_view of) { return name.starts_with(of) && name.substr(of.size()).starts_with("::"); });
 }
 
-// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are made in
-// one of several ways, by how many threads there are.
+// Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are
+// made in one of several ways, by how many threads there are.
 bool computes_alike_on_threads(const Signature& s) {
   if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
   if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
@@ -104,10 +110,13 @@ bool computes_alike_on_threads(const Signature& s) {
   return type == at::kFloat || type == at::kDouble;
 }
 
-int64_t bytes_read(const Signature& s) { return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0}); }
+int64_t bytes_read(const Signature& s) {
+  return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0});
+}
 
-// By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more to wake
-// than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits follow from them.
+// By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more
+// to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits
+// follow from them.
 bool is_little(const Signature& s, bool is_attention) {
   if (backing().is_gpu()) return false;
   if (is_attention) {
@@ -119,11 +128,12 @@ bool is_little(const Signature& s, bool is_attention) {
   return bytes_read(s) <= kLittle;
 }
 
-// Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as much
-// as the call or more. Views cost nothing, and need no values.
+// Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as
+// much as the call or more. Views cost nothing, and need no values.
 bool runs_at_once_when_new(const c10::OperatorHandle& op) {
   if (!may_run_in_parts() || config().unplanned == "never" || is_reference_mode()) return false;
-  return std::ranges::none_of(op.schema().returns(), [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
+  return std::ranges::none_of(op.schema().returns(),
+                              [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
 }
 
 // Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
@@ -132,11 +142,12 @@ bool asserts_on_gpu(const c10::OperatorHandle& op) {
          op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
 }
 
-// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since those
-// do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the eager
-// kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and gives
-// eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call runs at
-// once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the third one.
+// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since
+// those do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the
+// eager kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and
+// gives eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call
+// runs at once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the
+// third one.
 class Analysis {
  public:
   explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
@@ -146,7 +157,8 @@ class Analysis {
     if (!call_.describable || is_random(signature_)) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     // In reference mode strides decide what kernels do next.
-    bool rehearsed = bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
+    bool rehearsed =
+        bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
     if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
@@ -276,11 +288,14 @@ bool is_confirmed(ExternalCall& call, std::span<const at::Tensor> operands, cons
     ExternalResult& r = call.results[i];
     if (r.kind == ExternalResult::Absent && !t.defined()) continue;
     if (r.kind == ExternalResult::Argument && t.is_same(operands[r.slot])) continue;
-    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.is_nested() || t.is_quantized() ||
-        t.device().type() != backing().device().type() || t.sizes() != to_ref(r.geometry.sizes) || t.scalar_type() != r.geometry.type)
+    if (r.kind != ExternalResult::Fresh || !t.defined() || t.layout() != c10::kStrided || t.is_nested() ||
+        t.is_quantized() || t.device().type() != backing().device().type() || t.sizes() != to_ref(r.geometry.sizes) ||
+        t.scalar_type() != r.geometry.type)
       return false;
     const auto shares = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(t); };
-    if (std::ranges::any_of(operands, shares) || std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares)) return false;
+    if (std::ranges::any_of(operands, shares) ||
+        std::any_of(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), shares))
+      return false;
     Order order;
     if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) return false;
     r.geometry = geometry_of(t);
@@ -329,13 +344,15 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   return {it->second, c.calls.at(it->second)};
 }
 
-void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const Stack& results) {
+void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands,
+                           const Stack& results) {
   auto confirmed = std::make_shared<ExternalCall>(call);
   confirmed->promised = false;
   confirmed->deferrable = is_confirmed(*confirmed, operands, results);
   std::lock_guard lock(calls().mutex);
   const auto it = calls().calls.find(id);
-  if (it != calls().calls.end() && it->second->promised) it->second = std::move(confirmed);  // else another thread was first
+  // Else another thread was first.
+  if (it != calls().calls.end() && it->second->promised) it->second = std::move(confirmed);
 }
 
 void remember_external_call(int64_t id, const ExternalCallRef& call) {

@@ -20,8 +20,9 @@ struct ExternalCall {
   Signature signature;
   bool describable;
   bool deferrable = false;
-  bool is_new = false;    // it came at most once before: it runs at once, and nothing is known of it
-  bool promised = false;  // it would be, by its meta kernel, which is not torch's: the first run, at once, is to confirm that
+  bool is_new = false;  // it came at most once before: it runs at once, and nothing is known of it
+  // It would be, by its meta kernel, which is not torch's: the first run, at once, is to confirm that.
+  bool promised = false;
   bool alike = false;   // its kernel gives the same bits on any thread, and whatever number of threads it uses
   bool little = false;  // one thread had better compute it alone
   std::vector<ExternalResult> results;
@@ -35,9 +36,10 @@ ExternalCallRef external_call_at(int64_t id);
 // The call of this signature by its number, and what is known of it, learned if need be.
 std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                                                        const Bound& bound);
-// A promised call has run: `results` is what it returned for these tensors. Calls of its signature are deferrable from now on if
-// that is what its meta kernel says, but for strides; else they never are.
-void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands, const torch::jit::Stack& results);
+// A promised call has run: `results` is what it returned for these tensors. Calls of its signature are deferrable from
+// now on if that is what its meta kernel says, but for strides; else they never are.
+void confirm_external_call(int64_t id, const ExternalCall& call, std::span<const at::Tensor> operands,
+                           const torch::jit::Stack& results);
 // A call that is about to be recorded; others may have been forgotten since it was looked up.
 void remember_external_call(int64_t id, const ExternalCallRef& call);
 

@@ -10,7 +10,9 @@ bool is_host_number(const at::Tensor& t) { return t.is_cpu() && t.layout() == c1
 
 class Binder {
  public:
-  Binder(const c10::OperatorHandle& op, std::string& key, Bound& bound) : op_(op), key_(key), bound_(bound) { key_.clear(); }
+  Binder(const c10::OperatorHandle& op, std::string& key, Bound& bound) : op_(op), key_(key), bound_(bound) {
+    key_.clear();
+  }
 
   void run(at::ArrayRef<c10::IValue> arguments) {
     put(reinterpret_cast<uintptr_t>(&op_.schema()));
@@ -105,7 +107,8 @@ class Binder {
     // Advanced indexing takes its list of indices from the host, as on other devices; nothing else mixes.
     const std::string& name = op_.schema().name();
     bool indexing = in_list && name.find("index") != name.npos;
-    TORCH_CHECK(indexing, "Expected all tensors to be on the same device, but found at least two devices, ", device(), " and cpu!");
+    TORCH_CHECK(indexing, "Expected all tensors to be on the same device, but found at least two devices, ", device(),
+                " and cpu!");
     bound_.describable = false;
   }
 
@@ -159,9 +162,9 @@ bool writes(const c10::FunctionSchema& schema, size_t argument) {
   if (const auto* alias = a.alias_info()) return alias->isWrite();
   if (a.name() != "running_mean" && a.name() != "running_var") return false;
   const std::string& name = schema.name();
-  return name.ends_with("::native_batch_norm") || name.ends_with("::cudnn_batch_norm") || name.ends_with("::miopen_batch_norm") ||
-         name.ends_with("::batch_norm_update_stats") || name.ends_with("::batch_norm_gather_stats") ||
-         name.ends_with("::batch_norm_gather_stats_with_counts");
+  return name.ends_with("::native_batch_norm") || name.ends_with("::cudnn_batch_norm") ||
+         name.ends_with("::miopen_batch_norm") || name.ends_with("::batch_norm_update_stats") ||
+         name.ends_with("::batch_norm_gather_stats") || name.ends_with("::batch_norm_gather_stats_with_counts");
 }
 
 ir::Type memory_type(const Geometry& g) {

@@ -25,7 +25,8 @@ void set_view_bits(const at::Tensor& t, const Geometry& g);
 // The type of the memory behind a dense geometry: its dimensions in memory order.
 ir::Type memory_type(const Geometry& g);
 
-// Whether the operator writes this argument: what its schema says, but for running statistics, of which it says nothing.
+// Whether the operator writes this argument: what its schema says, but for running statistics, of which it says
+// nothing.
 bool writes(const c10::FunctionSchema& schema, size_t argument);
 
 struct Slot {  // where a lazuli tensor stands among the arguments

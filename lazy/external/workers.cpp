@@ -1,7 +1,7 @@
 #include "lazy/external/workers.h"
 
-#include <omp.h>
 #include <thread>
+#include <omp.h>
 #include "lazy/record/recording.h"
 #include "lazy/support/mutex.h"
 

@@ -1,12 +1,12 @@
 #include "lazy/memory/backing.h"
 
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include "jit/device.h"
 #include "jit/devices/cuda/device.h"
 #include "lazy/support/mutex.h"
@@ -52,7 +52,8 @@ Backing::Backing() : device_(choose()), code_(nullptr) {
   if (is_gpu()) at::globalContext().lazyInitDevice(c10::kCUDA);
   code_ = compiler_for(device_);
   if (is_gpu())
-    pending_limit_ = static_cast<int64_t>(c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(device_.index()).second / 2);
+    pending_limit_ =
+        static_cast<int64_t>(c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(device_.index()).second / 2);
 }
 
 const Backing& Backing::get() {
@@ -62,9 +63,7 @@ const Backing& Backing::get() {
   return *made;
 }
 
-void* Backing::stream() const {
-  return is_gpu() ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr;
-}
+void* Backing::stream() const { return is_gpu() ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr; }
 
 c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
 
@@ -127,15 +126,15 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
 jit::Buffer Backing::allocate(size_t bytes) const {
   c10::DataPtr data = c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1));
   // Memory of another stream is used in the default one too: it is not given again before that has passed.
-  if (guard().getStream(device_) != guard().getDefaultStream(device_)) guard().recordDataPtrOnStream(data, guard().getDefaultStream(device_));
+  if (guard().getStream(device_) != guard().getDefaultStream(device_))
+    guard().recordDataPtrOnStream(data, guard().getDefaultStream(device_));
   void* p = data.get();
   auto free = data.get_deleter();
   // Once a kernel has broken off, freeing throws too, from whatever destructor it is called in.
   return {p, bytes, std::shared_ptr<void>(p, [context = data.release_context(), free](void*) {
             try {
               free(context);
-            } catch (const std::exception&) {
-            }
+            } catch (const std::exception&) {}
           })};
 }
 

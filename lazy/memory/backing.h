@@ -1,17 +1,18 @@
-// The backing device: whose memory holds the values of `lazuli` and whose eager kernels serve what has no kernel of ours.
-// An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides otherwise.
+// The backing device: whose memory holds the values of `lazuli` and whose eager kernels serve what has no kernel of
+// ours. An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides
+// otherwise.
 #pragma once
+#include <optional>
 #include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
-#include <optional>
 #include "jit/run/executable.h"
 
 namespace lazuli::lazy {
 
 class Backing {
  public:
-  // Chosen at the first call, not at import: a process that forks workers first must not have started CUDA. Throws a torch
-  // error when LAZULI_BACKING asks for what is not there.
+  // Chosen at the first call, not at import: a process that forks workers first must not have started CUDA. Throws a
+  // torch error when LAZULI_BACKING asks for what is not there.
   static const Backing& get();
 
   c10::Device device() const { return device_; }
@@ -26,8 +27,8 @@ class Backing {
   jit::Device& code() const { return *code_; }
   // The native handle of torch's current stream there; null on the CPU.
   void* stream() const;
-  // A stream beside the default one, on which what does not depend on the work waiting there can be done at once. None on
-  // the CPU, and while the user has chosen a stream.
+  // A stream beside the default one, on which what does not depend on the work waiting there can be done at once. None
+  // on the CPU, and while the user has chosen a stream.
   std::optional<c10::Stream> side_stream() const;
   // GPU only, as the next ones.
   c10::Stream current_stream() const;
@@ -37,17 +38,20 @@ class Backing {
   // An event behind the work in the current stream; `passed` frees it when it says yes.
   void* mark() const;
   bool passed(void* event) const;
-  // Until everything in that stream is done. Throws what raise_failures() throws, and CUDA's error if a kernel broke off.
+  // Until everything in that stream is done. Throws what raise_failures() throws, and CUDA's error if a kernel broke
+  // off.
   void wait() const;
   // After a wait of any kind: throws a torch error for an index out of range or a zero divisor that a kernel has met.
   void raise_failures() const;
-  // Calls what waits for the device. To an error of the device, which may be of any kernel before, it adds how to find out.
+  // Calls what waits for the device. To an error of the device, which may be of any kernel before, it adds how to find
+  // out.
   template <class F>
   auto waiting(F call) const {
     try {
       return call();
     } catch (c10::AcceleratorError& e) {
-      e.add_context("lazuli: a kernel launched before this line broke off; with CUDA_LAUNCH_BLOCKING=1 the error names it");
+      e.add_context(
+          "lazuli: a kernel launched before this line broke off; with CUDA_LAUNCH_BLOCKING=1 the error names it");
       throw;
     }
   }

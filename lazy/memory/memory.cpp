@@ -1,12 +1,12 @@
 #include "lazy/memory/memory.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
-#include <c10/util/Exception.h>
 #include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
 #include "lazy/memory/backing.h"
 #include "lazy/run/runner.h"
 #include "lazy/support/config.h"
@@ -29,8 +29,8 @@ size_t size_class(size_t bytes) {
 
 class Allocator {
  public:
-  // A block and its size, which is another class's at most twice as large where this one has none: programs whose sizes change
-  // would else ask for fresh memory most of the time.
+  // A block and its size, which is another class's at most twice as large where this one has none: programs whose sizes
+  // change would else ask for fresh memory most of the time.
   std::pair<void*, size_t> take(size_t size) {
     {
       std::lock_guard lock(mutex_);

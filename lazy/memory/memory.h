@@ -1,6 +1,6 @@
-// Memory for buffers. On the CPU a caching allocator over the C library, so that a steady step faults in no pages: freed
-// blocks are kept by size class and given again. On a GPU torch's own caching allocator, whose statistics then are the
-// process's. Statistics feed torch.lazuli's memory calls.
+// Memory for buffers. On the CPU a caching allocator over the C library, so that a steady step faults in no pages:
+// freed blocks are kept by size class and given again. On a GPU torch's own caching allocator, whose statistics then
+// are the process's. Statistics feed torch.lazuli's memory calls.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -7,9 +7,12 @@
 
 namespace lazuli::lazy {
 
-at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type, std::shared_ptr<void> owner) {
+at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type,
+                       std::shared_ptr<void> owner) {
   const c10::Device device = backing().device();
-  return at::from_blob(data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device), device);
+  return at::from_blob(
+      data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device),
+      device);
 }
 
 at::Tensor tensor_over(const jit::Buffer& b, const ir::Type& t) {

@@ -5,9 +5,10 @@
 
 namespace lazuli::lazy {
 
-// A tensor over `data`, whose `owner` it keeps. Strides are not negative. That the memory is the backing device's is taken
-// on trust: memory of no bytes has no address that CUDA knows, and asking costs a microsecond.
-at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type, std::shared_ptr<void> owner);
+// A tensor over `data`, whose `owner` it keeps. Strides are not negative. That the memory is the backing device's is
+// taken on trust: memory of no bytes has no address that CUDA knows, and asking costs a microsecond.
+at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type,
+                       std::shared_ptr<void> owner);
 
 // The same over a dense row-major value of this type.
 at::Tensor tensor_over(const jit::Buffer& buffer, const ir::Type& type);

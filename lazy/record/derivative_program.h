@@ -1,5 +1,5 @@
-// A fragment without the values that its derivative reads, by a number: for who brings those as tensors. So a derivative can
-// be an operator's call, with constants and tensors for arguments.
+// A fragment without the values that its derivative reads, by a number: for who brings those as tensors. So a
+// derivative can be an operator's call, with constants and tensors for arguments.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include "lazy/record/fragment.h"

@@ -10,14 +10,15 @@ namespace {
 using Slot = Fragment::Slot;
 using Step = Fragment::Step;
 
-// Records a fragment's derivative. Derivatives name the fragment's values without asking for them: such a name becomes a
-// value of the trace when an op reads it.
+// Records a fragment's derivative. Derivatives name the fragment's values without asking for them: such a name becomes
+// a value of the trace when an op reads it.
 class Backward final : public ir::Builder {
  public:
   Backward(Recording& r, const Fragment& f) : r_(r), f_(f), values_(f.slots.size()), cotangents_(f.slots.size()) {}
 
   using Builder::emit;
-  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override {
+  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs,
+                 std::span<const ir::Type> types) override {
     c10::SmallVector<ir::Value, 8> real;
     for (ir::Value v : inputs) real.push_back(resolve(v));
     return r_.emit(op, std::span<const ir::Value>(real.data(), real.size()), std::move(attrs), types);
@@ -34,7 +35,8 @@ class Backward final : public ir::Builder {
   void replace(const Replaced& by) {
     if (replaced_.empty()) replaced_.resize(f_.slots.size());
     for (size_t i = 0; by.input && i < f_.slots.size(); ++i)
-      if (f_.slots[i].from == Slot::From::Input && f_.slots[i].index == by.index) replaced_[i] = ordered(by.value, f_.slots[i].order);
+      if (f_.slots[i].from == Slot::From::Input && f_.slots[i].index == by.index)
+        replaced_[i] = ordered(by.value, f_.slots[i].order);
     if (!by.input && f_.outputs[by.index].slot != Fragment::kNone)
       replaced_[f_.outputs[by.index].slot] = ordered(by.value, f_.outputs[by.index].order);
   }
@@ -86,7 +88,8 @@ class Backward final : public ir::Builder {
     }
     LAZULI_CHECK(s.from == Slot::From::Result, "a derivative reads an operand that was not kept");
     const ir::Op op = f_.steps[s.index].op;
-    LAZULI_CHECK(is_recomputed(op), "the derivative of " + std::string(ir::name(op)) + " reads a value that was not kept");
+    LAZULI_CHECK(is_recomputed(op),
+                 "the derivative of " + std::string(ir::name(op)) + " reads a value that was not kept");
     return v = recomputed(slot);
   }
 

@@ -43,8 +43,8 @@ struct Fragment {
   ir::Attrs attrs_of(const Step& s) const;
 };
 
-// A tensor of an op's that shows another value when backward runs than when the op was recorded, though nothing that counts
-// as writing happened (`.data`): backward reads the new one, as torch's does.
+// A tensor of an op's that shows another value when backward runs than when the op was recorded, though nothing that
+// counts as writing happened (`.data`): backward reads the new one, as torch's does.
 struct Replaced {
   bool input;  // of the op; else its result
   uint16_t index;
@@ -65,8 +65,8 @@ inline Order inverse_of(const Order& order) {
 
 // What costs nothing to compute again, or is a number: kept as the step rather than as its value.
 inline bool is_recomputed(ir::Op op) { return ir::is_view(op) || ir::is_leaf(op); }
-// Whether an op's intermediate values follow an operand that was replaced behind the version counter's back: torch keeps none,
-// its derivatives compute them from the operands.
+// Whether an op's intermediate values follow an operand that was replaced behind the version counter's back: torch
+// keeps none, its derivatives compute them from the operands.
 inline bool follows_replaced(ir::Op op) { return ir::is_view(op) || ir::is_elementwise(op); }
 
 }  // namespace lazuli::lazy

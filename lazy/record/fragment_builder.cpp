@@ -23,14 +23,16 @@ uint16_t FragmentBuilder::add_slot(Slot&& slot, Cell* cell) {
 }
 
 uint16_t FragmentBuilder::add_step(ir::Op op, std::span<const uint16_t> operands, std::span<const int64_t> attrs) {
-  f_.steps.push_back({op, static_cast<uint16_t>(f_.operands.size()), static_cast<uint16_t>(operands.size()), 0, 0, f_.attrs.size(),
-                      static_cast<uint32_t>(attrs.size())});
+  f_.steps.push_back({op, static_cast<uint16_t>(f_.operands.size()), static_cast<uint16_t>(operands.size()), 0, 0,
+                      f_.attrs.size(), static_cast<uint32_t>(attrs.size())});
   f_.operands.append(operands.begin(), operands.end());
   f_.attrs.append(attrs);
   return static_cast<uint16_t>(f_.steps.size() - 1);
 }
 
-void FragmentBuilder::stands_for(uint16_t slot, const Fragment& earlier, const Slot& origin) { origins_[slot] = {&earlier, &origin}; }
+void FragmentBuilder::stands_for(uint16_t slot, const Fragment& earlier, const Slot& origin) {
+  origins_[slot] = {&earlier, &origin};
+}
 
 uint16_t FragmentBuilder::read(Cell* cell, uint16_t tensor, bool active, const Order& order) {
   Slot s{Slot::From::Input, active, tensor, cell->type};
@@ -133,7 +135,8 @@ void FragmentBuilder::keep_input(const Trace& trace, uint16_t slot) {
 // A tensor that is a window on other memory: that memory is kept, and the views that lead from it. kNone: it is none.
 uint16_t FragmentBuilder::keep_as_view(const Trace& trace, Cell* cell) {
   const std::vector<Entry>& entries = trace.entries();
-  auto it = std::upper_bound(entries.begin(), entries.end(), cell->id, [](ValueId v, const Entry& e) { return v < e.first_result; });
+  auto it = std::upper_bound(entries.begin(), entries.end(), cell->id,
+                             [](ValueId v, const Entry& e) { return v < e.first_result; });
   const size_t i = static_cast<size_t>(it - entries.begin()) - 1;
   const Entry& e = entries[i];
   if (i < begin_ || i >= end_ || !ir::is_view(e.op) || e.operand_count != 1) return Fragment::kNone;
@@ -189,7 +192,8 @@ Saved FragmentBuilder::finish(const Trace& trace) {
       needs |= 1u << j;
       reached[names[j]] = true;
     }
-    ir::Reads reads = ir::reads_of_derivative(s.op, {operands.data(), operands.size()}, {types.data(), types.size()}, f_.attrs_of(s), needs);
+    ir::Reads reads = ir::reads_of_derivative(s.op, {operands.data(), operands.size()}, {types.data(), types.size()},
+                                              f_.attrs_of(s), needs);
     if (!reads.exists) return {};
     for (size_t j = 0; j < names.size(); ++j)
       if (reads.operands >> j & 1) keep(trace, names[j]);

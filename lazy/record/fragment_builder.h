@@ -50,9 +50,9 @@ class FragmentBuilder {
     const Fragment::Slot* slot = nullptr;
   };
   Fragment& f_;
-  size_t begin_ = SIZE_MAX, end_ = 0;     // entries collected
-  c10::SmallVector<Cell*, 8> cells_;      // by slot: whose value it is; null: nobody's in this trace
-  c10::SmallVector<Origin, 8> origins_;   // by slot
+  size_t begin_ = SIZE_MAX, end_ = 0;    // entries collected
+  c10::SmallVector<Cell*, 8> cells_;     // by slot: whose value it is; null: nobody's in this trace
+  c10::SmallVector<Origin, 8> origins_;  // by slot
   c10::SmallVector<std::pair<uint16_t, uint16_t>, 4> imported_;
   Saved saved_;
 };

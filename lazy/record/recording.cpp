@@ -42,7 +42,8 @@ Recording::~Recording() {
   for (size_t i = start_; i < end; ++i) trace_.lines[i] = line;
 }
 
-ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) {
+ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs,
+                          std::span<const ir::Type> types) {
   const ir::OpInfo& row = ir::info(op);
   c10::SmallVector<ir::Type, 2> inferred;
   if (types.empty()) {
@@ -110,11 +111,14 @@ Cell* Recording::moving_window(const at::Tensor& t) {
   const Cell& whole = *storage.cell();
   const ir::DType dtype = to_ir(t.scalar_type());
   // On a GPU a buffer may come to be only when the Runner gets there, and kernels rely on where buffers begin.
-  if (whole.state != Cell::State::Ready || backing().is_gpu() || whole.type.dtype != dtype || impl->numel() == 0) return nullptr;
+  if (whole.state != Cell::State::Ready || backing().is_gpu() || whole.type.dtype != dtype || impl->numel() == 0)
+    return nullptr;
   int64_t extent = 1;
   for (int64_t d = 0; d < impl->dim(); ++d) extent += (impl->size(d) - 1) * impl->stride(d);
-  if (extent == whole.type.numel() || !storage.windows().note(trace_.epoch(), {impl->storage_offset(), extent})) return nullptr;
-  return &trace_.window(whole, impl->storage_offset(), {dtype, impl->is_contiguous() ? to_dims(impl->sizes()) : ir::Dims{extent}});
+  if (extent == whole.type.numel() || !storage.windows().note(trace_.epoch(), {impl->storage_offset(), extent}))
+    return nullptr;
+  return &trace_.window(whole, impl->storage_offset(),
+                        {dtype, impl->is_contiguous() ? to_dims(impl->sizes()) : ir::Dims{extent}});
 }
 
 at::Tensor Recording::settled(const at::Tensor& t) {
@@ -132,14 +136,16 @@ ir::Value Recording::window(const at::Tensor& t) {
     attrs.add(shape).add(to_dims(impl->strides())).add(offset);
     return emit(ir::Op::as_strided, {memory}, attrs);
   };
-  if (Cell* alone = moving_window(t)) return impl->is_contiguous() ? cell_value(*alone) : strided(cell_value(*alone), 0);
+  if (Cell* alone = moving_window(t))
+    return impl->is_contiguous() ? cell_value(*alone) : strided(cell_value(*alone), 0);
   Order order;
   const bool dense = impl->storage_offset() == 0 && memory_order(impl->sizes(), impl->strides(), order);
   ir::Value base = storage_value(t);
   if (dense && this->dtype(base) == dtype && this->type(base).numel() == impl->numel()) {
     if (order.empty()) return reshape(base, shape);
     ir::Dims permuted, inverse(order.size(), 0);
-    for (size_t i = 0; i < order.size(); ++i) permuted.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
+    for (size_t i = 0; i < order.size(); ++i)
+      permuted.push_back(shape[order[i]]), inverse[order[i]] = static_cast<int64_t>(i);
     return permute(reshape(base, permuted), inverse);
   }
   base = flat_value(t, dtype);

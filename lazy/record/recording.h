@@ -1,6 +1,6 @@
-// Recording ops. A Recording is a short scope in which one op's applications are appended to the device's trace; it holds
-// the trace's lock, is a Builder (so decompositions and derivatives can record through it), and translates between
-// tensors and values.
+// Recording ops. A Recording is a short scope in which one op's applications are appended to the device's trace; it
+// holds the trace's lock, is a Builder (so decompositions and derivatives can record through it), and translates
+// between tensors and values.
 #pragma once
 #include <thread>
 #include "ir/builder.h"
@@ -41,7 +41,8 @@ class Recording final : public ir::Builder {
   Recording(const Recording&) = delete;
 
   using Builder::emit;
-  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs, std::span<const ir::Type> types) override;
+  ir::Value emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs,
+                 std::span<const ir::Type> types) override;
   const ir::Type& type(ir::Value v) const override { return trace_.cell(id(v))->type; }
   // The hot path: one result whose type the caller knows.
   ir::Value emit_typed(ir::Op op, std::span<const ir::Value> inputs, const ir::Type& type);
@@ -73,8 +74,8 @@ class Recording final : public ir::Builder {
   at::Tensor tensor(ir::Value v, c10::ScalarType type, const Order& order);
   // A fresh tensor over the memory v, with the given geometry.
   at::Tensor tensor(ir::Value v, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides);
-  // Makes the tensor's window hold v, which has its shape and type. Throws torch's error where several of its elements lie
-  // in one place.
+  // Makes the tensor's window hold v, which has its shape and type. Throws torch's error where several of its elements
+  // lie in one place.
   void write(const at::Tensor& t, ir::Value v);
   // The same, where all such elements are to hold the same.
   void write_all(const at::Tensor& t, ir::Value v);

@@ -69,8 +69,8 @@ std::vector<size_t> matches_before(const std::vector<uint64_t>& list) {
 
 enum class Source { Input, Reused, Shifted, Unlike };
 
-// Where the operand `v` of an entry comes from, of which the period before has `u` in the same place: from an input of its
-// own, from what all periods read, or from a result `step` values after u.
+// Where the operand `v` of an entry comes from, of which the period before has `u` in the same place: from an input of
+// its own, from what all periods read, or from a result `step` values after u.
 Source source_of(const Body& body, ValueId v, ValueId u, uint32_t step) {
   if (v == u) return Source::Reused;
   if (v == kAbsent || u == kAbsent) return Source::Unlike;
@@ -79,8 +79,8 @@ Source source_of(const Body& body, ValueId v, ValueId u, uint32_t step) {
   return later != Body::kInput && earlier != Body::kInput && later - earlier == step ? Source::Shifted : Source::Unlike;
 }
 
-// Calls `f(value, source)` for each operand of the body's entries from `begin` to `end`, compared with `p` entries before,
-// until it returns false; returns whether it never did.
+// Calls `f(value, source)` for each operand of the body's entries from `begin` to `end`, compared with `p` entries
+// before, until it returns false; returns whether it never did.
 template <class F>
 bool for_each_source(const Body& body, size_t p, size_t begin, size_t end, F f) {
   const uint32_t step = body.values - body.begins[body.size() - p];
@@ -100,8 +100,9 @@ bool entries_repeat(const Body& body, size_t p) {
                          [](ValueId, Source s) { return s != Source::Unlike; });
 }
 
-// How many different values the period at `begin` takes from outside: from its own inputs and results of long ago (such as
-// the parameters and gradients that an optimizer goes through), from what all periods read, and from the period before.
+// How many different values the period at `begin` takes from outside: from its own inputs and results of long ago (such
+// as the parameters and gradients that an optimizer goes through), from what all periods read, and from the period
+// before.
 struct Outside {
   size_t brought = 0, reused = 0, carried = 0;
 };

@@ -1,16 +1,16 @@
-// Finds that the trace has begun to repeat itself, and says where to end it. A loop that never reads a value, and has no
-// optimizer whose step ends a trace, would otherwise be cut wherever a bound on pending work falls: at another place of
-// an iteration each time, which is another trace to compile each time.
+// Finds that the trace has begun to repeat itself, and says where to end it. A loop that never reads a value, and has
+// no optimizer whose step ends a trace, would otherwise be cut wherever a bound on pending work falls: at another place
+// of an iteration each time, which is another trace to compile each time.
 //
-// What is looked for is a period of equal entries, whose operands are results of the period before or the same values in
-// every period, and which leaves something: state that it carries on, or a result that somebody keeps. The layers of a
-// network repeat too, and so does an optimizer that goes through equal parameters, but each reads values of its own; so a
-// period must use again more values than it brings, unless it has been seen more often than networks are deep. Of older
-// periods next to nothing may still be held: a forward pass that keeps its activations has more to come.
+// What is looked for is a period of equal entries, whose operands are results of the period before or the same values
+// in every period, and which leaves something: state that it carries on, or a result that somebody keeps. The layers of
+// a network repeat too, and so does an optimizer that goes through equal parameters, but each reads values of its own;
+// so a period must use again more values than it brings, unless it has been seen more often than networks are deep. Of
+// older periods next to nothing may still be held: a forward pass that keeps its activations has more to come.
 //
-// Looking happens at sizes that double and at a bound on bytes, so that recording pays one comparison an op. The cut goes
-// where the fewest bytes are carried over, usually the end of the loop's body; from then on a trace is a few whole periods,
-// and they are equal.
+// Looking happens at sizes that double and at a bound on bytes, so that recording pays one comparison an op. The cut
+// goes where the fewest bytes are carried over, usually the end of the loop's body; from then on a trace is a few whole
+// periods, and they are equal.
 #pragma once
 #include <cstdint>
 #include <vector>

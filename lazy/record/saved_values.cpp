@@ -15,8 +15,8 @@ uint64_t place(const Segment& s, ValueId v, ValueId first) {
   return 0xffffe;  // from before
 }
 
-// Of an op that is one entry over the tensors in the order in which they were read, as most are: everything in one word,
-// at less than half the cost of the key of any segment. 0: it is another, or shapes have a say.
+// Of an op that is one entry over the tensors in the order in which they were read, as most are: everything in one
+// word, at less than half the cost of the key of any segment. 0: it is another, or shapes have a say.
 uint64_t short_key_of(const Trace& trace, const Segment& s) {
   const Entry& e = trace.entries()[s.begin];
   const size_t n = e.operand_count;

@@ -5,9 +5,9 @@
 
 namespace lazuli::lazy {
 
-// Of a segment of this trace whose reads and outputs are noted. Answers are kept by all that they depend on: the ops, how
-// values lead from one to the next, element types, and shapes and attributes where a derivative's rule asks for them. What
-// this gives stays, or is `own`. For who holds the recorder's lock.
+// Of a segment of this trace whose reads and outputs are noted. Answers are kept by all that they depend on: the ops,
+// how values lead from one to the next, element types, and shapes and attributes where a derivative's rule asks for
+// them. What this gives stays, or is `own`. For who holds the recorder's lock.
 const Saved& saved_by(const Trace& trace, const Segment& s, Saved& own);
 
 }  // namespace lazuli::lazy

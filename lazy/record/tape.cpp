@@ -60,7 +60,8 @@ void OpTape::recorded(Trace& trace, size_t begin, size_t end) {
   if (s.epoch) return;
   s.epoch = trace.epoch();
   s.begin = static_cast<uint32_t>(begin);
-  // Most ops record in one scope and return what they make there: then all is known now, and nothing is to be looked up.
+  // Most ops record in one scope and return what they make there: then all is known now, and nothing is to be looked
+  // up.
   if (made_.empty()) return;
   try {
     settle(trace);
@@ -104,7 +105,8 @@ bool OpTape::find_outputs(Tensors results, uint64_t epoch) {
 inline bool OpTape::foresaw(Tensors results) const {
   if (!saved_ || results.size() != made_.size()) return false;
   for (size_t i = 0; i < results.size(); ++i)
-    if (results[i]->unsafeGetTensorImpl() != made_[i].tensor || storage_of(*results[i]).cell() != made_[i].cell) return false;
+    if (results[i]->unsafeGetTensorImpl() != made_[i].tensor || storage_of(*results[i]).cell() != made_[i].cell)
+      return false;
   return true;
 }
 
@@ -120,7 +122,8 @@ const Saved* OpTape::finish(Tensors results) {
   return saved_->differentiable ? saved_ : nullptr;
 }
 
-DerivativeTape::DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor, uint16_t first_result)
+DerivativeTape::DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor,
+                               uint16_t first_result)
     : inputs_(inputs),
       requires_grad_(requires_grad),
       earlier_(earlier),
@@ -136,7 +139,8 @@ ir::Value DerivativeTape::read(Recording& r, const at::Tensor& t, ir::Value v, c
   return v;
 }
 
-ir::Value DerivativeTape::note(Recording& r, ir::Value v, uint16_t input, const Order& order, const Fragment::Slot* origin) {
+ir::Value DerivativeTape::note(Recording& r, ir::Value v, uint16_t input, const Order& order,
+                               const Fragment::Slot* origin) {
   Cell* cell = &r.cell(v);
   if (uint16_t known = builder_.slot_of(cell); known != Fragment::kNone) {
     const Fragment::Slot& s = segment_->fragment->slots[known];

@@ -70,12 +70,13 @@ class OpTape final : public Tape {
   bool listed_ = false;
 };
 
-// Of the derivative of an op, which is an op too: over the gradients, then the tensors of the earlier op, then that op's
-// results, the latter two as far as the derivative reads them.
+// Of the derivative of an op, which is an op too: over the gradients, then the tensors of the earlier op, then that
+// op's results, the latter two as far as the derivative reads them.
 class DerivativeTape final : public Tape {
  public:
   // `inputs`: the gradients, and nulls for the others.
-  DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor, uint16_t first_result);
+  DerivativeTape(Tensors inputs, uint64_t requires_grad, const Fragment& earlier, uint16_t first_tensor,
+                 uint16_t first_result);
   ~DerivativeTape();
   ir::Value read(Recording& r, const at::Tensor& t, ir::Value v, const Order& order) override;
   void recorded(Trace& trace, size_t begin, size_t end) override;

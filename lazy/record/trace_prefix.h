@@ -1,5 +1,5 @@
-// The code of traces up to some place, kept to be compared with that of later ones: what was made for one beginning and is
-// reused under another would be wrong, however well their hashes agree.
+// The code of traces up to some place, kept to be compared with that of later ones: what was made for one beginning and
+// is reused under another would be wrong, however well their hashes agree.
 #pragma once
 #include <memory>
 #include <vector>

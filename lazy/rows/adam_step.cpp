@@ -1,8 +1,8 @@
 #include "lazy/rows/adam_step.h"
 
+#include <cmath>
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <cmath>
 
 namespace lazuli::lazy {
 namespace {
@@ -13,8 +13,8 @@ struct Numbers {
 
 // The formula of decompose_adam_step, in its order of rounding.
 __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3,no-math-errno,no-trapping-math"))) void step(
-    int64_t n, const Numbers& k, const float* x, const float* gradient, const float* mean, const float* square, float* new_x,
-    float* new_mean, float* new_square) {
+    int64_t n, const Numbers& k, const float* x, const float* gradient, const float* mean, const float* square,
+    float* new_x, float* new_mean, float* new_square) {
   const float rest2 = 1 - k.decay2, rest1 = 1 - k.decay1;
   const bool from_mean = std::abs(k.decay1) < 0.5f;
 #pragma GCC ivdep

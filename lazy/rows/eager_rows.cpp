@@ -1,5 +1,7 @@
 #include "lazy/rows/eager_rows.h"
 
+#include <bit>
+#include <limits>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/cat.h>
@@ -15,8 +17,6 @@
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/zeros.h>
-#include <bit>
-#include <limits>
 #include "ir/error.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/support/convert.h"
@@ -43,17 +43,20 @@ struct Call {
   int64_t number(size_t i) const { return attrs.number(i); }
   at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }
   // Memory like a result's that nobody reads.
-  Tensor shaped(const Tensor& like) const { return at::empty_strided(shape(), to_ref(results[0].strides), like.options()); }
+  Tensor shaped(const Tensor& like) const {
+    return at::empty_strided(shape(), to_ref(results[0].strides), like.options());
+  }
 };
 
 // Attributes of the convolution rows: stride, padding, dilation, transposed, output padding, groups.
 Tensors convolution(const Call& c) {
-  return {at::convolution(c.in[0], c.in[1], {}, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4), c.number(5))};
+  return {
+      at::convolution(c.in[0], c.in[1], {}, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4), c.number(5))};
 }
 Tensor convolution_backward(const Call& c, const Tensor& gy, const Tensor& x, const Tensor& w, size_t wanted) {
   std::array<bool, 3> mask{wanted == 0, wanted == 1, false};
-  auto grads = at::convolution_backward(gy, x, w, std::nullopt, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4),
-                                        c.number(5), mask);
+  auto grads = at::convolution_backward(gy, x, w, std::nullopt, c.list(0), c.list(1), c.list(2), c.number(3) != 0,
+                                        c.list(4), c.number(5), mask);
   return wanted == 0 ? std::get<0>(grads) : std::get<1>(grads);
 }
 Tensors convolution_input_grad(const Call& c) {
@@ -64,8 +67,8 @@ Tensors convolution_weight_grad(const Call& c) {
 }
 
 Tensors max_pool2d(const Call& c) {
-  auto [values, indices] = at::max_pool2d_with_indices(c.in[0], c.list(0), c.list(1), c.list(2), c.list(3),
-                                                       c.number(4) != 0);
+  auto [values, indices] =
+      at::max_pool2d_with_indices(c.in[0], c.list(0), c.list(1), c.list(2), c.list(3), c.number(4) != 0);
   return {values, indices};
 }
 Tensors max_pool2d_grad(const Call& c) {
@@ -73,15 +76,16 @@ Tensors max_pool2d_grad(const Call& c) {
   gx.flatten(-2).scatter_add_(-1, c.in[1].flatten(-2), c.in[0].flatten(-2));
   return {gx};
 }
-std::optional<int64_t> divisor(const Call& c) { return c.number(5) ? std::optional<int64_t>(c.number(5)) : std::nullopt; }
+std::optional<int64_t> divisor(const Call& c) {
+  return c.number(5) ? std::optional<int64_t>(c.number(5)) : std::nullopt;
+}
 Tensors avg_pool2d(const Call& c) {
-  return {at::avg_pool2d(c.in[0], c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0,
-                         divisor(c))};
+  return {at::avg_pool2d(c.in[0], c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0, divisor(c))};
 }
 Tensors avg_pool2d_grad(const Call& c) {
   Tensor x = c.shaped(c.in[0]);
-  return {at::avg_pool2d_backward(c.in[0], x, c.list(0), c.list(1), c.list(2), c.number(3) != 0,
-                                  c.number(4) != 0, divisor(c))};
+  return {at::avg_pool2d_backward(c.in[0], x, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0,
+                                  divisor(c))};
 }
 
 Tensors matmul(const Call& c) { return {at::matmul(c.in[0], c.in[1])}; }
@@ -107,8 +111,8 @@ Tensors index_copy(const Call& c) {
 }
 Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0), c.in[0].scalar_type())}; }
 
-// Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows, heads,
-// columns]; of keys and values each head is there as often as queries' heads meet it.
+// Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows,
+// heads, columns]; of keys and values each head is there as often as queries' heads meet it.
 Tensor by_head(const Tensor& x, int64_t heads) {
   const Tensor y = x.transpose(1, 2);
   return heads == y.size(1) ? y : y.repeat_interleave(heads / y.size(1), 1);
@@ -134,7 +138,8 @@ Tensors attention(const Call& c) {
 }
 Tensors attention_backward(const Call& c) {
   const int64_t heads = c.in[1].size(2), groups = c.in[2].size(2);
-  const Tensor gy = by_head(c.in[0], heads), q = by_head(c.in[1], heads), k = by_head(c.in[2], heads), v = by_head(c.in[3], heads);
+  const Tensor gy = by_head(c.in[0], heads), q = by_head(c.in[1], heads), k = by_head(c.in[2], heads),
+               v = by_head(c.in[3], heads);
   const Tensor s = scores(c, q, k, c.in[6]), delta = (gy * by_head(c.in[4], heads)).sum(3, true);
   const Tensor p = (s - c.in[5].slice(3, 0, 1) - c.in[5].slice(3, 1, 2)).exp();
   const Tensor gs = p * (at::matmul(gy, v.transpose(2, 3)) - delta) * std::bit_cast<double>(c.number(0));
@@ -186,7 +191,8 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
   PlainDispatch guard;
   Tensors in;
-  for (const jit::BufferView& v : inputs) in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
+  for (const jit::BufferView& v : inputs)
+    in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
   std::vector<jit::Buffer> out;
   lowering::openmp_has_worked();
   Tensors made = row->run({node.attrs, in, results});

@@ -16,7 +16,9 @@ std::vector<at::Tensor> run_library_row(const ir::Node& node, std::vector<at::Te
     operands.emplace_back();
     from.push_back(nullptr);
     if (!t.defined()) continue;
-    const auto layout = [&] { return lowering::Layout{to_ir(t.scalar_type()), to_dims(t.sizes()), to_dims(t.strides())}; };
+    const auto layout = [&] {
+      return lowering::Layout{to_ir(t.scalar_type()), to_dims(t.sizes()), to_dims(t.strides())};
+    };
     if (!libraries.reads(node, layout())) t = t.contiguous();
     operands.back() = layout();
     from.back() = t.const_data_ptr();
@@ -29,7 +31,8 @@ std::vector<at::Tensor> run_library_row(const ir::Node& node, std::vector<at::Te
     to.push_back(made.back().mutable_data_ptr());
   }
   const auto call = libraries.make(node, operands, results, {});
-  const at::Tensor scratch = at::empty({static_cast<int64_t>(call->scratch_bytes())}, at::TensorOptions().dtype(at::kByte));
+  const at::Tensor scratch =
+      at::empty({static_cast<int64_t>(call->scratch_bytes())}, at::TensorOptions().dtype(at::kByte));
   call->run(from.data(), to.data(), scratch.mutable_data_ptr());
   return made;
 }

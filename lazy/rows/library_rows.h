@@ -1,8 +1,8 @@
-// Rows that parts without a plan (unplanned.h) leave to our own routines: these need no preparation, and are faster than what
-// torch has for the row, or more accurate.
+// Rows that parts without a plan (unplanned.h) leave to our own routines: these need no preparation, and are faster
+// than what torch has for the row, or more accurate.
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <vector>
+#include <ATen/core/Tensor.h>
 #include "ir/graph.h"
 
 namespace lazuli::lazy {

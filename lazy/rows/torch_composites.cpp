@@ -1,4 +1,5 @@
-// Composite rows as torch's own operators for them. Dropout, which draws our random numbers, is left to its decomposition.
+// Composite rows as torch's own operators for them. Dropout, which draws our random numbers, is left to its
+// decomposition.
 #include <ATen/ATen.h>
 #include "lazy/rows/torch_rows.h"
 #include "lazy/support/convert.h"
@@ -32,7 +33,8 @@ Tensors or_zeros(Tensors t, const ir::Node& n) {
 at::IntArrayRef last_sizes(const Tensor& x, int64_t dims) { return x.sizes().slice(x.dim() - dims); }
 
 Tensors layer_norm(const ir::Node& n, const Tensors& in) {
-  return all(at::native_layer_norm(in[0], last_sizes(in[0], n.attrs.number(0)), maybe(in[1]), maybe(in[2]), number_in(in[3])));
+  return all(
+      at::native_layer_norm(in[0], last_sizes(in[0], n.attrs.number(0)), maybe(in[1]), maybe(in[2]), number_in(in[3])));
 }
 Tensors layer_norm_backward(const ir::Node& n, const Tensors& in) {
   const auto shape = last_sizes(in[1], n.attrs.number(0));
@@ -40,12 +42,15 @@ Tensors layer_norm_backward(const ir::Node& n, const Tensors& in) {
   const Maybe bias = at::zeros(shape, in[1].options());
   const Maybe weight = in[4].defined() ? in[4] : at::ones(shape, in[1].options());
   const auto stat = [&](const Tensor& t) { return t.to(in[1].scalar_type()); };
-  return all(at::native_layer_norm_backward(in[0].contiguous(), in[1].contiguous(), shape, stat(in[2]), stat(in[3]), weight, bias, mask(true, true)));
+  return all(at::native_layer_norm_backward(in[0].contiguous(), in[1].contiguous(), shape, stat(in[2]), stat(in[3]),
+                                            weight, bias, mask(true, true)));
 }
 
-// Whether torch would multiply weights and statistics out first (decompose_norm.cpp), as it does for dense operands, which is less
-// exact, where eager's operand was not dense.
-bool folds_unasked(const ir::Node& n, const Tensor& x) { return n.attrs.number(0) == 0 && x.is_cpu() && x.is_non_overlapping_and_dense(); }
+// Whether torch would multiply weights and statistics out first (decompose_norm.cpp), as it does for dense operands,
+// which is less exact, where eager's operand was not dense.
+bool folds_unasked(const ir::Node& n, const Tensor& x) {
+  return n.attrs.number(0) == 0 && x.is_cpu() && x.is_non_overlapping_and_dense();
+}
 
 std::optional<Tensors> batch_norm(const ir::Node& n, const Tensors& in) {
   const Tensor& x = in[0];
@@ -64,64 +69,75 @@ std::optional<Tensors> batch_norm(const ir::Node& n, const Tensors& in) {
 }
 Tensors batch_norm_backward(const ir::Node& n, const Tensors& in) {
   const Maybe weight = in[2].defined() ? in[2] : at::ones({in[1].size(1)}, in[3].options());
-  return or_zeros(all(at::native_batch_norm_backward(in[0], in[1], weight, {}, {}, in[3], in[4], true, 1e-5, mask(true, true))), n);
+  return or_zeros(
+      all(at::native_batch_norm_backward(in[0], in[1], weight, {}, {}, in[3], in[4], true, 1e-5, mask(true, true))), n);
 }
 std::optional<Tensors> batch_norm_inference(const ir::Node& n, const Tensors& in) {
   if (folds_unasked(n, in[0])) return {};
-  return Tensors{std::get<0>(at::native_batch_norm(in[0], maybe(in[1]), maybe(in[2]), maybe(in[3]), maybe(in[4]), false, 0.1, number_in(in[5])))};
+  return Tensors{std::get<0>(at::native_batch_norm(in[0], maybe(in[1]), maybe(in[2]), maybe(in[3]), maybe(in[4]), false,
+                                                   0.1, number_in(in[5])))};
 }
 Tensors batch_norm_inference_backward(const ir::Node& n, const Tensors& in) {
   const Maybe weight = in[2].defined() ? in[2] : at::ones({in[1].size(1)}, in[3].options());
   const Tensor none = at::empty({0}, in[3].options());
-  return or_zeros(
-      all(at::native_batch_norm_backward(in[0], in[1], weight, in[3], in[4], none, none, false, number_in(in[5]), mask(true, true))), n);
+  return or_zeros(all(at::native_batch_norm_backward(in[0], in[1], weight, in[3], in[4], none, none, false,
+                                                     number_in(in[5]), mask(true, true))),
+                  n);
 }
 
 struct Groups {
   int64_t n, c, hw, groups;
-  Groups(const ir::Node& node, const Tensor& x) : n(x.size(0)), c(x.size(1)), hw(n * c != 0 ? x.numel() / (n * c) : 0), groups(node.attrs.number(0)) {}
+  Groups(const ir::Node& node, const Tensor& x)
+      : n(x.size(0)), c(x.size(1)), hw(n * c != 0 ? x.numel() / (n * c) : 0), groups(node.attrs.number(0)) {}
 };
 Tensors group_norm(const ir::Node& node, const Tensors& in) {
   const Groups g(node, in[0]);
-  return all(at::native_group_norm(in[0].contiguous(), maybe(in[1]), maybe(in[2]), g.n, g.c, g.hw, g.groups, number_in(in[3])));
+  return all(at::native_group_norm(in[0].contiguous(), maybe(in[1]), maybe(in[2]), g.n, g.c, g.hw, g.groups,
+                                   number_in(in[3])));
 }
 Tensors group_norm_backward(const ir::Node& node, const Tensors& in) {
   const Groups g(node, in[1]);
   const Maybe weight = in[4].defined() ? in[4] : at::ones({g.c}, in[1].options());
   const auto stat = [&](const Tensor& t) { return t.to(in[1].scalar_type()); };
-  return all(at::native_group_norm_backward(in[0].contiguous(), in[1].contiguous(), stat(in[2]), stat(in[3]), weight, g.n, g.c, g.hw, g.groups,
-                                            mask(true, true)));
+  return all(at::native_group_norm_backward(in[0].contiguous(), in[1].contiguous(), stat(in[2]), stat(in[3]), weight,
+                                            g.n, g.c, g.hw, g.groups, mask(true, true)));
 }
 
 std::optional<Tensors> nll_loss(const ir::Node& n, const Tensors& in) {
   const int64_t reduction = n.attrs.number(0), ignored = n.attrs.number(1);
   if (in[0].dim() <= 2) return all(at::nll_loss_forward(in[0], in[1].to(at::kLong), maybe(in[2]), reduction, ignored));
-  if (in[0].dim() == 4) return all(at::nll_loss2d_forward(in[0], in[1].to(at::kLong), maybe(in[2]), reduction, ignored));
+  if (in[0].dim() == 4)
+    return all(at::nll_loss2d_forward(in[0], in[1].to(at::kLong), maybe(in[2]), reduction, ignored));
   return {};
 }
 // Torch does not ask in the backward.
 void check_classes(const Tensor& target, int64_t classes, int64_t ignored) {
   const Tensor t = target.masked_fill(target == ignored, 0);
-  TORCH_CHECK(t.numel() == 0 || (t.min().item<int64_t>() >= 0 && t.max().item<int64_t>() < classes), "Target is out of bounds.");
+  TORCH_CHECK(t.numel() == 0 || (t.min().item<int64_t>() >= 0 && t.max().item<int64_t>() < classes),
+              "Target is out of bounds.");
 }
 
 std::optional<Tensors> nll_loss_backward(const ir::Node& n, const Tensors& in) {
   const int64_t reduction = n.attrs.number(0), ignored = n.attrs.number(1);
   const Tensor target = in[2].to(at::kLong), x = in[1].contiguous();
   if (x.dim() > 0) check_classes(target, x.size(x.dim() == 1 ? 0 : 1), ignored);
-  if (in[1].dim() <= 2) return Tensors{at::nll_loss_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
-  if (in[1].dim() == 4) return Tensors{at::nll_loss2d_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
+  if (in[1].dim() <= 2)
+    return Tensors{at::nll_loss_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
+  if (in[1].dim() == 4)
+    return Tensors{at::nll_loss2d_backward(in[0], x, target, maybe(in[3]), reduction, ignored, in[4])};
   return {};
 }
 
 std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
-  const c10::Scalar beta = in[3].defined() ? in[3].item() : c10::Scalar(1), alpha = in[4].defined() ? in[4].item() : c10::Scalar(1);
+  const c10::Scalar beta = in[3].defined() ? in[3].item() : c10::Scalar(1),
+                    alpha = in[4].defined() ? in[4].item() : c10::Scalar(1);
   if (in[1].dim() == 2) return Tensors{at::addmm(in[0], in[1], in[2], beta, alpha)};
   if (in[1].dim() == 3) return Tensors{at::baddbmm(in[0], in[1], in[2], beta, alpha)};
   return {};
 }
 
-// Optimizers' steps, for which torch has operators that write over their tensors: their formulas, as torch.optim rounds them.
+// Optimizers' steps, for which torch has operators that write over their tensors: their formulas, as torch.optim rounds
+// them.
 struct OptimizerStep {
   const Tensors& in;
   Tensor skip, gradient;
@@ -191,30 +207,52 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
     case Op::var:
       if (list(n, 0).empty()) return {};
       return Tensors{at::var(in[0], list(n, 0), in[1].item(), number(1) != 0)};
-    case Op::softmax: return Tensors{at::_softmax(in[0], number(0), false)};
-    case Op::log_softmax: return Tensors{at::_log_softmax(in[0], number(0), false)};
-    case Op::softmax_backward: return Tensors{at::_softmax_backward_data(in[0], in[1], number(0), in[1].scalar_type())};
-    case Op::log_softmax_backward: return Tensors{at::_log_softmax_backward_data(in[0], in[1], number(0), in[1].scalar_type())};
-    case Op::layer_norm: return layer_norm(n, in);
-    case Op::layer_norm_backward: return layer_norm_backward(n, in);
-    case Op::batch_norm: return batch_norm(n, in);
-    case Op::batch_norm_backward: return batch_norm_backward(n, in);
-    case Op::batch_norm_inference: return batch_norm_inference(n, in);
-    case Op::batch_norm_inference_backward: return batch_norm_inference_backward(n, in);
-    case Op::group_norm: return group_norm(n, in);
-    case Op::group_norm_backward: return group_norm_backward(n, in);
-    case Op::nll_loss: return nll_loss(n, in);
-    case Op::nll_loss_backward: return nll_loss_backward(n, in);
-    case Op::mse_loss: return Tensors{at::mse_loss(in[0], in[1], number(0))};
-    case Op::mse_loss_backward: return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
-    case Op::addmm: return addmm(n, in);
-    case Op::adam_step: return adam_step(n, in);
-    case Op::sgd_step: return sgd_step(n, in);
-    case Op::adagrad_step: return adagrad_step(n, in);
-    case Op::dropout_backward: return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
+    case Op::softmax:
+      return Tensors{at::_softmax(in[0], number(0), false)};
+    case Op::log_softmax:
+      return Tensors{at::_log_softmax(in[0], number(0), false)};
+    case Op::softmax_backward:
+      return Tensors{at::_softmax_backward_data(in[0], in[1], number(0), in[1].scalar_type())};
+    case Op::log_softmax_backward:
+      return Tensors{at::_log_softmax_backward_data(in[0], in[1], number(0), in[1].scalar_type())};
+    case Op::layer_norm:
+      return layer_norm(n, in);
+    case Op::layer_norm_backward:
+      return layer_norm_backward(n, in);
+    case Op::batch_norm:
+      return batch_norm(n, in);
+    case Op::batch_norm_backward:
+      return batch_norm_backward(n, in);
+    case Op::batch_norm_inference:
+      return batch_norm_inference(n, in);
+    case Op::batch_norm_inference_backward:
+      return batch_norm_inference_backward(n, in);
+    case Op::group_norm:
+      return group_norm(n, in);
+    case Op::group_norm_backward:
+      return group_norm_backward(n, in);
+    case Op::nll_loss:
+      return nll_loss(n, in);
+    case Op::nll_loss_backward:
+      return nll_loss_backward(n, in);
+    case Op::mse_loss:
+      return Tensors{at::mse_loss(in[0], in[1], number(0))};
+    case Op::mse_loss_backward:
+      return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
+    case Op::addmm:
+      return addmm(n, in);
+    case Op::adam_step:
+      return adam_step(n, in);
+    case Op::sgd_step:
+      return sgd_step(n, in);
+    case Op::adagrad_step:
+      return adagrad_step(n, in);
+    case Op::dropout_backward:
+      return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};
-    default: return {};
+    default:
+      return {};
   }
 }
 

@@ -29,7 +29,8 @@ jit::Buffer TorchHost::allocate(size_t bytes) {
 
 void TorchHost::free_memory() { release_cached_memory(); }
 
-std::vector<jit::Buffer> TorchHost::external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
+std::vector<jit::Buffer> TorchHost::external(int64_t call, const std::string& line,
+                                             std::span<const jit::BufferView> inputs,
                                              std::span<const ir::Type> results) {
   return tell_of_memory([&] { return run_external(call, line, inputs, results, counts_external_calls); });
 }

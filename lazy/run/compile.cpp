@@ -62,15 +62,19 @@ bool is_read(SyncReason reason) {
 
 namespace {
 
-// About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in two.
+// About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in
+// two.
 double products_of(const Trace& trace, const Entry& e) {
-  const auto numel = [&](size_t operand) { return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.numel()); };
-  const auto size = [&](size_t operand, size_t dim) { return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.shape[dim]); };
+  const auto numel = [&](size_t operand) {
+    return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.numel());
+  };
+  const auto size = [&](size_t operand, size_t dim) {
+    return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.shape[dim]);
+  };
   if (e.op == ir::Op::attention) return 2 * numel(0) * size(1, 1);
   if (e.op == ir::Op::attention_backward) return 5 * numel(1) * size(2, 1);
   double sizes = static_cast<double>(trace.cell(e.first_result)->type.numel());
-  for (ValueId v : trace.operands(e))
-    sizes *= static_cast<double>(trace.cell(v)->type.numel());
+  for (ValueId v : trace.operands(e)) sizes *= static_cast<double>(trace.cell(v)->type.numel());
   return std::sqrt(sizes);
 }
 
@@ -83,8 +87,8 @@ std::vector<bool> donated_inputs(const Trace& trace) {
   return donated;
 }
 
-// Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to nothing
-// beside what it computes.
+// Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to
+// nothing beside what it computes.
 bool is_worth_cutting(const Trace& trace) {
   if (!may_run_in_parts()) return false;
   if (config().tiers == "parts") return true;

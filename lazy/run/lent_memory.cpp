@@ -1,12 +1,5 @@
 #include "lazy/run/lent_memory.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/from_blob.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/Exception.h>
-#include <sys/mman.h>
-#include <ucontext.h>
-#include <unistd.h>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -14,6 +7,13 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
@@ -68,8 +68,8 @@ void tell(const char* why) {
   std::fprintf(stderr, "lazuli: what is read at the address of a tensor could not be computed: %s\n", why);
 }
 
-// The fault is a call, as it were, from an instruction that touches memory of nobody else: no lock of ours or of the allocator's
-// is held half way.
+// The fault is a call, as it were, from an instruction that touches memory of nobody else: no lock of ours or of the
+// allocator's is held half way.
 void on_fault(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   LentMemory* memory = Register::get().find(info->si_addr);
@@ -101,7 +101,8 @@ void handle_faults() {
 
 void* reserve(void* at, size_t size, int protection) {
   void* data = mmap(at, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
-  TORCH_CHECK(data != MAP_FAILED, "lazuli: no addresses for a tensor's memory of ", size, " bytes: ", std::strerror(errno));
+  TORCH_CHECK(data != MAP_FAILED, "lazuli: no addresses for a tensor's memory of ", size,
+              " bytes: ", std::strerror(errno));
   return data;
 }
 

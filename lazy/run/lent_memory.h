@@ -1,8 +1,8 @@
-// Memory at an address that somebody outside was given (`Tensor.data_ptr()`): C code or a compiled kernel may read it, and write
-// it, whenever it likes. The pages are closed until they are touched. The first touch faults, and the handler puts there what the
-// storage holds by then, computing it if need be; the first write faults once more. So an address that nobody follows costs
-// nothing, which is how most are used: to tell tensors apart. What traces compute with lies elsewhere: a trace that was recorded
-// before a write through the address does not see it, and an op called after does.
+// Memory at an address that somebody outside was given (`Tensor.data_ptr()`): C code or a compiled kernel may read it,
+// and write it, whenever it likes. The pages are closed until they are touched. The first touch faults, and the handler
+// puts there what the storage holds by then, computing it if need be; the first write faults once more. So an address
+// that nobody follows costs nothing, which is how most are used: to tell tensors apart. What traces compute with lies
+// elsewhere: a trace that was recorded before a write through the address does not see it, and an op called after does.
 //
 // A system call does not fault but fails ("Bad address") if it is given closed pages.
 #pragma once
@@ -40,7 +40,8 @@ class LentMemory {
   State state_ = State::Closed;
 };
 
-// The address of the tensor's first element, for as long as its storage lives and keeps its size; 0 if it has no elements.
+// The address of the tensor's first element, for as long as its storage lives and keeps its size; 0 if it has no
+// elements.
 int64_t lend_address(const at::Tensor& t);
 
 }  // namespace lazuli::lazy

@@ -1,6 +1,5 @@
 #include "lazy/run/runner.h"
 
-#include <c10/core/StreamGuard.h>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -8,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <c10/core/StreamGuard.h>
 #include "lazy/memory/backing.h"
 #include "lazy/support/source.h"
 
@@ -35,12 +35,12 @@ struct Runner::Worker {
   bool busy = false;
   std::exception_ptr failure;
   uint64_t submitted = 0, completed = 0;
-  std::deque<Mark> marks;  // of jobs that the device may not be done with
+  std::deque<Mark> marks;           // of jobs that the device may not be done with
   std::optional<c10::Stream> last;  // the latest job's
 
-  // Jobs run one after another on the device too, whatever streams they were submitted in: an event that the user records
-  // to order streams does not cover a job that is still waiting here. The default stream, whose pool most memory is of,
-  // does not get ahead of any.
+  // Jobs run one after another on the device too, whatever streams they were submitted in: an event that the user
+  // records to order streams does not cover a job that is still waiting here. The default stream, whose pool most
+  // memory is of, does not get ahead of any.
   void run(const Job& job) const {
     if (last && *last != job.stream) backing().order(*last, job.stream);
     c10::StreamGuard guard(job.stream);

@@ -1,5 +1,6 @@
-// Runs traces. On the CPU at once, on the thread that ended the trace. On a GPU on a thread of its own, which only enqueues
-// work there: meanwhile the user's thread records the next trace, and neither waits for the other until a value is read.
+// Runs traces. On the CPU at once, on the thread that ended the trace. On a GPU on a thread of its own, which only
+// enqueues work there: meanwhile the user's thread records the next trace, and neither waits for the other until a
+// value is read.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,8 +10,8 @@ namespace lazuli::lazy {
 class Runner {
  public:
   static Runner& get();
-  // Runs `job` after all earlier ones. On the CPU what it throws comes from here; on a GPU from the next wait(). Blocks while
-  // a few jobs are waiting already.
+  // Runs `job` after all earlier ones. On the CPU what it throws comes from here; on a GPU from the next wait(). Blocks
+  // while a few jobs are waiting already.
   void submit(std::function<void()> job);
   // The number that the next job will get; jobs are submitted under the recorder's lock.
   uint64_t next();

@@ -46,7 +46,8 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   }
   std::unique_ptr<Shadow> shadow;
   if (Shadow::is_due()) [[unlikely]]
-    shadow = std::make_unique<Shadow>(trace, known.code.lines, known.live, inputs, std::span<const bool>(donate.get(), n));
+    shadow =
+        std::make_unique<Shadow>(trace, known.code.lines, known.live, inputs, std::span<const bool>(donate.get(), n));
   // Dead inputs give their buffers away, so that an executable may reuse or free them early.
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
@@ -140,12 +141,13 @@ bool is_small(const Trace& slice) {
 int64_t unread_bytes(const Trace& trace, std::span<const ValueId> live) {
   int64_t bytes = 0;
   for (ValueId v : live)
-    if (const Cell* c = trace.cell(v); c->references.load(std::memory_order_acquire) == 1) bytes += std::max<int64_t>(c->type.bytes(), 1);
+    if (const Cell* c = trace.cell(v); c->references.load(std::memory_order_acquire) == 1)
+      bytes += std::max<int64_t>(c->type.bytes(), 1);
   return bytes;
 }
 
-// Whether a trace has come to hold much that nobody reads, which eager would have freed at once. It is asked each time that
-// twice as much is pending.
+// Whether a trace has come to hold much that nobody reads, which eager would have freed at once. It is asked each time
+// that twice as much is pending.
 class UnreadBound {
  public:
   bool is_reached(const Trace& trace) {
@@ -178,7 +180,8 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   Trace& trace = recorder().trace;
   const auto side = backing().side_stream();
   const bool wished = config().peek == "always" || (config().peek == "gpu" && side);
-  if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks) return {};
+  if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks)
+    return {};
   TraceCache::get().take_known_lines(trace, trace.size());
   auto found = trace.slice(wanted.id, kMostOps);
   if (!found || !is_small(found->first)) return {};
@@ -206,7 +209,8 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
     return {};  // the trace itself will fail, and so its values
   }
   raise_shadow_mismatch();
-  metrics().peek(std::to_string(slice.size()) + " ops", config().source_lines ? line_text(current_line()) : "", now_us() - start);
+  metrics().peek(std::to_string(slice.size()) + " ops", config().source_lines ? line_text(current_line()) : "",
+                 now_us() - start);
   return slice.cell(live[0])->buffer;
 }
 
@@ -378,7 +382,9 @@ at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory) {
   return view;
 }
 
-at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) { return host_view(t, materialize(t, reason, writable)); }
+at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
+  return host_view(t, materialize(t, reason, writable));
+}
 
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);

@@ -9,8 +9,8 @@ namespace lazuli::lazy {
 class LazyStorage;
 
 // Computes every value that somebody can still read. Throws a torch error that names op and Python line when a step
-// fails; then every value of the trace is failed, and later traces are not affected. On a GPU it only hands the trace to
-// the Runner, and such an error comes from who next waits for it.
+// fails; then every value of the trace is failed, and later traces are not affected. On a GPU it only hands the trace
+// to the Runner, and such an error comes from who next waits for it.
 void sync(SyncReason reason);
 
 // Computes likewise, and waits until the backing device is done.
@@ -30,8 +30,8 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = fal
 // The same over memory that materialize() gave for the tensor's storage.
 at::Tensor host_view(const at::Tensor& t, const jit::Buffer& memory);
 
-// Where to read a materialized tensor from the host: on a GPU, a stream that has nothing else to do first, if the tensor's
-// content is there already, or was computed apart.
+// Where to read a materialized tensor from the host: on a GPU, a stream that has nothing else to do first, if the
+// tensor's content is there already, or was computed apart.
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t);
 
 // The pending trace as textual IR, with the values that somebody can still read as its results.

@@ -31,15 +31,17 @@ uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
 
 uint64_t hash_of(const Settings& s) {
   const std::hash<std::string> hash;
-  return mix(mix(hash(s.disable_passes), mix(hash(s.debug), hash(s.other_sizes))),
-             mix(bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1, static_cast<uint64_t>(s.threads)));
+  return mix(
+      mix(hash(s.disable_passes), mix(hash(s.debug), hash(s.other_sizes))),
+      mix(bits_of(s.matmul) << 2 | uint64_t{s.fusion} | uint64_t{s.pack} << 1, static_cast<uint64_t>(s.threads)));
 }
 
 }  // namespace
 
 Settings settings_now() {
   const Config& c = config();
-  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, omp_get_max_threads(), c.disable_passes, c.debug, c.other_sizes};
+  return {matmul_settings(), c.fusion, c.max_packed_bytes > 0, omp_get_max_threads(),
+          c.disable_passes,  c.debug,  c.other_sizes};
 }
 
 uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
@@ -101,7 +103,8 @@ TraceCache::RunsInParts& TraceCache::runs_of(uint64_t key) {
   return runs_in_parts_[key];
 }
 
-KnownRef TraceCache::find_recent(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
+KnownRef TraceCache::find_recent(uint64_t key, const Settings& settings, const Trace& trace,
+                                 const std::vector<ValueId>& live) {
   const auto it = std::ranges::find_if(recent_, [&](const Recent& r) {
     return r.key == key && r.known->live == live && r.known->settings == settings && r.code.same_code(trace);
   });

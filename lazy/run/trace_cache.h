@@ -47,8 +47,8 @@ struct TraceCache {
   };
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
-  // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what lines ops
-  // have and where a loop is cut, and nothing that results depend on.
+  // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what
+  // lines ops have and where a loop is cut, and nothing that results depend on.
   KnownTrace* expected = nullptr;
   bool learning = true;
 
@@ -65,7 +65,8 @@ struct TraceCache {
   // How often a trace has run in parts. It only says when to plan it whole, so that a hash will do.
   RunsInParts& runs_of(uint64_t key);
   void forget_runs_of(uint64_t key) { runs_in_parts_.erase(key); }
-  // Traces that run in parts and came again lately, of which nothing has to be made to run them once more. `known` has no code.
+  // Traces that run in parts and came again lately, of which nothing has to be made to run them once more. `known` has
+  // no code.
   KnownRef find_recent(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
   void add_recent(uint64_t key, KnownRef known, const Trace& trace);
   // But those of known traces and parts, of `trace`, and of what is being recorded.
@@ -82,8 +83,8 @@ struct TraceCache {
     KnownRef known;
     Trace code;
   };
-  std::list<Recent> recent_;                                 // the latest used first
-  std::unordered_map<uint64_t, int> beginnings_;             // how many have each running hash there
+  std::list<Recent> recent_;                      // the latest used first
+  std::unordered_map<uint64_t, int> beginnings_;  // how many have each running hash there
 };
 
 uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);

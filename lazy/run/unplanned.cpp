@@ -1,10 +1,10 @@
 #include "lazy/run/unplanned.h"
 
-#include <ATen/ATen.h>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <ATen/ATen.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
 #include "jit/run/packed_operands.h"
@@ -72,7 +72,8 @@ class Schedule {
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
-  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to it.
+  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
+  // it.
   std::vector<int8_t> product;
   std::vector<bool> factors_only;
   std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
@@ -95,7 +96,8 @@ class Schedule {
 
   void find_uses() {
     const auto end = static_cast<uint32_t>(graph.nodes.size());
-    for (uint32_t id = 0; id < end; ++id) transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
+    for (uint32_t id = 0; id < end; ++id)
+      transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
     for (ir::Value v : graph.outputs) {
       last_use[v.node] = end;
       transposed[v.node] = false;
@@ -123,16 +125,20 @@ class Schedule {
       if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
     for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
       const ir::Node& n = graph.nodes[id];
-      if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32) continue;
+      if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32)
+        continue;
       if (graph.type(n.inputs[0]) != n.types[0] || graph.type(n.inputs[1]) != n.types[0]) continue;
       for (int8_t i = 0; i < 2 && product[id] < 0; ++i) {
         const uint32_t view = n.inputs[i].node;
         const uint32_t made = turns(graph.nodes[view]) ? graph.nodes[view].inputs[0].node : view;
-        if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 || transposed[made] != (made != view)) continue;
+        if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 ||
+            transposed[made] != (made != view))
+          continue;
         product[id] = i;
         factors_only[view] = factors_only[made] = true;
         const ir::Value sum = n.inputs[1 - i];
-        grows[id] = graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
+        grows[id] =
+            graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
       }
     }
   }
@@ -179,24 +185,32 @@ class Run {
   // With memory that is all its own: buffers say who else sees theirs.
   static Tensor& own(Tensor& t) {
     const auto& storage = t.storage();
-    const bool shared = t.use_count() > 1 || storage.use_count() > 1 || t.storage_offset() != 0 || storage.nbytes() != static_cast<size_t>(t.numel()) * t.itemsize();
+    const bool shared = t.use_count() > 1 || storage.use_count() > 1 || t.storage_offset() != 0 ||
+                        storage.nbytes() != static_cast<size_t>(t.numel()) * t.itemsize();
     return shared ? t = t.clone(at::MemoryFormat::Contiguous) : t;
   }
 
   Tensor number(ir::DType t, int64_t bits) const {
-    return ir::is_floating(t) ? at::scalar_tensor(std::bit_cast<double>(bits), options(t)) : at::scalar_tensor(bits, options(t));
+    return ir::is_floating(t) ? at::scalar_tensor(std::bit_cast<double>(bits), options(t))
+                              : at::scalar_tensor(bits, options(t));
   }
 
   Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars) {
     const ir::Node& n = graph_.nodes[id];
     switch (n.op) {
-      case Op::input: return {input(inputs, n)};
+      case Op::input:
+        return {input(inputs, n)};
       // Not rounded to a narrow type for rows that compute with it: where eager rounds a number, recording has done so.
-      case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars[static_cast<size_t>(n.attrs.number(0))])};
-      case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
-      case Op::iota: return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
-      case Op::uninitialized: return {at::empty(to_ref(n.types[0].shape), options(n.types[0].dtype))};
-      default: break;
+      case Op::scalar:
+        return {number(ir::compute_type(n.types[0].dtype), scalars[static_cast<size_t>(n.attrs.number(0))])};
+      case Op::constant:
+        return {number(n.types[0].dtype, n.attrs.number(0))};
+      case Op::iota:
+        return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
+      case Op::uninitialized:
+        return {at::empty(to_ref(n.types[0].shape), options(n.types[0].dtype))};
+      default:
+        break;
     }
     if (schedule_.product[id] >= 0) return sum(id);
     if (schedule_.factors_only[id] && n.op == Op::permute) return std::move(values_[n.inputs[0].node]);
@@ -211,13 +225,16 @@ class Run {
     if (n.op == Op::adam_step) return adam_step(id, in);
     if (is_library_row(n.op)) return run_library_row(n, std::move(in));
     switch (n.op) {
-      case Op::external: return external(n, in);
-      case Op::convert: return {in[0].to(to_torch(n.types[0].dtype))};
+      case Op::external:
+        return external(n, in);
+      case Op::convert:
+        return {in[0].to(to_torch(n.types[0].dtype))};
       case Op::bitcast: {
         const Tensor bytes = in[0].contiguous().flatten();
         return {bytes.view(to_torch(n.types[0].dtype)).reshape(to_ref(n.types[0].shape))};
       }
-      default: break;
+      default:
+        break;
     }
     if (!holds(n, in)) throw NeedsPlan();
     if (takes_dense_only(n.op))
@@ -235,7 +252,8 @@ class Run {
     return fitted(n, *std::move(made));
   }
 
-  // Of a product and something else, in that's memory where it may be. An input's is written last, when all else is done.
+  // Of a product and something else, in that's memory where it may be. An input's is written last, when all else is
+  // done.
   Tensors sum(uint32_t id) {
     const ir::Node& n = graph_.nodes[id];
     const int product = schedule_.product[id];
@@ -265,7 +283,8 @@ class Run {
     for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
-      const bool donated = schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
+      const bool donated =
+          schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
       if (donated) write_over(n.inputs[from]);
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
@@ -377,11 +396,13 @@ bool runs_whole(const ir::Node& composite) {
 // What torch has no kernels for, decomposed.
 std::shared_ptr<const ir::Graph> for_torch(const std::shared_ptr<const ir::Graph>& graph) {
   const auto runs = [](const ir::Node& n) { return !ir::is_composite(n.op) || runs_whole(n); };
-  return std::ranges::all_of(graph->nodes, runs) ? graph : std::make_shared<const ir::Graph>(ir::decompose_but(*graph, runs_whole));
+  return std::ranges::all_of(graph->nodes, runs)
+             ? graph
+             : std::make_shared<const ir::Graph>(ir::decompose_but(*graph, runs_whole));
 }
 
-// Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from numbers that
-// the same seed draws again. A mask of such numbers is exact.
+// Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from
+// numbers that the same seed draws again. A mask of such numbers is exact.
 bool must_repeat_itself(const ir::Graph& graph) {
   std::vector<bool> drawn(graph.nodes.size());
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
@@ -398,7 +419,9 @@ bool must_repeat_itself(const ir::Graph& graph) {
 }
 
 // Torch's kernels give now one number, now another: the vectorized remainder is nan where a quotient overflows.
-bool hangs_on_layout(const ir::Node& n) { return (n.op == Op::fmod || n.op == Op::remainder) && ir::is_floating(n.types[0].dtype); }
+bool hangs_on_layout(const ir::Node& n) {
+  return (n.op == Op::fmod || n.op == Op::remainder) && ir::is_floating(n.types[0].dtype);
+}
 
 class Unplanned final : public jit::Executable {
  public:
@@ -407,8 +430,8 @@ class Unplanned final : public jit::Executable {
     stats_.unplanned_parts = 1;
   }
 
-  void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
-           std::span<jit::Buffer> outputs) override {
+  void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate,
+           std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) override {
     Calls calls;
     if (try_run(host, inputs, donate, scalars, outputs, calls)) return;
     Recalling recalling(host, std::move(calls));

@@ -1,7 +1,7 @@
 #include "lazy/shadow/culprit.h"
 
-#include <ATen/ATen.h>
 #include <chrono>
+#include <ATen/ATen.h>
 #include "ir/interpret.h"
 #include "ir/passes/pass.h"
 #include "lazy/memory/backing.h"
@@ -51,7 +51,9 @@ bool agrees(const Case& c, const jit::CompileOptions& options) {
 // Compiled in ways that change little of what is computed: those that mend it.
 std::vector<std::string> search_settings(const Case& c, const jit::CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const auto is_late = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > kPatience; };
+  const auto is_late = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > kPatience;
+  };
   std::vector<std::string> found;
   auto attempt = [&](const std::string& name, auto change) {
     if (is_late()) return;
@@ -66,7 +68,9 @@ std::vector<std::string> search_settings(const Case& c, const jit::CompileOption
   std::string last;
   for (const ir::Pass& p : ir::all_passes()) {
     const std::string name(p.name);
-    if (std::ranges::find(found, "pass " + name) != found.end() || std::ranges::find(options.disabled_passes, name) != options.disabled_passes.end()) continue;
+    if (std::ranges::find(found, "pass " + name) != found.end() ||
+        std::ranges::find(options.disabled_passes, name) != options.disabled_passes.end())
+      continue;
     attempt("pass " + name, [&](jit::CompileOptions& o, Case&) { o.disabled_passes.push_back(name); });
   }
   if (!backing().is_gpu()) attempt("generated code", [](jit::CompileOptions& o, Case&) { o.interpret_kernels = true; });

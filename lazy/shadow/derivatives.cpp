@@ -28,7 +28,8 @@ using Numbers = Reference::Numbers;
 // Torch's operators with autograd, whatever this thread is under.
 struct WithAutograd {
   c10::InferenceMode normal{false};
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set, c10::default_excluded_set | c10::autocast_dispatch_keyset};
+  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
+                                        c10::default_excluded_set | c10::autocast_dispatch_keyset};
   at::AutoGradMode grad{true};
 };
 
@@ -63,7 +64,9 @@ class Backward {
   static void add(Tensor& sum, const Tensor& g) { sum = sum.defined() ? sum + g : g; }
   // What was made later comes first.
   struct Earlier {
-    bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const { return a->sequence_nr() < b->sequence_nr(); }
+    bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
+      return a->sequence_nr() < b->sequence_nr();
+    }
   };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, Earlier> order_;
   std::unordered_map<Node*, torch::autograd::variable_list> waiting_;
@@ -121,7 +124,8 @@ Tensors torchs_gradients(const DerivativeCase& c) {
   const Tensors outputs = run(forward, Numbers::Double);
   Backward backward;
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i].requires_grad()) backward.give(torch::autograd::impl::gradient_edge(outputs[i]), c.cotangents[i].reshape(outputs[i].sizes()));
+    if (outputs[i].requires_grad())
+      backward.give(torch::autograd::impl::gradient_edge(outputs[i]), c.cotangents[i].reshape(outputs[i].sizes()));
   backward.run();
   Tensors gradients;
   for (int64_t i : c.reads) gradients.push_back(i >= 0 ? backward.of(forward.inputs[i]).detach() : Tensor());
@@ -133,13 +137,17 @@ std::optional<Difference> compare(const Case& backward, size_t output, const Ten
   constexpr int kRuns = 6;
   const double step = spacing(backward.graph.type(backward.graph.outputs[output]).dtype).relative;
   const Tensor by = (ours - torchs).abs();
-  const auto differs = [&](const Tensor& bound) { return (by.le(bound) | (ours.isnan() & torchs.isnan()) | ours.eq(torchs)).logical_not(); };
+  const auto differs = [&](const Tensor& bound) {
+    return (by.le(bound) | (ours.isnan() & torchs.isnan()) | ours.eq(torchs)).logical_not();
+  };
   if (!differs(torchs.abs() * (step / 4)).any().item<bool>()) return {};
   const Tensor plain = run(backward, Numbers::Double, true)[output];
   Tensor spread = at::zeros_like(ours);
-  for (uint64_t seed = 0; seed < kRuns; ++seed) spread = at::maximum(spread, (run(backward, Numbers::Noisy, true, seed)[output] - plain).abs());
+  for (uint64_t seed = 0; seed < kRuns; ++seed)
+    spread = at::maximum(spread, (run(backward, Numbers::Noisy, true, seed)[output] - plain).abs());
   // Torch's formulas round too, in float64, and may cancel.
-  const Tensor bound = spread * 8 + torchs.abs() * (8 * step) + torchs.abs().max() * 1e-13 + 1e-30, real = differs(bound);
+  const Tensor bound = spread * 8 + torchs.abs() * (8 * step) + torchs.abs().max() * 1e-13 + 1e-30,
+               real = differs(bound);
   if (!real.any().item<bool>()) return {};
   Tensor excess = at::where(real, by / bound, -1.0);
   excess = at::where(excess.isnan(), INFINITY, excess);
@@ -147,13 +155,15 @@ std::optional<Difference> compare(const Case& backward, size_t output, const Ten
   Difference d{.output = output, .index = {}, .elements = real.sum().item<int64_t>(), .shape = {}};
   int64_t flat = worst;
   d.index.resize(static_cast<size_t>(ours.dim()));
-  for (size_t k = d.index.size(); k-- > 0; flat /= ours.size(static_cast<int64_t>(k))) d.index[k] = flat % ours.size(static_cast<int64_t>(k));
+  for (size_t k = d.index.size(); k-- > 0; flat /= ours.size(static_cast<int64_t>(k)))
+    d.index[k] = flat % ours.size(static_cast<int64_t>(k));
   const auto element = [&](const Tensor& t) { return t.flatten()[worst].item<double>(); };
   d.ours = element(ours), d.eager = d.exact = element(torchs), d.explained = element(bound);
   return d;
 }
 
-// On a thread of its own: a trace may end inside a backward, whose state on this thread says to nodes what of them is wanted.
+// On a thread of its own: a trace may end inside a backward, whose state on this thread says to nodes what of them is
+// wanted.
 template <class F>
 void apart(F call) {
   const auto stream = backing().is_gpu() ? std::optional(backing().current_stream()) : std::nullopt;
@@ -192,12 +202,15 @@ std::optional<Difference> judge_derivative(const DerivativeCase& c, bool& compar
 
 namespace {
 
-std::optional<WrongDerivative> judge_here(const Case& whole, std::span<const Derivative> derivatives, int64_t& compared) {
+std::optional<WrongDerivative> judge_here(const Case& whole, std::span<const Derivative> derivatives,
+                                          int64_t& compared) {
   const std::vector<ir::Value> values = values_of(whole.graph);
   std::vector<Noted> all;
   Case asked = whole;
   asked.graph.outputs.clear();
-  auto ask = [&](std::span<const ir::Value> wanted) { asked.graph.outputs.insert(asked.graph.outputs.end(), wanted.begin(), wanted.end()); };
+  auto ask = [&](std::span<const ir::Value> wanted) {
+    asked.graph.outputs.insert(asked.graph.outputs.end(), wanted.begin(), wanted.end());
+  };
   for (const Derivative& d : derivatives) {
     auto n = note(whole.graph, values, d);
     if (!n) continue;
@@ -233,7 +246,8 @@ std::optional<WrongDerivative> judge_here(const Case& whole, std::span<const Der
 
 }  // namespace
 
-std::optional<WrongDerivative> judge_derivatives(const Case& whole, std::span<const Derivative> derivatives, int64_t& compared) {
+std::optional<WrongDerivative> judge_derivatives(const Case& whole, std::span<const Derivative> derivatives,
+                                                 int64_t& compared) {
   std::optional<WrongDerivative> wrong;
   if (!derivatives.empty()) apart([&] { wrong = judge_here(whole, derivatives, compared); });
   return wrong;

@@ -1,7 +1,7 @@
 #include "lazy/shadow/judge.h"
 
-#include <ATen/ATen.h>
 #include <cmath>
+#include <ATen/ATen.h>
 #include "lazy/shadow/reference.h"
 
 namespace lazuli::lazy {
@@ -18,10 +18,13 @@ constexpr double kTimesSpread = 8, kTimesEager = 4;
 
 double largest(ir::DType t) {
   switch (t) {
-    case ir::DType::F16: return 65504;
+    case ir::DType::F16:
+      return 65504;
     case ir::DType::BF16:
-    case ir::DType::F32: return 3.38e38;
-    default: return 1.7e308;
+    case ir::DType::F32:
+      return 3.38e38;
+    default:
+      return 1.7e308;
   }
 }
 
@@ -59,7 +62,8 @@ struct Output {
     const Spacing s = spacing(type);
     Tensor eagers = (eager.to(at::kDouble) - exact).abs();
     eagers = at::where(eagers.isnan(), 0.0, eagers);
-    return at::maximum(at::maximum(spread * kTimesSpread, eagers * kTimesEager), exact.abs() * (4 * s.relative)) + 4 * s.absolute;
+    return at::maximum(at::maximum(spread * kTimesSpread, eagers * kTimesEager), exact.abs() * (4 * s.relative)) +
+           4 * s.absolute;
   }
   Tensor real() const {
     Tensor doubt = doubtful(ours, eager, type);
@@ -73,7 +77,8 @@ struct Output {
 
 // Complex numbers go through external calls only, which are the same kernels on both sides.
 bool complex_differs(const Tensor& ours, const Tensor& eager) {
-  return !at::allclose(at::view_as_real(ours.to(at::kComplexDouble)), at::view_as_real(eager.to(at::kComplexDouble)), 1e-2, 1e-4, true);
+  return !at::allclose(at::view_as_real(ours.to(at::kComplexDouble)), at::view_as_real(eager.to(at::kComplexDouble)),
+                       1e-2, 1e-4, true);
 }
 
 std::vector<int64_t> unflatten(int64_t flat, at::IntArrayRef shape) {
@@ -102,8 +107,8 @@ Difference describe(size_t output, const Output& o, const Tensor& real) {
 
 }  // namespace
 
-std::optional<Difference> judge(const ir::Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars,
-                                std::span<const Tensor> ours) {
+std::optional<Difference> judge(const ir::Graph& graph, std::span<const Tensor> inputs,
+                                std::span<const int64_t> scalars, std::span<const Tensor> ours) {
   auto run = [&](Numbers numbers, bool decomposed, uint64_t seed = 0) {
     return Reference{.numbers = numbers, .decomposed = decomposed, .seed = seed}.run(graph, inputs, scalars);
   };
@@ -112,11 +117,17 @@ std::optional<Difference> judge(const ir::Graph& graph, std::span<const Tensor> 
     std::vector<Output> outputs;
     bool doubt = false;
     for (size_t i = 0; i < ours.size(); ++i) {
-      outputs.push_back({.type = graph.type(graph.outputs[i]).dtype, .ours = ours[i], .eager = eager[i], .exact = {}, .plain = {}, .spread = {}});
+      outputs.push_back({.type = graph.type(graph.outputs[i]).dtype,
+                         .ours = ours[i],
+                         .eager = eager[i],
+                         .exact = {},
+                         .plain = {},
+                         .spread = {}});
       const ir::DType t = outputs.back().type;
       if (!is_compared(t) || !ours[i].numel()) continue;
       if (is_complex(t)) {
-        if (complex_differs(ours[i], eager[i])) return Difference{.output = i, .index = {}, .elements = ours[i].numel(), .shape = {}};
+        if (complex_differs(ours[i], eager[i]))
+          return Difference{.output = i, .index = {}, .elements = ours[i].numel(), .shape = {}};
         continue;
       }
       doubt = doubt || doubtful(ours[i], eager[i], t).any().item<bool>();

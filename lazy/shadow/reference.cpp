@@ -1,7 +1,7 @@
 #include "lazy/shadow/reference.h"
 
-#include <ATen/ATen.h>
 #include <cmath>
+#include <ATen/ATen.h>
 #include "ir/body.h"
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -81,20 +81,32 @@ int64_t terms(const ir::Node& n, const Tensors& in) {
   const int64_t results = std::max<int64_t>(n.types[0].numel(), 1);
   switch (n.op) {
     case Op::sum:
-    case Op::prod: return share(in[0], results);
-    case Op::cumsum: return in[0].dim() ? in[0].size(n.attrs.number(0)) : 1;
-    case Op::matmul: return in[0].size(-1);
-    case Op::convolution: return share(in[1], in[1].size(0));
-    case Op::convolution_input_grad: return share(in[1], in[1].size(1));
-    case Op::convolution_weight_grad: return share(in[0], in[0].size(1));
-    case Op::attention: return in[0].size(3) + in[1].size(1);
-    case Op::attention_backward: return in[1].size(1) + in[2].size(1) + 2 * in[1].size(3);
-    case Op::avg_pool2d: return n.attrs.list(0)[0] * n.attrs.list(0).back();
+    case Op::prod:
+      return share(in[0], results);
+    case Op::cumsum:
+      return in[0].dim() ? in[0].size(n.attrs.number(0)) : 1;
+    case Op::matmul:
+      return in[0].size(-1);
+    case Op::convolution:
+      return share(in[1], in[1].size(0));
+    case Op::convolution_input_grad:
+      return share(in[1], in[1].size(1));
+    case Op::convolution_weight_grad:
+      return share(in[0], in[0].size(1));
+    case Op::attention:
+      return in[0].size(3) + in[1].size(1);
+    case Op::attention_backward:
+      return in[1].size(1) + in[2].size(1) + 2 * in[1].size(3);
+    case Op::avg_pool2d:
+      return n.attrs.list(0)[0] * n.attrs.list(0).back();
     case Op::avg_pool2d_grad:
-    case Op::max_pool2d_grad: return share(in[0], results) + 4;
+    case Op::max_pool2d_grad:
+      return share(in[0], results) + 4;
     case Op::scatter_add:
-    case Op::index_add: return in[1].numel();
-    default: return 0;
+    case Op::index_add:
+      return in[1].numel();
+    default:
+      return 0;
   }
 }
 
@@ -113,7 +125,8 @@ at::Generator make_generator(uint64_t seed) {
 
 class Run {
  public:
-  Run(const Reference& how, const ir::Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars, at::Generator* noise)
+  Run(const Reference& how, const ir::Graph& graph, std::span<const Tensor> inputs, std::span<const int64_t> scalars,
+      at::Generator* noise)
       : how_(how), graph_(graph), inputs_(inputs), scalars_(scalars), noise_(noise), values_(graph.nodes.size()) {}
 
   Tensors run() {
@@ -138,7 +151,9 @@ class Run {
  private:
   bool is_wide() const { return how_.numbers != Reference::Numbers::Eager; }
   c10::ScalarType type_of(ir::DType t) const { return is_wide() && ir::is_floating(t) ? at::kDouble : to_torch(t); }
-  at::TensorOptions options(ir::DType t) const { return at::TensorOptions().dtype(type_of(t)).device(backing().device()); }
+  at::TensorOptions options(ir::DType t) const {
+    return at::TensorOptions().dtype(type_of(t)).device(backing().device());
+  }
   // As the graph's type says, whatever it is here.
   static Tensor narrow(const Tensor& x, ir::DType t) { return x.defined() ? x.to(to_torch(t)) : x; }
   Tensor as_here(const Tensor& x, ir::DType t) const { return x.to(type_of(t)); }
@@ -153,13 +168,19 @@ class Run {
   Tensors node(uint32_t id) {
     const ir::Node& n = graph_.nodes[id];
     switch (n.op) {
-      case Op::input: return {as_here(inputs_[n.attrs.number(0)], n.types[0].dtype)};
+      case Op::input:
+        return {as_here(inputs_[n.attrs.number(0)], n.types[0].dtype)};
       // Not rounded to a narrow type: where eager rounds a number to it, recording has done so.
-      case Op::scalar: return {number(ir::compute_type(n.types[0].dtype), scalars_[n.attrs.number(0)])};
-      case Op::constant: return {number(n.types[0].dtype, n.attrs.number(0))};
-      case Op::iota: return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
-      case Op::uninitialized: return {undefined(n.types[0])};
-      default: break;
+      case Op::scalar:
+        return {number(ir::compute_type(n.types[0].dtype), scalars_[n.attrs.number(0)])};
+      case Op::constant:
+        return {number(n.types[0].dtype, n.attrs.number(0))};
+      case Op::iota:
+        return {at::arange(n.attrs.number(0), options(ir::DType::I64))};
+      case Op::uninitialized:
+        return {undefined(n.types[0])};
+      default:
+        break;
     }
     Tensors in;
     for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
@@ -285,7 +306,8 @@ class Run {
     for (size_t r = 0; r < buffers.size(); ++r) {
       const ir::Type& t = n.types[r];
       out.push_back(as_here(tensor_over(buffers[r], t), t.dtype));
-      if (noise_ && ir::is_floating(t.dtype)) out.back() = moved(out.back(), out.back().abs().mul_(4 * spacing(t.dtype).relative), t.dtype);
+      if (noise_ && ir::is_floating(t.dtype))
+        out.back() = moved(out.back(), out.back().abs().mul_(4 * spacing(t.dtype).relative), t.dtype);
     }
     return out;
   }
@@ -297,11 +319,13 @@ class Run {
 
   // Whether the row's formula has steps, which round each and may cancel: not only its result is off.
   bool rounds_inside(const ir::Node& n) const {
-    if (!ir::is_elementwise(n.op) || is_exact(n.op) || n.op == Op::convert || !ir::is_floating(n.types[0].dtype)) return false;
+    if (!ir::is_elementwise(n.op) || is_exact(n.op) || n.op == Op::convert || !ir::is_floating(n.types[0].dtype))
+      return false;
     std::vector<ir::DType> types;
     for (ir::Value v : n.inputs) types.push_back(ir::compute_type(graph_.type(v).dtype));
     const ir::Program formula = ir::expand_body(n.op, types, ir::compute_type(n.types[0].dtype));
-    return std::ranges::count_if(formula.graph.nodes(), [](const ir::ScalarNode& s) { return ir::info(s.prim).arity > 0; }) > 1;
+    return std::ranges::count_if(formula.graph.nodes(),
+                                 [](const ir::ScalarNode& s) { return ir::info(s.prim).arity > 0; }) > 1;
   }
 
   void move_operands(const ir::Node& n, Tensors& in) const {
@@ -321,7 +345,8 @@ class Run {
         if (ir::is_floating(from) && spacing(from).relative >= spacing(t).relative) continue;
       }
       Tensor by = out[r].abs() * (2 * spacing(t).relative);
-      if (const Tensor hidden = hides(n, in); hidden.defined()) by += hidden * (2 * spacing(ir::compute_type(t)).relative);
+      if (const Tensor hidden = hides(n, in); hidden.defined())
+        by += hidden * (2 * spacing(ir::compute_type(t)).relative);
       if (const int64_t count = terms(n, in))
         by += is_attention(n.op) ? attended(n, in, out, r, count) : accumulated(n, in, out[r], t, count);
       out[r] = moved(out[r], by, t);
@@ -341,8 +366,8 @@ class Run {
     }
   }
 
-  // What adding up so many terms one after the other may be off by: each addition rounds a partial sum, which is at most about
-  // as large as the result or, where signs are mixed, as the root of the terms' squares.
+  // What adding up so many terms one after the other may be off by: each addition rounds a partial sum, which is at
+  // most about as large as the result or, where signs are mixed, as the root of the terms' squares.
   Tensor accumulated(const ir::Node& n, const Tensors& in, const Tensor& result, ir::DType t, int64_t count) const {
     double step = spacing(ir::compute_type(t)).relative * std::sqrt(static_cast<double>(count)) / 2;
     // Tensor cores may round factors to ten bits.
@@ -358,7 +383,8 @@ class Run {
 
   static bool is_attention(Op op) { return op == Op::attention || op == Op::attention_backward; }
 
-  // The same of attention, whose exponentials are off by as much as scores are, which rounding moves by a part of themselves.
+  // The same of attention, whose exponentials are off by as much as scores are, which rounding moves by a part of
+  // themselves.
   Tensor attended(const ir::Node& n, const Tensors& in, const Tensors& out, size_t r, int64_t count) const {
     constexpr double kMostScore = 1e3;  // beyond, a mask hides all but itself
     const Tensor largest = (n.op == Op::attention ? out[1] : in[5]).slice(3, 0, 1).abs().clamp_max(kMostScore).amax();
@@ -376,7 +402,8 @@ class Run {
 
 }  // namespace
 
-std::vector<at::Tensor> Reference::run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars) const {
+std::vector<at::Tensor> Reference::run(const ir::Graph& graph, std::span<const at::Tensor> inputs,
+                                       std::span<const int64_t> scalars) const {
   std::optional<at::Generator> noise;
   if (numbers == Numbers::Noisy) noise = make_generator(0x5eed + seed);
   return Run(*this, graph, inputs, scalars, noise ? &*noise : nullptr).run();
@@ -389,11 +416,16 @@ std::map<std::string, int64_t> take_interpreted_rows() {
 
 Spacing spacing(ir::DType type) {
   switch (type) {
-    case ir::DType::F16: return {0x1p-10, 0x1p-24};
-    case ir::DType::BF16: return {0x1p-7, 0x1p-126};
-    case ir::DType::F32: return {0x1p-23, 0x1p-126};
-    case ir::DType::F64: return {0x1p-52, 0x1p-1022};
-    default: return {};
+    case ir::DType::F16:
+      return {0x1p-10, 0x1p-24};
+    case ir::DType::BF16:
+      return {0x1p-7, 0x1p-126};
+    case ir::DType::F32:
+      return {0x1p-23, 0x1p-126};
+    case ir::DType::F64:
+      return {0x1p-52, 0x1p-1022};
+    default:
+      return {};
   }
 }
 

@@ -1,9 +1,9 @@
-// A graph computed one op at a time with torch's own kernels: what eager PyTorch would have computed, and how far rounding may
-// take it. Shadow runs compare with it (shadow.h).
+// A graph computed one op at a time with torch's own kernels: what eager PyTorch would have computed, and how far
+// rounding may take it. Shadow runs compare with it (shadow.h).
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <map>
 #include <string>
+#include <ATen/core/Tensor.h>
 #include "ir/graph.h"
 
 namespace lazuli::lazy {
@@ -19,7 +19,8 @@ struct Reference {
   uint64_t seed = 0;        // of the noise
 
   // The graph's outputs. `inputs` are float64 or have the graph's types.
-  std::vector<at::Tensor> run(const ir::Graph& graph, std::span<const at::Tensor> inputs, std::span<const int64_t> scalars) const;
+  std::vector<at::Tensor> run(const ir::Graph& graph, std::span<const at::Tensor> inputs,
+                              std::span<const int64_t> scalars) const;
 };
 
 // Rows that torch's kernels did not compute, but the IR's interpreter did; by name, since somebody last took them.

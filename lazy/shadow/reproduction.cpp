@@ -1,12 +1,12 @@
 #include "lazy/shadow/reproduction.h"
 
-#include <ATen/ATen.h>
-#include <torch/csrc/jit/serialization/pickle.h>
-#include <unistd.h>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <unistd.h>
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "lazy/memory/backing.h"
@@ -36,7 +36,8 @@ void write(const std::filesystem::path& path, std::string_view text) {
 std::filesystem::path new_folder() {
   static std::atomic<int> count = 0;
   const std::string& set = config().shadow_folder;
-  const std::filesystem::path parent = set.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(set);
+  const std::filesystem::path parent =
+      set.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(set);
   const auto folder = parent / ("lazuli-shadow-" + std::to_string(getpid()) + "-" + std::to_string(count++));
   std::filesystem::create_directories(folder);
   return std::filesystem::absolute(folder);
@@ -92,18 +93,20 @@ std::string json_text(const std::string& s) {
 
 std::string numbers_json(const Difference& d) {
   return "\"index\": " + list(d.index, decimal) + ", \"ours\": " + number_json(d.ours) +
-         ", \"eager\": " + number_json(d.eager) + ", \"exact\": " + number_json(d.exact) + ", \"explained\": " + number_json(d.explained) +
-         ", \"elements\": " + std::to_string(d.elements) + ", \"shape\": " + json_text(d.shape);
+         ", \"eager\": " + number_json(d.eager) + ", \"exact\": " + number_json(d.exact) +
+         ", \"explained\": " + number_json(d.explained) + ", \"elements\": " + std::to_string(d.elements) +
+         ", \"shape\": " + json_text(d.shape);
 }
 
-std::string write_reproduction(const Case& shown, const ir::Graph& whole, const std::string& headline, const jit::CompileOptions& options) {
+std::string write_reproduction(const Case& shown, const ir::Graph& whole, const std::string& headline,
+                               const jit::CompileOptions& options) {
   const std::filesystem::path folder = new_folder();
   write(folder / "graph.lzir", ir::print(shown.graph));
   write(folder / "trace.lzir", ir::print(whole));
   save(folder / "inputs.pt", shown.inputs);
   write(folder / "run.json", "{\"scalars\": " + list(shown.scalars, decimal) +
-                                 ", \"fusion\": " + (options.fusion ? "true" : "false") + ", \"disable_passes\": " +
-                                 list(options.disabled_passes, json_text) + "}\n");
+                                 ", \"fusion\": " + (options.fusion ? "true" : "false") +
+                                 ", \"disable_passes\": " + list(options.disabled_passes, json_text) + "}\n");
   write_script(folder, headline);
   jit::CompileOptions dumped = options;
   dumped.dump_folder = (folder / "stages").string();
@@ -122,13 +125,15 @@ std::string write_reproduction(const WrongDerivative& w, const ir::Graph& whole,
   write(folder / "backward.lzir", ir::print(backward.graph));
   write(folder / "trace.lzir", ir::print(whole));
   save(folder / "inputs.pt", joined(joined(forward.inputs, backward.inputs), cotangents));
-  write(folder / "run.json", "{\"scalars\": " + list(joined(forward.scalars, backward.scalars), decimal) + ", \"reads\": " + list(reads, decimal) + "}\n");
+  write(folder / "run.json", "{\"scalars\": " + list(joined(forward.scalars, backward.scalars), decimal) +
+                                 ", \"reads\": " + list(reads, decimal) + "}\n");
   write_script(folder, headline);
   return folder.string();
 }
 
-std::string replay_derivative(const std::string& forward, const std::string& backward, const std::vector<at::Tensor>& inputs,
-                              const std::vector<int64_t>& scalars, const std::vector<int64_t>& reads) {
+std::string replay_derivative(const std::string& forward, const std::string& backward,
+                              const std::vector<at::Tensor>& inputs, const std::vector<int64_t>& scalars,
+                              const std::vector<int64_t>& reads) {
   PlainDispatch guard;
   DerivativeCase c{{ir::parse(forward), {}, {}}, {ir::parse(backward), {}, {}}, {}, reads};
   size_t next = 0, next_scalar = 0;
@@ -145,8 +150,8 @@ std::string replay_derivative(const std::string& forward, const std::string& bac
   return d ? "{" + numbers_json(*d) + "}" : "null";
 }
 
-std::string replay(const std::string& graph, const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars, bool fusion,
-                   const std::string& disabled) {
+std::string replay(const std::string& graph, const std::vector<at::Tensor>& inputs, std::vector<int64_t> scalars,
+                   bool fusion, const std::string& disabled) {
   PlainDispatch guard;
   Case c{ir::parse(graph), {}, std::move(scalars)};
   for (const at::Tensor& t : inputs) c.inputs.push_back(t.to(backing().device()));

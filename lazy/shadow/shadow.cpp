@@ -65,7 +65,9 @@ std::string position(const Difference& d) {
   for (size_t i = 0; i < d.index.size(); ++i) s += (i ? ", " : "") + std::to_string(d.index[i]);
   return s + "]";
 }
-std::string count(const Difference& d) { return std::to_string(d.elements) + (d.elements == 1 ? " element differs" : " elements differ"); }
+std::string count(const Difference& d) {
+  return std::to_string(d.elements) + (d.elements == 1 ? " element differs" : " elements differ");
+}
 
 // The report in words.
 std::string text_of(const ir::Graph& whole, const Culprit& c, const std::string& folder) {
@@ -76,8 +78,9 @@ std::string text_of(const ir::Graph& whole, const Culprit& c, const std::string&
   if (!d.shape.empty()) {
     s << "  lazuli gives it " << d.shape << "\n";
   } else {
-    s << "  of " << ir::to_string(c.shown.graph.type(wrong)) << ", " << count(d) << "; at " << position(d) << ": lazuli " << number(d.ours)
-      << ", eager " << number(d.eager) << ", in float64 " << number(d.exact) << " (rounding explains " << number(d.explained) << ")\n";
+    s << "  of " << ir::to_string(c.shown.graph.type(wrong)) << ", " << count(d) << "; at " << position(d)
+      << ": lazuli " << number(d.ours) << ", eager " << number(d.eager) << ", in float64 " << number(d.exact)
+      << " (rounding explains " << number(d.explained) << ")\n";
   }
   if (c.only_in_trace) {
     s << "  only where the whole trace is computed together\n";
@@ -106,10 +109,12 @@ struct Report {
   std::vector<std::string> together_with, gone_without, interpreted_rows;
 
   std::string json() const {
-    return "{\"kind\": " + json_text(kind) + ", \"op\": " + json_text(op) + ", \"line\": " + json_text(line) + ", " + numbers_json(difference) +
-           ", \"together_with\": " + json_list(together_with) + ", \"gone_without\": " + json_list(gone_without) +
-           ", \"interpreter_agrees_with\": " + json_text(interpreter) + ", \"interpreted_rows\": " + json_list(interpreted_rows) +
-           ", \"folder\": " + json_text(folder) + ", \"text\": " + json_text(text) + "}";
+    return "{\"kind\": " + json_text(kind) + ", \"op\": " + json_text(op) + ", \"line\": " + json_text(line) + ", " +
+           numbers_json(difference) + ", \"together_with\": " + json_list(together_with) +
+           ", \"gone_without\": " + json_list(gone_without) +
+           ", \"interpreter_agrees_with\": " + json_text(interpreter) +
+           ", \"interpreted_rows\": " + json_list(interpreted_rows) + ", \"folder\": " + json_text(folder) +
+           ", \"text\": " + json_text(text) + "}";
   }
 };
 
@@ -128,20 +133,31 @@ void publish(const Report& r) {
 void report(const Case& whole, const WrongDerivative& w) {
   const Difference& d = w.difference;
   std::ostringstream s;
-  s << kHeadline << "the derivative of " << named(whole.graph, w.node) << "\n  of " << ir::to_string(w.type) << ", " << count(d) << "; at " << position(d)
-    << ": lazuli " << number(d.ours) << ", eager " << number(d.eager) << ", both in float64 (rounding explains " << number(d.explained) << ")\n";
+  s << kHeadline << "the derivative of " << named(whole.graph, w.node) << "\n  of " << ir::to_string(w.type) << ", "
+    << count(d) << "; at " << position(d) << ": lazuli " << number(d.ours) << ", eager " << number(d.eager)
+    << ", both in float64 (rounding explains " << number(d.explained) << ")\n";
   std::string folder;
   try {
-    folder = write_reproduction(w, whole.graph, "The derivatives differ that Lazuli and eager take of " + named(whole.graph, w.node) + ".");
+    folder = write_reproduction(
+        w, whole.graph, "The derivatives differ that Lazuli and eager take of " + named(whole.graph, w.node) + ".");
     s << "  to see it again: python " << folder << "/reproduce.py\n";
   } catch (const std::exception& e) {
     TORCH_WARN("lazuli: what a shadow run found could not be written: ", e.what());
   }
-  publish({.kind = "derivative", .op = name_of(whole.graph.nodes[w.node]), .line = line_of(whole.graph, w.node), .text = s.str(), .folder = folder,
-           .interpreter = "", .difference = d, .together_with = {}, .gone_without = {}, .interpreted_rows = {}});
+  publish({.kind = "derivative",
+           .op = name_of(whole.graph.nodes[w.node]),
+           .line = line_of(whole.graph, w.node),
+           .text = s.str(),
+           .folder = folder,
+           .interpreter = "",
+           .difference = d,
+           .together_with = {},
+           .gone_without = {},
+           .interpreted_rows = {}});
 }
 
-void report(const Case& whole, const Difference& difference, const jit::CompileOptions& options, const std::map<std::string, int64_t>& interpreted) {
+void report(const Case& whole, const Difference& difference, const jit::CompileOptions& options,
+            const std::map<std::string, int64_t>& interpreted) {
   const Culprit c = find_culprit(whole, difference, options);
   std::string folder;
   std::string headline = "Lazuli and eager differ in " + named(whole.graph, c.node) + ".";
@@ -154,8 +170,16 @@ void report(const Case& whole, const Difference& difference, const jit::CompileO
   std::vector<std::string> with, rows;
   for (uint32_t n : c.with) with.push_back(named(whole.graph, n));
   for (const auto& [row, times] : interpreted) rows.push_back(row);
-  publish({.kind = "value", .op = name_of(whole.graph.nodes[c.node]), .line = line_of(whole.graph, c.node), .text = text, .folder = folder,
-           .interpreter = c.interpreter, .difference = c.difference, .together_with = with, .gone_without = c.gone_without, .interpreted_rows = rows});
+  publish({.kind = "value",
+           .op = name_of(whole.graph.nodes[c.node]),
+           .line = line_of(whole.graph, c.node),
+           .text = text,
+           .folder = folder,
+           .interpreter = c.interpreter,
+           .difference = c.difference,
+           .together_with = with,
+           .gone_without = c.gone_without,
+           .interpreted_rows = rows});
 }
 
 void count_down() {
@@ -165,8 +189,8 @@ void count_down() {
 
 }  // namespace
 
-Shadow::Shadow(const Trace& trace, const std::vector<uint32_t>& lines, std::span<const ValueId> live, std::span<const jit::Buffer> inputs,
-               std::span<const bool> donate) {
+Shadow::Shadow(const Trace& trace, const std::vector<uint32_t>& lines, std::span<const ValueId> live,
+               std::span<const jit::Buffer> inputs, std::span<const bool> donate) {
   count_down();
   graph_ = freeze(trace, live, {donate.begin(), donate.end()}, &lines);
   derivatives_ = trace.derivatives;

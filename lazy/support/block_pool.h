@@ -1,6 +1,6 @@
 // Fixed-size blocks for the objects that recording one op makes. A block may be freed on another thread than the one
-// that took it (backward records on autograd's threads, traces end on others), so each thread's list is short and trades
-// whole batches with one depot: what one thread keeps freeing, or leaves when it ends, another finds there.
+// that took it (backward records on autograd's threads, traces end on others), so each thread's list is short and
+// trades whole batches with one depot: what one thread keeps freeing, or leaves when it ends, another finds there.
 #pragma once
 #include <cstddef>
 #include <cstdlib>

@@ -82,10 +82,12 @@ int64_t parse_int(const Setting& s, const std::string& v) {
   int64_t n = 0;
   try {
     n = std::stoll(v, &used);
-  } catch (const std::exception&) {
-  }
+  } catch (const std::exception&) {}
   if (used == 0 || used != v.size() || n < s.least)
-    reject(s.name, v, s.least > 1 ? "an integer from " + std::to_string(s.least) + " on" : s.least ? "a positive integer" : "a positive integer, or 0");
+    reject(s.name, v,
+           s.least > 1 ? "an integer from " + std::to_string(s.least) + " on"
+           : s.least   ? "a positive integer"
+                       : "a positive integer, or 0");
   return n;
 }
 
@@ -147,7 +149,8 @@ void set_config(const std::string& name, const std::string& json_value) {
       Config changed = config();
       assign(changed, s, json_value);
       if (changed.kernels != config().kernels)
-        throw std::invalid_argument("lazuli: setting 'kernels' is read when torch is imported; set LAZULI_KERNELS before");
+        throw std::invalid_argument(
+            "lazuli: setting 'kernels' is read when torch is imported; set LAZULI_KERNELS before");
       assign(config(), s, json_value);
       settle(config());
       HostTimer::is_kept = config().time_host;

@@ -6,39 +6,48 @@
 namespace lazuli::lazy {
 
 struct Config {
-  std::string kernels = "lazuli";  // whose kernels compute: lazuli (our own) or eager (torch's: reference mode, below); read
-                                   // when the plugin is loaded
-  bool fusion = true;             // group ops into kernels; off: one kernel an op
-  std::string fallback = "quiet"; // an op without a kernel of ours: quiet, warn or error
-  std::string random = "philox";  // whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
-  std::string debug;              // "<stages>:<folder>": what to dump of each new trace, and where
-  std::string disable_passes;     // comma-separated names
-  bool source_lines = true;       // remember the Python line of each op
-  std::string peek = "gpu";       // compute small values that are read apart from the trace (sync.h): gpu, always or never
-  bool cut_at_step = true;        // end the trace with each optimizer step
-  bool cut_at_repeat = true;      // end the trace where it begins to repeat itself (repetition.h)
-  bool time_host = false;         // metrics()["host_seconds"]: where the host's time goes (host_time.h)
-  bool light_autograd = true;     // nodes that hold what was recorded (backend/autograd); read when the plugin is loaded
-  bool inline_backward = true;    // run their backward on the caller's thread (backend/autograd/engine.h)
-  std::string repeat_backward = "on";  // record backward again as it was recorded in the same trace before, without taking
-                                       // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
-  std::string tiers = "auto";     // how traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
-                                  // a new one in parts, whole when it has come plan_after times; on a GPU plans
-  int64_t plan_after = 4;         // a trace that is mostly turns of a loop: 16 times as often
-  std::string unplanned = "auto";  // parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where
-                                   // they were never there before), never, or always (for tests); on a GPU never
+  // Whose kernels compute: lazuli (our own) or eager (torch's: reference mode, below); read.
+  std::string kernels = "lazuli";
+  // when the plugin is loaded
+  bool fusion = true;              // group ops into kernels; off: one kernel an op
+  std::string fallback = "quiet";  // an op without a kernel of ours: quiet, warn or error
+  // Whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
+  std::string random = "philox";
+  std::string debug;           // "<stages>:<folder>": what to dump of each new trace, and where
+  std::string disable_passes;  // comma-separated names
+  bool source_lines = true;    // remember the Python line of each op
+  // Compute small values that are read apart from the trace (sync.h): gpu, always or never.
+  std::string peek = "gpu";
+  bool cut_at_step = true;    // end the trace with each optimizer step
+  bool cut_at_repeat = true;  // end the trace where it begins to repeat itself (repetition.h)
+  bool time_host = false;     // metrics()["host_seconds"]: where the host's time goes (host_time.h)
+  // Nodes that hold what was recorded (backend/autograd); read when the plugin is loaded.
+  bool light_autograd = true;
+  bool inline_backward = true;  // run their backward on the caller's thread (backend/autograd/engine.h)
+  // Record backward again as it was recorded in the same trace before, without taking.
+  std::string repeat_backward = "on";
+  // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
+  // How traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
+  std::string tiers = "auto";
+  // a new one in parts, whole when it has come plan_after times; on a GPU plans
+  int64_t plan_after = 4;  // a trace that is mostly turns of a loop: 16 times as often
+  // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where.
+  std::string unplanned = "auto";
+  // they were never there before), never, or always (for tests); on a GPU never
   std::string other_sizes =
       "auto";  // plans of parts that serve other sizes: auto (made the second time that sizes are others),
                // always (the first time), never (each set of sizes has its own)
   std::string run_ahead =
-      "on";  // parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on,
-             // off, or all (its end waits until all that can be has been, for tests)
-  int64_t shadow = 0;             // compute so many traces a second time, op by op, and compare (shadow.h)
+      "on";            // parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on,
+                       // off, or all (its end waits until all that can be has been, for tests)
+  int64_t shadow = 0;  // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
-  std::string shadow_folder;      // where what it takes to see a difference again is written; empty: the system's for such
-  int64_t max_traces = 1'000;     // known ones, each with its executable, and as many parts; the least recently used are forgotten
+  // Where what it takes to see a difference again is written; empty: the system's for such.
+  std::string shadow_folder;
+  // Known ones, each with its executable, and as many parts; the least recently used are forgotten.
+  int64_t max_traces = 1'000;
   int64_t max_pending_ops = 20'000;
-  int64_t max_pending_bytes = 0;  // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
+  int64_t max_pending_bytes = 0;       // of values recorded and not computed yet; 0: 2 GiB, on a GPU half of its memory
   int64_t max_packed_bytes = 1 << 30;  // of parameters kept in the order in which libraries read them; 0: none are
 };
 
@@ -47,9 +56,9 @@ std::string config_json();
 // Throws std::invalid_argument for an unknown name, a value of the wrong kind, or one that came too late.
 void set_config(const std::string& name, const std::string& json_value);
 
-// Reference mode, LAZULI_KERNELS=eager: tensors, memory and the trace are ours, and every kernel is torch's own for the backing
-// device, in eager's order, with eager's random numbers, so that results are eager's bit for bit. What kernels are registered
-// then is decided in backend/record/registration.cpp; light autograd is off, and random is eager.
+// Reference mode, LAZULI_KERNELS=eager: tensors, memory and the trace are ours, and every kernel is torch's own for the
+// backing device, in eager's order, with eager's random numbers, so that results are eager's bit for bit. What kernels
+// are registered then is decided in backend/record/registration.cpp; light autograd is off, and random is eager.
 inline bool is_reference_mode() { return config().kernels == "eager"; }
 
 }  // namespace lazuli::lazy

@@ -1,9 +1,9 @@
 // Between torch's element types and scalars, and the IR's.
 #pragma once
+#include <array>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
-#include <array>
 #include "ir/type.h"
 
 namespace lazuli::lazy {

@@ -1,4 +1,5 @@
-// Why a value could not be computed. Whoever reads it, or computes from it, is told so each time, by the same class of error.
+// Why a value could not be computed. Whoever reads it, or computes from it, is told so each time, by the same class of
+// error.
 #pragma once
 #include <cstdint>
 #include <exception>

@@ -36,7 +36,8 @@ struct Running {
 
   void change_to(HostAccount next) {
     const uint64_t now = ticks();
-    if (account != HostAccount::None) totals[static_cast<size_t>(account)].fetch_add(now - since, std::memory_order_relaxed);
+    if (account != HostAccount::None)
+      totals[static_cast<size_t>(account)].fetch_add(now - since, std::memory_order_relaxed);
     account = next;
     since = now;
   }
@@ -47,12 +48,18 @@ thread_local Running running;
 
 const char* name(HostAccount a) {
   switch (a) {
-    case HostAccount::None: return "none";
-    case HostAccount::Recording: return "recording";
-    case HostAccount::Autograd: return "autograd";
-    case HostAccount::Ending: return "ending traces";
-    case HostAccount::Compiling: return "compiling";
-    case HostAccount::Running: return "running";
+    case HostAccount::None:
+      return "none";
+    case HostAccount::Recording:
+      return "recording";
+    case HostAccount::Autograd:
+      return "autograd";
+    case HostAccount::Ending:
+      return "ending traces";
+    case HostAccount::Compiling:
+      return "compiling";
+    case HostAccount::Running:
+      return "running";
   }
   return "?";
 }
@@ -67,7 +74,8 @@ void HostTimer::leave() { running.change_to(outer_); }
 std::array<double, kHostAccounts> host_seconds() {
   std::array<double, kHostAccounts> seconds{};
   const double tick = seconds_per_tick();
-  for (size_t i = 0; i < kHostAccounts; ++i) seconds[i] = static_cast<double>(totals[i].load(std::memory_order_relaxed)) * tick;
+  for (size_t i = 0; i < kHostAccounts; ++i)
+    seconds[i] = static_cast<double>(totals[i].load(std::memory_order_relaxed)) * tick;
   return seconds;
 }
 void reset_host_seconds() {

@@ -1,5 +1,5 @@
-// Where the host's time goes: while it is kept, each thread's time runs on the account of its innermost timer. What runs on
-// none is Python's, torch's dispatcher's and the user's.
+// Where the host's time goes: while it is kept, each thread's time runs on the account of its innermost timer. What
+// runs on none is Python's, torch's dispatcher's and the user's.
 #pragma once
 #include <array>
 #include <atomic>
@@ -14,10 +14,12 @@ const char* name(HostAccount a);
 class HostTimer {
  public:
   explicit HostTimer(HostAccount account) {
-    if (is_kept.load(std::memory_order_relaxed)) [[unlikely]] enter(account);
+    if (is_kept.load(std::memory_order_relaxed)) [[unlikely]]
+      enter(account);
   }
   ~HostTimer() {
-    if (entered_) [[unlikely]] leave();
+    if (entered_) [[unlikely]]
+      leave();
   }
   HostTimer(const HostTimer&) = delete;
 

@@ -66,16 +66,26 @@ double now_us() {
 
 const char* name(SyncReason r) {
   switch (r) {
-    case SyncReason::Read: return "read";
-    case SyncReason::Step: return "optimizer step";
-    case SyncReason::Bound: return "bound on pending work";
-    case SyncReason::Repeat: return "repetition";
-    case SyncReason::Explicit: return "synchronize";
-    case SyncReason::DataDependent: return "data-dependent op";
-    case SyncReason::NewCall: return "external call that is new";
-    case SyncReason::HostCopy: return "copy to host";
-    case SyncReason::Pointer: return "data pointer";
-    case SyncReason::Collective: return "collective";
+    case SyncReason::Read:
+      return "read";
+    case SyncReason::Step:
+      return "optimizer step";
+    case SyncReason::Bound:
+      return "bound on pending work";
+    case SyncReason::Repeat:
+      return "repetition";
+    case SyncReason::Explicit:
+      return "synchronize";
+    case SyncReason::DataDependent:
+      return "data-dependent op";
+    case SyncReason::NewCall:
+      return "external call that is new";
+    case SyncReason::HostCopy:
+      return "copy to host";
+    case SyncReason::Pointer:
+      return "data pointer";
+    case SyncReason::Collective:
+      return "collective";
   }
   return "?";
 }
@@ -136,9 +146,10 @@ std::string Metrics::json() {
     << ", \"derivatives_repeated\": " << derivatives_repeated << ", \"traces_compiled\": " << traces_compiled
     << ", \"traces_in_parts\": " << traces_in_parts << ", \"traces_reused\": " << traces_reused
     << ", \"parts_compiled\": " << parts_compiled << ", \"parts_reused\": " << parts_reused
-    << ", \"parts_unplanned\": " << parts_unplanned << ", \"parts_resized\": " << parts_resized << ", \"parts_ahead\": " << parts_ahead
-    << ", \"ops_cut\": " << cutting.ops << ", \"cut_us\": " << cutting.us << ", \"ops_unplanned\": " << unplanned.ops
-    << ", \"unplanned_us\": " << unplanned.us << ", \"ops_resized\": " << resizing.ops << ", \"resize_us\": " << resizing.us
+    << ", \"parts_unplanned\": " << parts_unplanned << ", \"parts_resized\": " << parts_resized
+    << ", \"parts_ahead\": " << parts_ahead << ", \"ops_cut\": " << cutting.ops << ", \"cut_us\": " << cutting.us
+    << ", \"ops_unplanned\": " << unplanned.ops << ", \"unplanned_us\": " << unplanned.us
+    << ", \"ops_resized\": " << resizing.ops << ", \"resize_us\": " << resizing.us
     << ", \"kernels_compiled\": " << kernels.compiled - kernels_base_.compiled
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused

@@ -12,14 +12,25 @@
 namespace lazuli::lazy {
 
 // Why a trace ended; one counter each.
-enum class SyncReason : uint8_t { Read, Step, Bound, Repeat, Explicit, DataDependent, NewCall, HostCopy, Pointer, Collective };
+enum class SyncReason : uint8_t {
+  Read,
+  Step,
+  Bound,
+  Repeat,
+  Explicit,
+  DataDependent,
+  NewCall,
+  HostCopy,
+  Pointer,
+  Collective
+};
 const char* name(SyncReason r);
 
 // Microseconds of the steady clock.
 double now_us();
 
-struct Event {  // one line of explain()
-  std::string kind;   // "sync", "peek", "external", "compile", "shadow"
+struct Event {       // one line of explain()
+  std::string kind;  // "sync", "peek", "external", "compile", "shadow"
   std::string what;
   std::string where;  // Python line
   friend auto operator<=>(const Event&, const Event&) = default;
@@ -41,7 +52,7 @@ class Metrics {
   int64_t peeks = 0, ops_recorded = 0, traces_compiled = 0, traces_in_parts = 0, traces_reused = 0, parts_compiled = 0,
           parts_reused = 0, parts_unplanned = 0, parts_resized = 0, parts_ahead = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;  // made for what was recorded without
-  int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
+  int64_t derivatives_repeated = 0;         // of ops whose backward was recorded again as before
   std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;
   double compile_ms = 0, run_ms = 0;
   jit::HostCost cutting, unplanned, resizing;
@@ -63,7 +74,7 @@ class Metrics {
   std::map<std::string, int64_t> external_calls_, syncs_;
   std::map<Event, EventTotal> events_;
   std::map<std::string, Compilations> compilations_;  // by line
-  jit::KernelStats kernels_base_;  // at the last reset
+  jit::KernelStats kernels_base_;                     // at the last reset
 };
 Metrics& metrics();
 

@@ -1,12 +1,12 @@
 #include "lazy/support/mutex.h"
 
-#include <ATen/Parallel.h>
-#include <pthread.h>
 #include <array>
 #include <atomic>
 #include <new>
 #include <utility>
 #include <vector>
+#include <ATen/Parallel.h>
+#include <pthread.h>
 #include "ir/error.h"
 #include "lazy/memory/backing.h"
 #include "lazy/support/source.h"
@@ -68,8 +68,9 @@ bool is_forked() { return forked.load(std::memory_order_relaxed); }
 void settle_after_fork() {
   if (!is_forked()) [[likely]]
     return;
-  TORCH_CHECK(!lost_gpu, "lazuli: this process was forked from one that used the device, and a GPU cannot be used in both; "
-                             "start it by the method 'spawn'");
+  TORCH_CHECK(!lost_gpu,
+              "lazuli: this process was forked from one that used the device, and a GPU cannot be used in both; "
+              "start it by the method 'spawn'");
   if (!settled.exchange(true)) at::set_num_threads(1);
 }
 

@@ -1,7 +1,7 @@
 // Mutexes for state that all threads share. What they add to the standard library's:
 //
-// - Who waits for one lets go of Python's interpreter lock meanwhile. Its holder may need that lock (current_line), and a
-//   caller may hold it: torch keeps it in many short calls.
+// - Who waits for one lets go of Python's interpreter lock meanwhile. Its holder may need that lock (current_line), and
+//   a caller may hold it: torch keeps it in many short calls.
 // - Forking takes all of them before, so that the child finds the state whole and every mutex free.
 #pragma once
 #include <cstdint>
@@ -29,11 +29,11 @@ class Mutex {
   std::recursive_mutex mutex_;
 };
 
-// Whether this process was forked from one that used the device, which has left it one thread: what other threads did is
-// not going on here, and OpenMP's workers are gone.
+// Whether this process was forked from one that used the device, which has left it one thread: what other threads did
+// is not going on here, and OpenMP's workers are gone.
 bool is_forked();
-// Call before work in a process that may be a child: computing then stays on one thread. Throws a torch error if values are
-// on a GPU, which cannot be used after a fork.
+// Call before work in a process that may be a child: computing then stays on one thread. Throws a torch error if values
+// are on a GPU, which cannot be used after a fork.
 void settle_after_fork();
 bool has_lost_gpu();
 

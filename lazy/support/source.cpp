@@ -1,9 +1,9 @@
 #include "lazy/support/source.h"
 
-#include <dlfcn.h>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+#include <dlfcn.h>
 #include "lazy/support/mutex.h"
 
 namespace lazuli::lazy {
@@ -16,9 +16,9 @@ struct Python {
   int (*is_finalizing_old)() = find<int (*)()>("_Py_IsFinalizing");
   int (*ensure)() = find<int (*)()>("PyGILState_Ensure");
   void (*release)(int) = find<void (*)(int)>("PyGILState_Release");
-  void* (*frame)() = find<void* (*)()>("PyEval_GetFrame");              // borrowed
-  void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");     // new reference
-  void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");     // new reference
+  void* (*frame)() = find<void* (*)()>("PyEval_GetFrame");           // borrowed
+  void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");  // new reference
+  void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");  // new reference
   int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
   void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
   const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
@@ -29,7 +29,8 @@ struct Python {
   void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
 
   bool usable() const {
-    if (!is_initialized || !ensure || !release || !frame || !back || !code || !line || !attribute || !utf8) return false;
+    if (!is_initialized || !ensure || !release || !frame || !back || !code || !line || !attribute || !utf8)
+      return false;
     auto* finalizing = is_finalizing ? is_finalizing : is_finalizing_old;
     return is_initialized() && !(finalizing && finalizing());
   }

@@ -1,5 +1,5 @@
-// Calls at a thread's end, for what threads keep in variables that are to be reached fast: those have no destructor, which
-// every access would pay for.
+// Calls at a thread's end, for what threads keep in variables that are to be reached fast: those have no destructor,
+// which every access would pay for.
 #pragma once
 
 namespace lazuli::lazy {

@@ -1,6 +1,6 @@
 // A cell is what a storage currently holds: a value that the trace will compute, or a buffer that it has computed.
-// Whoever may still read the value (storages, the trace, saved values) holds a reference to its cell; when a trace ends,
-// a cell that only the trace holds is dead and is not computed, unless it would be missed (Trace::live).
+// Whoever may still read the value (storages, the trace, saved values) holds a reference to its cell; when a trace
+// ends, a cell that only the trace holds is dead and is not computed, unless it would be missed (Trace::live).
 #pragma once
 #include <atomic>
 #include <memory>

@@ -4,7 +4,8 @@
 
 namespace lazuli::lazy {
 
-ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated, const std::vector<uint32_t>* lines) {
+ir::Graph freeze(const Trace& trace, std::span<const ValueId> live, std::vector<bool> donated,
+                 const std::vector<uint32_t>* lines) {
   if (!lines) lines = &trace.lines;
   ir::Graph graph;
   std::vector<ir::Value> values(trace.value_count());

@@ -14,8 +14,8 @@ class Windows {
     friend bool operator==(const Window&, const Window&) = default;
   };
 
-  // Notes that the trace `epoch` reads this window. Returns whether windows of the storage move: whether a trace has read one
-  // elsewhere than the trace before it did, with as many different ones before.
+  // Notes that the trace `epoch` reads this window. Returns whether windows of the storage move: whether a trace has
+  // read one elsewhere than the trace before it did, with as many different ones before.
   bool note(uint64_t epoch, Window w) {
     if (moving_) return true;
     if (epoch != epoch_) {

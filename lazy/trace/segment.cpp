@@ -36,7 +36,8 @@ class InPlace {
     Derivative noted{s_.begin, s_.end, {}, {}};
     const bool is_noted = Shadow::is_due() && replaced_.empty();
     for (size_t i = 0; is_noted && i < s_.outputs.size(); ++i)
-      if (const Segment::Value& o = s_.outputs[i]; o.active && cotangents[i]) noted.outputs.push_back({o.id, id(cotangent(o.id))});
+      if (const Segment::Value& o = s_.outputs[i]; o.active && cotangents[i])
+        noted.outputs.push_back({o.id, id(cotangent(o.id))});
     for (uint32_t i = s_.end; i-- > s_.begin;) pull(i);
     for (size_t i = 0; i < s_.reads.size(); ++i) {
       const Segment::Value& read = s_.reads[i];
@@ -72,7 +73,8 @@ class InPlace {
       const ir::Type type = trace_.cell(e.first_result)->type;
       std::span<const ir::Type> types;
       if (ir::takes_types(e.op)) types = {&type, 1};
-      replaced_.push_back({e.first_result, r_.emit(e.op, {in.data(), in.size()}, unpack(trace_.attrs(e), e.op), types)});
+      replaced_.push_back(
+          {e.first_result, r_.emit(e.op, {in.data(), in.size()}, unpack(trace_.attrs(e), e.op), types)});
     }
   }
   bool is_output(ValueId v) const {
@@ -147,9 +149,9 @@ class InPlace {
   const Segment& s_;
   const uint64_t needs_;
   ValueId first_;
-  c10::SmallVector<bool, 16> wanted_;              // by result
-  c10::SmallVector<ir::Value, 8> cotangents_;      // likewise
-  c10::SmallVector<ir::Value, 4> of_reads_;        // by read
+  c10::SmallVector<bool, 16> wanted_;          // by result
+  c10::SmallVector<ir::Value, 8> cotangents_;  // likewise
+  c10::SmallVector<ir::Value, 4> of_reads_;    // by read
   c10::SmallVector<std::pair<ValueId, ir::Value>, 1> replaced_;
 };
 
@@ -164,7 +166,8 @@ Saved build(Fragment& fragment, const Trace& trace, const Segment& s) {
   builder.collect(trace, s.begin, s.end);
   if (builder.too_long()) return {};
   for (const auto& o : s.outputs)
-    if (!builder.add_output(o.id == kAbsent ? nullptr : trace.cell(o.id), o.order ? s.order(o) : Order(), o.constant)) return {};
+    if (!builder.add_output(o.id == kAbsent ? nullptr : trace.cell(o.id), o.order ? s.order(o) : Order(), o.constant))
+      return {};
   return builder.finish(trace);
 }
 

@@ -1,11 +1,11 @@
 // What one op recorded, as its place in the autograd graph holds it: some entries of the trace, which backward
-// differentiates in place. Keeping them costs no copy and no reference; only a trace that ends before backward has run turns its segments into
-// fragments (lazy/record/fragment.h), for those that are left.
+// differentiates in place. Keeping them costs no copy and no reference; only a trace that ends before backward has run
+// turns its segments into fragments (lazy/record/fragment.h), for those that are left.
 #pragma once
-#include <c10/util/SmallVector.h>
 #include <atomic>
 #include <memory>
 #include <utility>
+#include <c10/util/SmallVector.h>
 #include "ir/builder.h"
 #include "lazy/support/block_pool.h"
 #include "lazy/support/reference_count.h"
@@ -21,11 +21,11 @@ using Order = ir::Dims;
 
 struct Segment final : Pooled<Segment, 128> {
   struct Value {
-    uint32_t id = 0;       // in the trace
-    uint16_t order = 0;    // one of `orders`, from 1 on: the dimensions as they lie in memory; 0: as they are
-    uint16_t tensor = 0;   // of a read value: which of the op's tensors showed it
-    bool active = false;   // gradients flow through it
-    bool constant = false; // of an output: to torch it has no history, whatever it was computed from
+    uint32_t id = 0;        // in the trace
+    uint16_t order = 0;     // one of `orders`, from 1 on: the dimensions as they lie in memory; 0: as they are
+    uint16_t tensor = 0;    // of a read value: which of the op's tensors showed it
+    bool active = false;    // gradients flow through it
+    bool constant = false;  // of an output: to torch it has no history, whatever it was computed from
   };
   Segment();
   ~Segment();
@@ -36,7 +36,7 @@ struct Segment final : Pooled<Segment, 128> {
   c10::SmallVector<Value, 3> reads;
   c10::SmallVector<Value, 1> outputs;
   std::unique_ptr<std::vector<Order>> orders;  // null: none
-  std::unique_ptr<Fragment> fragment;  // once the trace has ended
+  std::unique_ptr<Fragment> fragment;          // once the trace has ended
 
   const Order& order(const Value& v) const { return (*orders)[v.order - 1u]; }
   uint16_t add_order(const Order& order) {

@@ -13,7 +13,9 @@ namespace {
 void keep(void*) {}
 
 // No address of x86-64 or of 64-bit ARM has these upper bits.
-void* stand_in(const void* unique) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(unique) | uintptr_t{1} << 62); }
+void* stand_in(const void* unique) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(unique) | uintptr_t{1} << 62);
+}
 c10::DataPtr unowned(void* data) { return {data, nullptr, &keep, device()}; }
 
 // allocate() serves callers that want raw device memory; a LazyStorage's own memory belongs to its cell.
@@ -24,9 +26,7 @@ class DeviceAllocator final : public c10::Allocator {
     return {buffer->data, buffer, [](void* p) { delete static_cast<jit::Buffer*>(p); }, device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
-  void copy_data(void* to, const void* from, size_t bytes) const override {
-    backing().copy(to, from, bytes);
-  }
+  void copy_data(void* to, const void* from, size_t bytes) const override { backing().copy(to, from, bytes); }
 };
 
 }  // namespace
@@ -34,7 +34,8 @@ class DeviceAllocator final : public c10::Allocator {
 c10::Allocator* make_storage_allocator() { return new DeviceAllocator; }
 
 LazyStorage::LazyStorage(CellRef cell, size_t bytes)
-    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), unowned(stand_in(this)), storage_allocator(),
+    : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), unowned(stand_in(this)),
+                  storage_allocator(),
                   /*resizable=*/true),
       cell_(std::move(cell)) {}
 
@@ -59,8 +60,8 @@ void LazyStorage::take_lent() {
 }
 
 void throw_foreign_storage(const at::Tensor& t) {
-  TORCH_CHECK(false, "lazuli: this tensor's storage was not made by the lazuli device (",
-              t.device(), ", ", t.sizes(), "); wrapping foreign memory as a lazuli tensor is not supported");
+  TORCH_CHECK(false, "lazuli: this tensor's storage was not made by the lazuli device (", t.device(), ", ", t.sizes(),
+              "); wrapping foreign memory as a lazuli tensor is not supported");
 }
 
 // As torch's own constructor for a tensor over a storage does. The one used here makes no version counter for a tensor
@@ -133,7 +134,8 @@ at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes
 at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
   // What the base makes of its memory (conjugated, negated, zero), its windows make of it.
   const c10::DispatchKeySet meaning =
-      base.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+      base.key_set() &
+      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
   auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(base.storage()), base.dtype(), meaning,
                                                     base.is_inference());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);

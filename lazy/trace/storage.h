@@ -1,5 +1,5 @@
-// Storage as alias group: all tensors that share memory in eager share one LazyStorage, which holds the current value of
-// the whole buffer. Writing rebinds that value; sizes, strides and offset stay with the TensorImpl, as in eager. So
+// Storage as alias group: all tensors that share memory in eager share one LazyStorage, which holds the current value
+// of the whole buffer. Writing rebinds that value; sizes, strides and offset stay with the TensorImpl, as in eager. So
 // views, in-place ops, version counters and autograd's checks are torch's own.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,8 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
  public:
   using Pooled<LazyStorage, 256>::operator new;
   using Pooled<LazyStorage, 256>::operator delete;
-  // The data pointer is a stand-in, unique and not null, that cannot be followed: torch's structured kernels ask for it, too.
+  // The data pointer is a stand-in, unique and not null, that cannot be followed: torch's structured kernels ask for
+  // it, too.
   LazyStorage(CellRef cell, size_t bytes);
   void release_resources() override {
     cell_ = CellRef();

@@ -27,9 +27,17 @@ void Trace::restart(uint64_t epoch) {
 
 std::optional<Trace::Excerpt> Trace::since(const Place& begin) const {
   for (size_t i = begin.entries; i < entries_.size(); ++i)
-    if (const ir::Op op = entries_[i].op; op == ir::Op::input || op == ir::Op::uninitialized || op == ir::Op::scalar) return {};
-  auto from = [](const auto& list, size_t first) { return std::vector(list.begin() + static_cast<ptrdiff_t>(first), list.end()); };
-  Excerpt e{begin, from(entries_, begin.entries), from(operands_, begin.operands), from(attrs_, begin.attrs), from(prefix_hashes, begin.entries), {}};
+    if (const ir::Op op = entries_[i].op; op == ir::Op::input || op == ir::Op::uninitialized || op == ir::Op::scalar)
+      return {};
+  auto from = [](const auto& list, size_t first) {
+    return std::vector(list.begin() + static_cast<ptrdiff_t>(first), list.end());
+  };
+  Excerpt e{begin,
+            from(entries_, begin.entries),
+            from(operands_, begin.operands),
+            from(attrs_, begin.attrs),
+            from(prefix_hashes, begin.entries),
+            {}};
   for (size_t v = begin.values; v < cells_.size(); ++v) {
     if (!cells_[v]) return {};
     e.types.push_back(cells_[v]->type);
@@ -58,9 +66,14 @@ ValueId Trace::append(ir::Op op, std::span<const ValueId> operands, std::span<co
   return first;
 }
 
-ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results) {
-  Entry e{op, results, static_cast<uint32_t>(operands_.size()), static_cast<uint32_t>(operands.size()),
-          static_cast<uint32_t>(attrs_.size()), static_cast<uint32_t>(attrs.size()),
+ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs,
+                            uint16_t results) {
+  Entry e{op,
+          results,
+          static_cast<uint32_t>(operands_.size()),
+          static_cast<uint32_t>(operands.size()),
+          static_cast<uint32_t>(attrs_.size()),
+          static_cast<uint32_t>(attrs.size()),
           static_cast<ValueId>(cells_.size())};
   uint64_t h = mix(hash_, static_cast<uint64_t>(op) | uint64_t(results) << 16 | uint64_t(operands.size()) << 32);
   for (ValueId v : operands) {
@@ -191,7 +204,8 @@ std::optional<std::pair<Trace, ValueId>> Trace::slice(ValueId wanted, size_t mos
     std::vector<int64_t> own(attrs(e).begin(), attrs(e).end());
     // After the list's length: the place among inputs or numbers.
     if (e.op == ir::Op::input) own[1] = static_cast<int64_t>(s.inputs_.size());
-    if (e.op == ir::Op::scalar) s.scalars_.push_back(scalars_[std::exchange(own[1], static_cast<int64_t>(s.scalars_.size()))]);
+    if (e.op == ir::Op::scalar)
+      s.scalars_.push_back(scalars_[std::exchange(own[1], static_cast<int64_t>(s.scalars_.size()))]);
     const ValueId id = s.append(e.op, in, own, e.results);
     if (e.op == ir::Op::input) s.inputs_.push_back(id);
     for (uint16_t r = 0; r < e.results; ++r) {

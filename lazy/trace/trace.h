@@ -16,12 +16,13 @@
 namespace lazuli::lazy {
 
 using ir::Entry;
-using ir::kAbsent;
-using ir::ValueId;
 using ir::for_lookup;
+using ir::kAbsent;
 using ir::mix;
+using ir::ValueId;
 
-// The derivative of some entries, recorded behind them: for each value that they give and each that they read, its gradient.
+// The derivative of some entries, recorded behind them: for each value that they give and each that they read, its
+// gradient.
 struct Derivative {
   struct Pair {
     ValueId value, gradient;
@@ -53,8 +54,8 @@ class Trace {
   // A 0-dim (or, with shape, filled) constant that is part of the code.
   ValueId constant(double value, ir::DType dtype);
 
-  // A ready cell for what lies `offset` elements into another: one for each window while the trace lasts. Its memory is the
-  // whole's, which nothing writes over meanwhile.
+  // A ready cell for what lies `offset` elements into another: one for each window while the trace lasts. Its memory is
+  // the whole's, which nothing writes over meanwhile.
   Cell& window(const Cell& whole, int64_t offset, const ir::Type& type);
 
   // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell; a
@@ -89,7 +90,9 @@ class Trace {
   const std::vector<Entry>& entries() const { return entries_; }
   const std::vector<ValueId>& operands() const { return operands_; }  // of all entries, one after the other
   const std::vector<int64_t>& attrs() const { return attrs_; }
-  std::span<const ValueId> operands(const Entry& e) const { return {operands_.data() + e.operand_begin, e.operand_count}; }
+  std::span<const ValueId> operands(const Entry& e) const {
+    return {operands_.data() + e.operand_begin, e.operand_count};
+  }
   std::span<const int64_t> attrs(const Entry& e) const { return {attrs_.data() + e.attr_begin, e.attr_count}; }
   // Null for numbers and constants, which have no cell.
   Cell* cell(ValueId v) const { return cells_[v].get(); }
@@ -101,14 +104,14 @@ class Trace {
   ir::Listing listing() const;
   // Says that the next entry begins something of its own.
   void begin_part() { seams_.push_back(static_cast<uint32_t>(entries_.size())); }
-  // Values that somebody besides the trace can still read; and of those that nobody reads, what would be missed: an error
-  // that only its numbers show, or the call itself.
+  // Values that somebody besides the trace can still read; and of those that nobody reads, what would be missed: an
+  // error that only its numbers show, or the call itself.
   std::vector<ValueId> live() const;
   // Before its values go: gives the nodes that still hold entries what they need of them.
   void settle_segments();
   bool same_code(const Trace& other) const;
-  // What `wanted` is computed from, as a trace of its own over the same inputs, and its number there. None if that takes
-  // more than `most` entries.
+  // What `wanted` is computed from, as a trace of its own over the same inputs, and its number there. None if that
+  // takes more than `most` entries.
   std::optional<std::pair<Trace, ValueId>> slice(ValueId wanted, size_t most) const;
   // Adds the numbers of the external calls in it.
   void find_external_calls(std::unordered_set<int64_t>& calls) const;

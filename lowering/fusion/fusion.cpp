@@ -187,7 +187,8 @@ class Fuser {
     }
   }
 
-  // Many copies are better not one kernel, which would be another for each number of them; they run as one launch all the same.
+  // Many copies are better not one kernel, which would be another for each number of them; they run as one launch all
+  // the same.
   static bool is_copy(const Terms& t) { return t.stores().size() == 1 && t[t.stores()[0].term].kind == Term::Load; }
 
   static ir::Size points(const Terms& t) { return t.space().kept_numel() * t.space().reduced_numel(); }
@@ -236,7 +237,8 @@ class Fuser {
   static bool spaces_may_fit(const Terms& x, const Terms& y, bool beside) {
     const auto equal = [&](ir::Size a, ir::Size b) { return beside ? always_equal(a, b) : a == b; };
     if (x.has_reduction() && y.has_reduction())
-      return equal(x.space().kept_numel(), y.space().kept_numel()) && equal(x.space().reduced_numel(), y.space().reduced_numel());
+      return equal(x.space().kept_numel(), y.space().kept_numel()) &&
+             equal(x.space().reduced_numel(), y.space().reduced_numel());
     if (x.has_reduction() == y.has_reduction()) return equal(points(x), points(y));
     const Terms &around = x.has_reduction() ? x : y, &inside = x.has_reduction() ? y : x;
     return equal(points(inside), points(around)) || equal(points(inside), around.space().kept_numel());
@@ -259,8 +261,8 @@ class Fuser {
     return false;
   }
 
-  // Kept points that one thread walks together: those of a cache line or a few, where memory is contiguous along them and
-  // not along what is reduced.
+  // Kept points that one thread walks together: those of a cache line or a few, where memory is contiguous along them
+  // and not along what is reduced.
   static ir::Size kept_side_by_side(const Terms& t) {
     const Space& space = t.space();
     ir::Size columns = 0, rows = 0, width = 1;

@@ -1,11 +1,11 @@
 // Which values get memory, and which kernels make them. Elementwise, view, reduction and index-read nodes disappear
 // into groups, one kernel each, with as many outputs as are wanted outside; everything else is a call of its own.
 //
-// Three steps. First every node is either stored or inlined into whoever reads it: inlining costs recomputation, so what
-// is wanted in several places and is not cheap is stored, and so are reductions and what calls and outputs need. Then
-// images are laid out (layout_choice.h). Then groups, one for each stored value at first, merge along data and beside
-// each other (shared input) as long as their terms fit one iteration space and no cycle arises. A value that in the end
-// only its own group reads is not stored.
+// Three steps. First every node is either stored or inlined into whoever reads it: inlining costs recomputation, so
+// what is wanted in several places and is not cheap is stored, and so are reductions and what calls and outputs need.
+// Then images are laid out (layout_choice.h). Then groups, one for each stored value at first, merge along data and
+// beside each other (shared input) as long as their terms fit one iteration space and no cycle arises. A value that in
+// the end only its own group reads is not stored.
 #pragma once
 #include <memory>
 #include <vector>
@@ -18,7 +18,7 @@ namespace lazuli::lowering {
 struct FusionOptions {
   bool enabled = true;  // off: one kernel per node
   const Libraries* libraries = &cpu_libraries();
-  int threads = 1;      // a kernel that keeps fewer busy should not walk its data more than once
+  int threads = 1;  // a kernel that keeps fewer busy should not walk its data more than once
 };
 
 class Epilogues;  // epilogue.h

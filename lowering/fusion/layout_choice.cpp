@@ -103,7 +103,8 @@ class LayoutChoice {
     const ir::Node& node = graph_[v];
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value x) {
       if (graph_.type(x).shape != graph_.type(v).shape) return false;
-      return values_.stored(x) ? values_.channels_last(x) : ir::is_elementwise(graph_[x].op) && made_of_channels_last(x);
+      return values_.stored(x) ? values_.channels_last(x)
+                               : ir::is_elementwise(graph_[x].op) && made_of_channels_last(x);
     });
   }
 

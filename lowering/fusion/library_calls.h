@@ -27,7 +27,8 @@ class Libraries {
   // channels-last where channels_last() lets them. Null when no library serves it here, and the host's eager kernel
   // has to.
   virtual std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
-                                            std::span<const Layout> results, std::span<const PostOp> post_ops) const = 0;
+                                            std::span<const Layout> results,
+                                            std::span<const PostOp> post_ops) const = 0;
   // The call with operand kPackedOperand packed, where that may be worth keeping; `pack` is null where it is not.
   virtual PackedCall make_packed(const ir::Node&, std::span<const Layout>, std::span<const Layout>,
                                  std::span<const PostOp>) const {

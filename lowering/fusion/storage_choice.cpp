@@ -60,7 +60,8 @@ std::optional<StridedOperand> strided_operand(const ir::Graph& graph, const Valu
     const ir::Node& node = graph[v];
     const ir::Type& operand = graph.type(node.inputs[0]);
     if (operand.dtype != graph.type(v).dtype) break;
-    auto inside = through_unsplit(at, space, graph.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph.type(v)));
+    auto inside =
+        through_unsplit(at, space, graph.type(v).shape, ir::info(node.op).window(operand, node.attrs, graph.type(v)));
     if (!inside) {
       obstacle = v;
       return {};
@@ -101,7 +102,8 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
     }
   }
   for (Value v : graph.outputs) require(v);
-  // A value that was stored after a call had chosen its operands may lie between such an operand and its base, in another way.
+  // A value that was stored after a call had chosen its operands may lie between such an operand and its base, in
+  // another way.
   for (bool changed = true; changed;) {
     changed = false;
     for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
@@ -150,7 +152,9 @@ void StorageChoice::count_uses() {
 void StorageChoice::require(Value v) {
   if (values_.stored(v)) return;
   // A number under another shape gets memory of its own: kernels do not read that of numbers, but for its bytes.
-  const auto is_seen = [&](Value x) { return !is_leaf_number(graph_[x].op) || graph_.type(x).dtype != graph_.type(v).dtype; };
+  const auto is_seen = [&](Value x) {
+    return !is_leaf_number(graph_[x].op) || graph_.type(x).dtype != graph_.type(v).dtype;
+  };
   const bool view = ir::is_view(graph_[v].op) && is_seen(graph_[v].inputs[0]);
   if (view && shares_bytes(graph_, v)) {
     const Value operand = graph_[v].inputs[0];
@@ -165,8 +169,8 @@ void StorageChoice::require_operands(const ir::Node& node) {
     if (x) require_strided(node, x);
 }
 
-// Whether v, a view of an elementwise value, is all that anybody reads of it. For torch's kernels it had better lie as v
-// shows it then, which is how it lies in eager: the layout of their results follows that of their operands.
+// Whether v, a view of an elementwise value, is all that anybody reads of it. For torch's kernels it had better lie as
+// v shows it then, which is how it lies in eager: the layout of their results follows that of their operands.
 bool StorageChoice::is_seen_only_as(Value v, Value base) const {
   return base != v && graph_.type(v).numel() == graph_.type(base).numel() && ir::is_elementwise(graph_[base].op) &&
          !epilogues_.absorbed(base.node) && uses_[values_[v]] == uses_[values_[base]] &&
@@ -247,8 +251,8 @@ void StorageChoice::choose(Value v, bool inline_nodes) {
   }
   Cost c = cost(v);
   const bool shared = uses_[values_[v]] > 1;
-  // Often it is costly only in what is the same along whole rows of it, as the scale of a normalization is: with that in
-  // memory it is recomputed where it is wanted, and backward keeps nothing as large as it.
+  // Often it is costly only in what is the same along whole rows of it, as the scale of a normalization is: with that
+  // in memory it is recomputed where it is wanted, and backward keeps nothing as large as it.
   if (inline_nodes && shared && c.ops > kCheapOps && c.wide_loads <= 1 && store_narrow_parts(v, v)) {
     refresh_cost(v);
     c = costs_[values_[v]];

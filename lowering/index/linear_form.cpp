@@ -10,7 +10,8 @@ bool equal(ir::Size a, ir::Size b, bool by_chance) { return by_chance ? a == b :
 // Row-major digits of a number: which dimension of `shape` each part of a form belongs to.
 class Digits {
  public:
-  Digits(ir::SizeSpan shape, bool by_chance) : shape_(shape), weights_(ir::contiguous_strides(shape)), by_chance_(by_chance) {
+  Digits(ir::SizeSpan shape, bool by_chance)
+      : shape_(shape), weights_(ir::contiguous_strides(shape)), by_chance_(by_chance) {
     filled_.resize(shape.size());
   }
   // The outermost dimension that a multiple of `weight` can count; -1 when the weight is no multiple of any.
@@ -57,15 +58,15 @@ bool is_dense(ir::SizeSpan shape, ir::SizeSpan strides, bool by_chance) {
   return true;
 }
 
-// Whether a walk goes through the whole dimension some number of times, which is one by chance at most. Of a dimension that
-// could be nothing the remainder says nothing: then two that are equal by chance would each go through the other.
+// Whether a walk goes through the whole dimension some number of times, which is one by chance at most. Of a dimension
+// that could be nothing the remainder says nothing: then two that are equal by chance would each go through the other.
 bool goes_through_several(ir::Size step, ir::Size size, ir::Size dimension) {
   return size.is_symbolic() && step.is_surely_one() && dimension.hint() > 1 &&
          always_equal(size / dimension * dimension, size) && !always_equal(size, dimension);
 }
 
-Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out, Split& split,
-        bool by_chance) {
+Fit fit(const Form& at, const Space& space, ir::SizeSpan whole, const ir::StridedWindow& window, Form& out,
+        Split& split, bool by_chance) {
   out = at;
   if (is_dense(whole, window.strides, by_chance)) {
     out.offset += window.offset;
@@ -128,7 +129,8 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const
   return found != Fit::No ? found : fit(at, space, shape, window, out, split, true);
 }
 
-std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window) {
+std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape,
+                                    const ir::StridedWindow& window) {
   Form out;
   Split unused;
   for (bool by_chance : {false, true})

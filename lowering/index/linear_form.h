@@ -29,7 +29,7 @@ struct Form {
   uint32_t index = kNoTerm;  // a term (terms.h) whose run-time value, times index_coef, is added
   ir::Size index_coef = 0;
   ir::Size index_size = 0;  // the index is below this
-  ir::Value index_by{};    // or else this application fails
+  ir::Value index_by{};     // or else this application fails
   friend bool operator==(const Form&, const Form&) = default;
 };
 
@@ -46,7 +46,8 @@ Fit through_window(const Form& at, const Space& space, ir::SizeSpan shape, const
                    Split& split);
 
 // The same where no dimension can be split; nothing where one would have to be.
-std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape, const ir::StridedWindow& window);
+std::optional<Form> through_unsplit(const Form& at, const Space& space, ir::SizeSpan shape,
+                                    const ir::StridedWindow& window);
 
 // How an operand of shape `from` is read by a result of the broadcast shape `to`.
 ir::StridedWindow broadcast_window(ir::SizeSpan from, ir::SizeSpan to);

@@ -9,8 +9,8 @@ enum class Features { Baseline, Avx2, Avx512 };
 inline Features host_features() {
   static const Features found = [] {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
       return Features::Avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Features::Avx2;
 #endif
@@ -33,15 +33,22 @@ inline Features host_features() {
 // region (an outlined region loses the target), and should be loops that the compiler vectorizes: GCC splits explicit
 // vector types for the baseline CPU before it inlines.
 template <class Body, class... A>
-LAZULI_TARGET_AVX512 void run_avx512(A... args) { Body::run(args...); }
+LAZULI_TARGET_AVX512 void run_avx512(A... args) {
+  Body::run(args...);
+}
 template <class Body, class... A>
-LAZULI_TARGET_AVX2 void run_avx2(A... args) { Body::run(args...); }
+LAZULI_TARGET_AVX2 void run_avx2(A... args) {
+  Body::run(args...);
+}
 template <class Body, class... A>
 void run_for_host(A... args) {
   switch (host_features()) {
-    case Features::Avx512: return run_avx512<Body, A...>(args...);
-    case Features::Avx2: return run_avx2<Body, A...>(args...);
-    case Features::Baseline: return Body::run(args...);
+    case Features::Avx512:
+      return run_avx512<Body, A...>(args...);
+    case Features::Avx2:
+      return run_avx2<Body, A...>(args...);
+    case Features::Baseline:
+      return Body::run(args...);
   }
 }
 

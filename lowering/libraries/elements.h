@@ -23,8 +23,7 @@ using Float16 = _Float16;
 
 // What arithmetic on T is done in.
 template <class T>
-using Compute =
-    std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
+using Compute = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
 
 template <class T>
 inline constexpr bool is_floating_element =
@@ -45,28 +44,44 @@ inline void store_element(T& to, C from) {
 template <class F>
 decltype(auto) with_element_type(ir::DType dtype, F&& f) {
   switch (dtype) {
-    case ir::DType::Bool: return f(bool{});
-    case ir::DType::U8: return f(uint8_t{});
-    case ir::DType::I8: return f(int8_t{});
-    case ir::DType::I16: return f(int16_t{});
-    case ir::DType::I32: return f(int32_t{});
-    case ir::DType::I64: return f(int64_t{});
-    case ir::DType::F16: return f(Float16{});
-    case ir::DType::BF16: return f(BFloat16{});
-    case ir::DType::F32: return f(float{});
-    case ir::DType::F64: return f(double{});
-    default: throw InternalError("no kernel computes on " + std::string(ir::name(dtype)));
+    case ir::DType::Bool:
+      return f(bool{});
+    case ir::DType::U8:
+      return f(uint8_t{});
+    case ir::DType::I8:
+      return f(int8_t{});
+    case ir::DType::I16:
+      return f(int16_t{});
+    case ir::DType::I32:
+      return f(int32_t{});
+    case ir::DType::I64:
+      return f(int64_t{});
+    case ir::DType::F16:
+      return f(Float16{});
+    case ir::DType::BF16:
+      return f(BFloat16{});
+    case ir::DType::F32:
+      return f(float{});
+    case ir::DType::F64:
+      return f(double{});
+    default:
+      throw InternalError("no kernel computes on " + std::string(ir::name(dtype)));
   }
 }
 
 template <class F>
 decltype(auto) with_floating_type(ir::DType dtype, F&& f) {
   switch (dtype) {
-    case ir::DType::F16: return f(Float16{});
-    case ir::DType::BF16: return f(BFloat16{});
-    case ir::DType::F32: return f(float{});
-    case ir::DType::F64: return f(double{});
-    default: throw InternalError("expected a floating type, not " + std::string(ir::name(dtype)));
+    case ir::DType::F16:
+      return f(Float16{});
+    case ir::DType::BF16:
+      return f(BFloat16{});
+    case ir::DType::F32:
+      return f(float{});
+    case ir::DType::F64:
+      return f(double{});
+    default:
+      throw InternalError("expected a floating type, not " + std::string(ir::name(dtype)));
   }
 }
 

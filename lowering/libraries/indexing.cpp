@@ -18,9 +18,9 @@ struct Axis {
 struct ScatterPlan {
   Layout base, result;
   ir::DType index_type;
-  std::vector<Axis> shared;   // without the lanes
-  Axis lane{1, 0, 0, 0};      // the innermost shared dimension
-  std::vector<Axis> entries;  // in the order in which they are written
+  std::vector<Axis> shared;      // without the lanes
+  Axis lane{1, 0, 0, 0};         // the innermost shared dimension
+  std::vector<Axis> entries;     // in the order in which they are written
   int64_t size = 0, stride = 0;  // of the dimension that is indexed
   int64_t dim = 0;               // the dimension, as an error names it
   bool rows = false;             // an index stands for a whole row: index_add or index_copy
@@ -56,15 +56,19 @@ class Scatter final : public LibraryCall {
   }
 
   void run(const void* const* operands, void* const* results, void*) override {
-    if (p_.index_type == ir::DType::I64) check_bounds(static_cast<const int64_t*>(operands[1]));
-    else check_bounds(static_cast<const int32_t*>(operands[1]));
+    if (p_.index_type == ir::DType::I64)
+      check_bounds(static_cast<const int64_t*>(operands[1]));
+    else
+      check_bounds(static_cast<const int32_t*>(operands[1]));
     if (operands[0] != results[0]) strided_copy(p_.base, operands[0], p_.result, results[0]);
     with_element_type(p_.result.dtype, [&](auto e) {
       using T = decltype(e);
       const T* src = static_cast<const T*>(operands[2]);
       T* out = static_cast<T*>(results[0]);
-      if (p_.index_type == ir::DType::I64) write(static_cast<const int64_t*>(operands[1]), src, out);
-      else write(static_cast<const int32_t*>(operands[1]), src, out);
+      if (p_.index_type == ir::DType::I64)
+        write(static_cast<const int64_t*>(operands[1]), src, out);
+      else
+        write(static_cast<const int32_t*>(operands[1]), src, out);
     });
   }
   std::string describe() const override { return p_.mode == ScatterMode::Add ? "scatter_add" : "scatter"; }
@@ -114,8 +118,8 @@ class Scatter final : public LibraryCall {
   // In torch's words: those of index_add, of index_copy, of scatter and scatter_add.
   [[noreturn]] void fail(int64_t at) const {
     if (p_.rows && p_.mode == ScatterMode::Add) throw IndexError("index out of range in self");
-    const std::string text = "index " + std::to_string(at) + " is out of bounds for dimension " + std::to_string(p_.dim) +
-                             " with size " + std::to_string(p_.size);
+    const std::string text = "index " + std::to_string(at) + " is out of bounds for dimension " +
+                             std::to_string(p_.dim) + " with size " + std::to_string(p_.size);
     if (p_.rows) throw IndexError("index_copy_(): " + text);
     throw std::runtime_error(text);
   }
@@ -143,7 +147,8 @@ class Scatter final : public LibraryCall {
 
   // Writes one block of lanes at one position of the other shared dimensions, destinations [first, last) only.
   template <class I, class T>
-  void write_unit(const I* index, const T* src, T* out, int64_t unit, int64_t block, int64_t blocks, int64_t first, int64_t last) const {
+  void write_unit(const I* index, const T* src, T* out, int64_t unit, int64_t block, int64_t blocks, int64_t first,
+                  int64_t last) const {
     const int64_t lane = unit % blocks * block, n = std::min(block, p_.lane.size - lane);
     int64_t rest = unit / blocks;
     index += lane * p_.lane.index, src += lane * p_.lane.src, out += lane * p_.lane.out;
@@ -172,20 +177,26 @@ class Scatter final : public LibraryCall {
       const int64_t at = *index;
       if (at < first || at >= last) continue;
       T& to = out[at * p_.stride];
-      if (add) store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*src));
-      else store_element(to, *src);
+      if (add)
+        store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*src));
+      else
+        store_element(to, *src);
     }
   }
   template <class T>
   void write_row(T* to, const T* from, int64_t n) const {
     const int64_t to_step = p_.lane.out, from_step = p_.lane.src;
     if (n < 16) {
-      if (p_.mode == ScatterMode::Add) WriteRow<ScatterMode::Add>::run(to, to_step, from, from_step, n);
-      else WriteRow<ScatterMode::Assign>::run(to, to_step, from, from_step, n);
+      if (p_.mode == ScatterMode::Add)
+        WriteRow<ScatterMode::Add>::run(to, to_step, from, from_step, n);
+      else
+        WriteRow<ScatterMode::Assign>::run(to, to_step, from, from_step, n);
     } else if (p_.mode == ScatterMode::Add) {
-      run_for_host<WriteRow<ScatterMode::Add>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step, n);
+      run_for_host<WriteRow<ScatterMode::Add>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step,
+                                                                                        n);
     } else {
-      run_for_host<WriteRow<ScatterMode::Assign>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step, n);
+      run_for_host<WriteRow<ScatterMode::Assign>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step,
+                                                                                           n);
     }
   }
 
@@ -195,7 +206,8 @@ class Scatter final : public LibraryCall {
 
 ScatterPlan plan_for(const Layout& base, const Layout& index, const Layout& src, const Layout& out, ScatterMode mode) {
   if (src.dtype != out.dtype || base.dtype != out.dtype) throw TypeError("scatter: the element types differ");
-  if (index.dtype != ir::DType::I64 && index.dtype != ir::DType::I32) throw TypeError("scatter: the index must be integral");
+  if (index.dtype != ir::DType::I64 && index.dtype != ir::DType::I32)
+    throw TypeError("scatter: the index must be integral");
   if (base.shape != out.shape) throw TypeError("scatter: the result must have the base's shape");
   ScatterPlan p;
   p.base = base, p.result = out, p.index_type = index.dtype, p.mode = mode;
@@ -221,7 +233,8 @@ std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& inde
                                           int64_t dim, ScatterMode mode) {
   ScatterPlan p = plan_for(base, index, src, out, mode);
   const size_t rank = out.shape.size();
-  if (index.shape.size() != rank || src.shape.size() != rank || (rank && (dim < 0 || dim >= static_cast<int64_t>(rank))))
+  if (index.shape.size() != rank || src.shape.size() != rank ||
+      (rank && (dim < 0 || dim >= static_cast<int64_t>(rank))))
     throw TypeError("scatter: the operands' ranks differ");
   p.size = 1, p.dim = dim;
   for (size_t d = 0; d < rank; ++d) {

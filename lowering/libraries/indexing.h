@@ -1,9 +1,8 @@
 // Writes at run-time positions: scatter, scatter-add and index-add. No sorting and no atomics: threads divide the
 // destination, and each walks the entries in order, so results do not depend on the number of threads.
 //
-// An index outside [0, size) makes run() throw with torch's message, and an IndexError where torch does, before anything is
-// written.
-// (torch wraps negative ones in index_put only, which normalizes them first.)
+// An index outside [0, size) makes run() throw with torch's message, and an IndexError where torch does, before
+// anything is written. (torch wraps negative ones in index_put only, which normalizes them first.)
 #pragma once
 #include <memory>
 #include "lowering/libraries/library.h"
@@ -18,8 +17,8 @@ enum class ScatterMode : uint8_t { Assign, Add };  // Assign: of equal destinati
 std::unique_ptr<LibraryCall> make_scatter(const Layout& base, const Layout& index, const Layout& src, const Layout& out,
                                           int64_t dim, ScatterMode mode);
 
-// out = base, then out.select(dim, index[i]) += (or =) src.select(dim, i) for each entry i of `index` flattened. src has
-// base's shape with dimension `dim` replaced by the index's dimensions, or by their product. Operands: as above.
+// out = base, then out.select(dim, index[i]) += (or =) src.select(dim, i) for each entry i of `index` flattened. src
+// has base's shape with dimension `dim` replaced by the index's dimensions, or by their product. Operands: as above.
 std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& index, const Layout& src,
                                             const Layout& out, int64_t dim, ScatterMode mode = ScatterMode::Add);
 

@@ -20,8 +20,8 @@ struct Layout {
 // What is done to each result element of a contraction before it is stored, in order.
 struct PostOp {
   enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
-  Layout operand{};   // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
-  double scale = 1;   // Scale
+  Layout operand{};  // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
+  double scale = 1;  // Scale
 };
 
 // An index out of range, of an op for which torch's error is an IndexError.

@@ -27,10 +27,14 @@ const dnnl::engine& engine() {
 
 memory::data_type data_type(ir::DType dtype) {
   switch (dtype) {
-    case ir::DType::F32: return memory::data_type::f32;
-    case ir::DType::BF16: return memory::data_type::bf16;
-    case ir::DType::F16: return memory::data_type::f16;
-    default: return memory::data_type::undef;
+    case ir::DType::F32:
+      return memory::data_type::f32;
+    case ir::DType::BF16:
+      return memory::data_type::bf16;
+    case ir::DType::F16:
+      return memory::data_type::f16;
+    default:
+      return memory::data_type::undef;
   }
 }
 
@@ -45,7 +49,9 @@ Descriptor descriptor(Layout layout) {
                     memory::dims(layout.strides.begin(), layout.strides.end()));
 }
 
-Descriptor any_layout(const Descriptor& d) { return Descriptor(d.get_dims(), d.get_data_type(), memory::format_tag::any); }
+Descriptor any_layout(const Descriptor& d) {
+  return Descriptor(d.get_dims(), d.get_data_type(), memory::format_tag::any);
+}
 
 // Where a value of a program lives while it runs.
 struct Value {
@@ -85,8 +91,8 @@ class Program final : public LibraryCall {
     std::vector<PostOp> ops;  // broadcast to the result
     Layout result;
     size_t operands_at;
-    // The program without them: it runs where the processor notes numbers that oneDNN's kernels do not treat as eager does.
-    // None: this program is without them.
+    // The program without them: it runs where the processor notes numbers that oneDNN's kernels do not treat as eager
+    // does. None: this program is without them.
     std::function<std::unique_ptr<Program>()> rest;
   };
   void finish_with(Tail tail) { tail_.emplace(std::move(tail)); }
@@ -163,8 +169,8 @@ class Program final : public LibraryCall {
   bool finds_old_flags_ = false;  // of kernels that ran before
 };
 
-// oneDNN's kernels take nan for zero at a relu: the processor's maximum gives its second operand then. How many of the ops
-// come before the first; none: there is none.
+// oneDNN's kernels take nan for zero at a relu: the processor's maximum gives its second operand then. How many of the
+// ops come before the first; none: there is none.
 std::optional<size_t> ops_before_relu(std::span<const PostOp> ops) {
   const auto relu = std::ranges::find(ops, PostOp::Relu, &PostOp::kind);
   if (relu == ops.end()) return {};
@@ -186,8 +192,8 @@ void watch_relu(Program& p, std::span<const PostOp> ops, const Layout& result, M
   p.finish_with(std::move(tail));
 }
 
-// How many post-ops are left to the kernel. Of a small result the relu is done here: looking at the flags of all threads would
-// cost as much.
+// How many post-ops are left to the kernel. Of a small result the relu is done here: looking at the flags of all
+// threads would cost as much.
 size_t ops_inside(std::span<const PostOp> ops, const Layout& result) {
   constexpr int64_t kSmall = 64 << 10;
   return ir::product(result.shape) <= kSmall ? ops_before_relu(ops).value_or(ops.size()) : ops.size();
@@ -202,9 +208,7 @@ std::unique_ptr<Program> finished(std::span<const PostOp> ops, const Layout& res
   return p;
 }
 
-bool fast(const dnnl::primitive_desc_base& pd) {
-  return pd.get(true) && !std::strstr(pd.impl_info_str(), "ref");
-}
+bool fast(const dnnl::primitive_desc_base& pd) { return pd.get(true) && !std::strstr(pd.impl_info_str(), "ref"); }
 
 // Attributes for `ops`, and the values that they read: operands number `first` and on.
 struct Attributes {
@@ -224,14 +228,29 @@ Attributes attributes(std::span<const PostOp> ops, const ir::Dims& shape, size_t
       continue;
     }
     switch (op.kind) {
-      case PostOp::Relu: list.append_eltwise(algorithm::eltwise_relu, 0, 0); break;
-      case PostOp::GeluErf: list.append_eltwise(algorithm::eltwise_gelu_erf, 0, 0); break;
-      case PostOp::GeluTanh: list.append_eltwise(algorithm::eltwise_gelu_tanh, 0, 0); break;
-      case PostOp::Sigmoid: list.append_eltwise(algorithm::eltwise_logistic, 0, 0); break;
-      case PostOp::Tanh: list.append_eltwise(algorithm::eltwise_tanh, 0, 0); break;
-      case PostOp::Silu: list.append_eltwise(algorithm::eltwise_swish, 1, 0); break;
-      case PostOp::Scale: list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.scale), 0); break;
-      default: throw InternalError("a post-op without a oneDNN counterpart");
+      case PostOp::Relu:
+        list.append_eltwise(algorithm::eltwise_relu, 0, 0);
+        break;
+      case PostOp::GeluErf:
+        list.append_eltwise(algorithm::eltwise_gelu_erf, 0, 0);
+        break;
+      case PostOp::GeluTanh:
+        list.append_eltwise(algorithm::eltwise_gelu_tanh, 0, 0);
+        break;
+      case PostOp::Sigmoid:
+        list.append_eltwise(algorithm::eltwise_logistic, 0, 0);
+        break;
+      case PostOp::Tanh:
+        list.append_eltwise(algorithm::eltwise_tanh, 0, 0);
+        break;
+      case PostOp::Silu:
+        list.append_eltwise(algorithm::eltwise_swish, 1, 0);
+        break;
+      case PostOp::Scale:
+        list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.scale), 0);
+        break;
+      default:
+        throw InternalError("a post-op without a oneDNN counterpart");
     }
   }
   out.attr.set_post_ops(list);
@@ -287,7 +306,8 @@ std::unique_ptr<Program> run_exactly(Matmul& m, Value b, const Layout& out, std:
   auto program = run_matmul(m, b);
   watch_relu(*program, ops, out, [m, b, out, own = std::vector<PostOp>(ops.begin(), ops.end())](size_t kept) {
     Matmul plain{m.a, m.b, m.out, attributes(std::span(own).first(kept), out.shape, 2), {}};
-    plain.pd = dnnl::matmul::primitive_desc(engine(), m.pd.src_desc(), m.pd.weights_desc(), m.pd.dst_desc(), plain.attributes.attr);
+    plain.pd = dnnl::matmul::primitive_desc(engine(), m.pd.src_desc(), m.pd.weights_desc(), m.pd.dst_desc(),
+                                            plain.attributes.attr);
     return run_matmul(plain, b);
   });
   return program;
@@ -333,7 +353,8 @@ bool is_mostly_padding(const Descriptor& given, const Descriptor& wanted) {
 // The packing of operand kPackedOperand from `given` to `wanted`; nothing where there is nothing to do, or where the
 // order has no name.
 PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
-  if (given == wanted || wanted.get_format_kind() != memory::format_kind::blocked || is_mostly_padding(given, wanted)) return {};
+  if (given == wanted || wanted.get_format_kind() != memory::format_kind::blocked || is_mostly_padding(given, wanted))
+    return {};
   auto pack = std::make_unique<Program>();
   pack->reorder({Value::Operand, 0, given}, {Value::Result, 0, wanted});
   PackedCall p{std::move(pack), nullptr, wanted.get_size(), {}};
@@ -400,10 +421,14 @@ Descriptor inside(const Layout& given, Inner inner) {
 class ConvolutionBuilder {
  public:
   ConvolutionBuilder(const Convolution& c, std::span<const PostOp> ops, Inner activations)
-      : c_(c), ops_(ops.begin(), ops.end()), g_(geometry(c)), given_{descriptor(c.x), grouped_weights(c.w, c.groups), descriptor(c.y)},
+      : c_(c),
+        ops_(ops.begin(), ops.end()),
+        g_(geometry(c)),
+        given_{descriptor(c.x), grouped_weights(c.w, c.groups), descriptor(c.y)},
         inner_{inside(c.x, activations), any_layout(given_.w), inside(c.y, activations)} {
     if (!ops.empty() && ops[0].kind == PostOp::Add && is_bias(ops[0].operand)) {
-      bias_ = Value{Value::Operand, 2, Descriptor({c.y.shape[1]}, data_type(ops[0].operand.dtype), memory::format_tag::a)};
+      bias_ =
+          Value{Value::Operand, 2, Descriptor({c.y.shape[1]}, data_type(ops[0].operand.dtype), memory::format_tag::a)};
       ops = ops.subspan(1);
     }
     attributes_ = attributes(ops, c.y.shape, bias_ ? 3 : 2);
@@ -420,9 +445,12 @@ class ConvolutionBuilder {
 
   std::unique_ptr<Program> build() {
     switch (c_.pass) {
-      case Pass::Forward: return forward();
-      case Pass::InputGrad: return input_grad();
-      case Pass::WeightGrad: return weight_grad();
+      case Pass::Forward:
+        return forward();
+      case Pass::InputGrad:
+        return input_grad();
+      case Pass::WeightGrad:
+        return weight_grad();
     }
     return nullptr;
   }
@@ -440,7 +468,8 @@ class ConvolutionBuilder {
     const auto kind = c_.pass == Pass::Forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
     const auto direct = dnnl::algorithm::convolution_direct;
     if (bias_)
-      return {engine(), kind, direct, in.x, in.w, bias_->descriptor, in.y, g_.stride, g_.dilation, g_.low, g_.high, attr, true};
+      return {engine(),    kind,   direct,  in.x, in.w, bias_->descriptor, in.y, g_.stride,
+              g_.dilation, g_.low, g_.high, attr, true};
     return {engine(), kind, direct, in.x, in.w, in.y, g_.stride, g_.dilation, g_.low, g_.high, attr, true};
   }
 
@@ -487,7 +516,8 @@ class ConvolutionBuilder {
     return p;
   }
 
-  // Convolutions by products do what follows one number after the other, and make nan of infinities, and numbers of nan.
+  // Convolutions by products do what follows one number after the other, and make nan of infinities, and numbers of
+  // nan.
   bool activates_apart(const dnnl::primitive_desc_base& pd) const {
     const auto activates = [](const PostOp& op) { return !has_operand(op) && op.kind != PostOp::Scale; };
     return std::ranges::any_of(ops_, activates) && std::strstr(pd.impl_info_str(), "gemm");
@@ -496,9 +526,9 @@ class ConvolutionBuilder {
   std::unique_ptr<Program> input_grad() {
     const auto hint = forward_pd({any_layout(given_.x), any_layout(given_.w), any_layout(given_.y)}, attributes_.attr);
     if (!hint.get(true)) return nullptr;
-    const dnnl::convolution_backward_data::primitive_desc pd(
-        engine(), dnnl::algorithm::convolution_direct, inner_.x, inner_.w, inner_.y, g_.stride, g_.dilation, g_.low,
-        g_.high, hint, attributes_.attr, true);
+    const dnnl::convolution_backward_data::primitive_desc pd(engine(), dnnl::algorithm::convolution_direct, inner_.x,
+                                                             inner_.w, inner_.y, g_.stride, g_.dilation, g_.low,
+                                                             g_.high, hint, attributes_.attr, true);
     if (!fast(pd)) return nullptr;
     auto p = std::make_unique<Program>();
     const Value result{Value::Result, 0, given_.x};
@@ -514,9 +544,9 @@ class ConvolutionBuilder {
   std::unique_ptr<Program> weight_grad() {
     const auto hint = forward_pd({any_layout(given_.x), any_layout(given_.w), any_layout(given_.y)}, attributes_.attr);
     if (!hint.get(true)) return nullptr;
-    const dnnl::convolution_backward_weights::primitive_desc pd(
-        engine(), dnnl::algorithm::convolution_direct, inner_.x, inner_.w, inner_.y, g_.stride, g_.dilation, g_.low,
-        g_.high, hint, attributes_.attr, true);
+    const dnnl::convolution_backward_weights::primitive_desc pd(engine(), dnnl::algorithm::convolution_direct, inner_.x,
+                                                                inner_.w, inner_.y, g_.stride, g_.dilation, g_.low,
+                                                                g_.high, hint, attributes_.attr, true);
     if (!fast(pd)) return nullptr;
     auto p = std::make_unique<Program>();
     const Value result{Value::Result, 0, given_.w};
@@ -542,7 +572,8 @@ class ConvolutionBuilder {
 };
 
 template <class Build>
-std::unique_ptr<Program> build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations, Build build) {
+std::unique_ptr<Program> build_convolution(const Convolution& c, std::span<const PostOp> ops, Inner activations,
+                                           Build build) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (!describable(*l, l->shape.size())) return nullptr;
   const OneThreadForLittle one(ir::product(c.y.shape) / std::max<int64_t>(c.w.shape[0], 1) * ir::product(c.w.shape));

@@ -53,7 +53,8 @@ namespace {
 
 // A relu alone of numbers that lie side by side, in whatever order.
 bool run_relu(std::span<const PostOp> ops, const Layout& result, void* data) {
-  if (ops.size() != 1 || ops[0].kind != PostOp::Relu || result.dtype != ir::DType::F32 || !packed_like(result, result)) return false;
+  if (ops.size() != 1 || ops[0].kind != PostOp::Relu || result.dtype != ir::DType::F32 || !packed_like(result, result))
+    return false;
   float* x = static_cast<float*>(data);
   const int64_t n = ir::product(result.shape);
   share_out(n, n > 64 * 1024, [&](int64_t begin, int64_t end, int) {

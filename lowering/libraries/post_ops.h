@@ -11,13 +11,15 @@ namespace lazuli::lowering {
 inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.kind == PostOp::Mul; }
 
 // Whether it takes no function that a loop of C++ computes slowly.
-inline bool is_simple(const PostOp& op) { return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::Scale; }
+inline bool is_simple(const PostOp& op) {
+  return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::Scale;
+}
 
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
 // it does not broadcast.
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape);
-// Whether the elements of an operand that was broadcast so lie side by side, in the order of `like`'s dimensions. oneDNN
-// reads any other operand of a post-op wrongly, without a complaint.
+// Whether the elements of an operand that was broadcast so lie side by side, in the order of `like`'s dimensions.
+// oneDNN reads any other operand of a post-op wrongly, without a complaint.
 bool packed_like(const Layout& operand, const Layout& like);
 // The same post-ops with every operand broadcast so.
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
@@ -26,23 +28,33 @@ std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Di
 template <class C>
 inline C apply_post_op(const PostOp& op, C x, C y) {
   switch (op.kind) {
-    case PostOp::Add: return static_cast<C>(x + y);
-    case PostOp::Mul: return static_cast<C>(x * y);
-    case PostOp::Relu: return x < C(0) ? C(0) : x;
-    case PostOp::Scale: return static_cast<C>(x * static_cast<C>(op.scale));
-    default: break;
+    case PostOp::Add:
+      return static_cast<C>(x + y);
+    case PostOp::Mul:
+      return static_cast<C>(x * y);
+    case PostOp::Relu:
+      return x < C(0) ? C(0) : x;
+    case PostOp::Scale:
+      return static_cast<C>(x * static_cast<C>(op.scale));
+    default:
+      break;
   }
   if constexpr (std::is_floating_point_v<C>) {
     switch (op.kind) {
-      case PostOp::GeluErf: return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
+      case PostOp::GeluErf:
+        return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
       case PostOp::GeluTanh: {
         const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
         return C(0.5) * x * (1 + std::tanh(inner));
       }
-      case PostOp::Sigmoid: return 1 / (1 + std::exp(-x));
-      case PostOp::Tanh: return std::tanh(x);
-      case PostOp::Silu: return x / (1 + std::exp(-x));
-      default: break;
+      case PostOp::Sigmoid:
+        return 1 / (1 + std::exp(-x));
+      case PostOp::Tanh:
+        return std::tanh(x);
+      case PostOp::Silu:
+        return x / (1 + std::exp(-x));
+      default:
+        break;
     }
   }
   throw InternalError("this post-op has no meaning on integers");

@@ -18,8 +18,8 @@ PackedCall packed_matmul(const Layout& a, const Layout& b, const Layout& out, st
 
 enum class Pass : uint8_t { Forward, InputGrad, WeightGrad };
 
-// A plain (not transposed) convolution between `x`, `w` and `y`, whichever of them is the result. Operands: Forward x, w,
-// post-op operands; InputGrad y, w; WeightGrad y, x (`swapped`: x, y).
+// A plain (not transposed) convolution between `x`, `w` and `y`, whichever of them is the result. Operands: Forward x,
+// w, post-op operands; InputGrad y, w; WeightGrad y, x (`swapped`: x, y).
 struct Convolution {
   Pass pass = Pass::Forward;
   Layout x, w, y;

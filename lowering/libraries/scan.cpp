@@ -15,14 +15,16 @@ class CumulativeSum final : public LibraryCall {
   CumulativeSum(const Layout& x, const Layout& out, int64_t dim) : x_(x), out_(out), dim_(static_cast<size_t>(dim)) {
     if (x.dtype != out.dtype || x.shape != out.shape || dim_ >= x.shape.size())
       throw TypeError("cumsum: the result does not fit");
-    lane_ = dim_ + 1 == x.shape.size() ? dim_ : x.shape.size() - 1;  // the innermost other dimension, if it is innermost
+    // The innermost other dimension, if it is innermost.
+    lane_ = dim_ + 1 == x.shape.size() ? dim_ : x.shape.size() - 1;
     for (size_t d = 0; d < x.shape.size(); ++d)
       if (d != dim_ && d != lane_) outer_ *= x.shape[d];
   }
   void run(const void* const* operands, void* const* results, void*) override {
     with_element_type(x_.dtype, [&](auto e) {
       using T = decltype(e);
-      if constexpr (!std::is_same_v<T, bool>) run_typed(static_cast<const T*>(operands[0]), static_cast<T*>(results[0]));
+      if constexpr (!std::is_same_v<T, bool>)
+        run_typed(static_cast<const T*>(operands[0]), static_cast<T*>(results[0]));
     });
   }
   std::string describe() const override { return "cumsum"; }

@@ -15,7 +15,8 @@ void drop_if_idle(std::optional<Staging::Copy>& copy) {
 
 class StagedCall final : public LibraryCall {
  public:
-  StagedCall(std::unique_ptr<LibraryCall> call, Staging staging) : call_(std::move(call)), staging_(std::move(staging)) {
+  StagedCall(std::unique_ptr<LibraryCall> call, Staging staging)
+      : call_(std::move(call)), staging_(std::move(staging)) {
     bytes_ = round_up_64(call_->scratch_bytes());
     for (const auto& copy : staging_.operands) {
       offsets_.push_back(bytes_);

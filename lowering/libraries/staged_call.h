@@ -15,9 +15,9 @@ struct Staging {
   };
   std::vector<std::optional<Copy>> operands;  // by operand number; missing ones pass through
   std::optional<Copy> result;
-  std::vector<PostOp> post_ops;               // after the call, in the result's own place
-  Layout result_layout;                       // where post_ops work
-  size_t post_op_operands_at = 0;             // number of the first operand that post_ops read
+  std::vector<PostOp> post_ops;    // after the call, in the result's own place
+  Layout result_layout;            // where post_ops work
+  size_t post_op_operands_at = 0;  // number of the first operand that post_ops read
   bool empty() const;
 };
 

@@ -125,8 +125,7 @@ void strided_copy(const Layout& from, const void* source, const Layout& to, void
 
 Layout dense_layout(ir::DType dtype, const ir::Dims& shape) {
   Layout layout{dtype, shape, ir::Dims(shape.size(), 1)};
-  for (size_t d = shape.size(); d-- > 1;)
-    layout.strides[d - 1] = layout.strides[d] * max(shape[d], ir::Size(1));
+  for (size_t d = shape.size(); d-- > 1;) layout.strides[d - 1] = layout.strides[d] * max(shape[d], ir::Size(1));
   return layout;
 }
 

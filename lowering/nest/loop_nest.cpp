@@ -31,8 +31,8 @@ const char* stride_name(VectorStride s) {
 
 void print_access(std::ostream& out, size_t i, const Access& a) {
   out << "  a" << i << ": " << ir::name(a.dtype) << " stride " << stride_name(a.stride) << (a.row ? " row" : "")
-      << (a.still ? " still" : "")
-      << (a.indexed ? " indexed" : "") << (a.across ? " across" : "") << (a.store ? " store" : "") << "\n";
+      << (a.still ? " still" : "") << (a.indexed ? " indexed" : "") << (a.across ? " across" : "")
+      << (a.store ? " store" : "") << "\n";
 }
 
 void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
@@ -83,7 +83,8 @@ void for_each_word(const LoopNest& n, F add) {
   add(uint64_t{n.checks} << 16 | n.params);
   add(n.accesses.size());
   for (const Access& a : n.accesses)
-    add(pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed, a.across}));
+    add(pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed,
+              a.across}));
   for (const Inst& x : n.insts) {
     add(pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
               static_cast<unsigned>(x.dtype), x.stage, x.row}));

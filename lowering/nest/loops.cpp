@@ -184,7 +184,6 @@ class LoopWriter {
     add({.code = Code::Check, .dtype = DType::Bool, .slot = number, .args = {failed}}, row);
   }
 
-
   uint16_t write_number(const Term& x) {
     const ir::Node& node = graph_[x.value];
     const DType t = ir::compute_type(x.dtype);
@@ -276,9 +275,9 @@ class LoopWriter {
     const Term& x = terms_[t];
     const uint16_t exact = term(t);
     if (!ir::is_reduced_floating(x.dtype) || is_narrow_already(x)) return exact;
-    const Prim round = x.dtype != DType::BF16  ? Prim::round_f16
+    const Prim round = x.dtype != DType::BF16   ? Prim::round_f16
                        : reads_only_its_type(x) ? Prim::round_bf16_result
-                                             : Prim::round_bf16;
+                                                : Prim::round_bf16;
     const uint64_t key = uint64_t(t) << 8 | (x.row ? 0xFF : stage_);
     auto [it, fresh] = rounded_.try_emplace(key, uint16_t{0});
     if (fresh) it->second = prim(round, DType::F32, x.row, {exact});
@@ -295,9 +294,8 @@ class LoopWriter {
 
   // Among the floating types.
   bool reads_only_its_type(const Term& x) const {
-    return std::all_of(x.children.begin(), x.children.end(), [&](uint32_t c) {
-      return !ir::is_floating(terms_[c].dtype) || terms_[c].dtype == x.dtype;
-    });
+    return std::all_of(x.children.begin(), x.children.end(),
+                       [&](uint32_t c) { return !ir::is_floating(terms_[c].dtype) || terms_[c].dtype == x.dtype; });
   }
 
   const ScalarProgram& program_of(const Term& x) const {

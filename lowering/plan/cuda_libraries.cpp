@@ -38,8 +38,8 @@ class CudaLibraries final : public Libraries {
     const bool tensor_cores = ir::is_reduced_floating(type) || (type == ir::DType::F32 && settings.tf32);
     return tensor_cores ? 16 / ir::item_size(type) : 1;
   }
-  std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
-                                    std::span<const PostOp> post_ops) const override {
+  std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
+                                    std::span<const Layout> results, std::span<const PostOp> post_ops) const override {
     if (node.op != ir::Op::matmul) return nullptr;
     return make_cublaslt_matmul(operands[0], operands[1], results[0], post_ops, settings);
   }

@@ -67,7 +67,8 @@ bool InPlace::copies(const Loops& loops, uint32_t store, uint32_t taken) const {
   for (const Inst& i : loops.nest.insts) {
     if (i.code != Code::Store || i.slot != store) continue;
     const Inst& from = loops.nest.insts[i.args[0]];
-    if (from.code != Code::Load || loops.accesses[from.slot].partial || home_(loops.accesses[from.slot].value) != taken ||
+    if (from.code != Code::Load || loops.accesses[from.slot].partial ||
+        home_(loops.accesses[from.slot].value) != taken ||
         loops.nest.accesses[from.slot].dtype != loops.nest.accesses[store].dtype)
       return false;
   }

@@ -206,10 +206,10 @@ class Grouper {
 
   Plan& plan_;
   const uint32_t count_;
-  std::vector<uint32_t> key_;                  // by step
-  std::vector<std::vector<uint32_t>> mates_;   // steps, by key
+  std::vector<uint32_t> key_;                 // by step
+  std::vector<std::vector<uint32_t>> mates_;  // steps, by key
   std::vector<std::vector<uint32_t>> sources_;
-  std::vector<int64_t> born_, held_, alive_;   // bytes, by step in the given order
+  std::vector<int64_t> born_, held_, alive_;  // bytes, by step in the given order
   int64_t peak_ = 0, allowed_ = 0, waiting_bytes_ = 0, waiting_allowed_ = 0;
   std::vector<bool> placed_, waits_, joined_;
   std::vector<uint32_t> order_;

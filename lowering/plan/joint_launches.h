@@ -9,8 +9,8 @@ namespace lazuli::lowering {
 
 // Reorders a plan's steps, whose blocks are bound but have no places yet, so that members of a launch stand side by
 // side, and marks them (PlanStep::joined). Steps that are no kernels keep their order. A kernel moves up when what it
-// makes does not raise the peak of memory, and down when nothing large waits for it to be let go. Sizes may have expressions
-// (ir/size.h): how much memory there is then goes by the numbers of now.
+// makes does not raise the peak of memory, and down when nothing large waits for it to be let go. Sizes may have
+// expressions (ir/size.h): how much memory there is then goes by the numbers of now.
 void group_steps(Plan& plan);
 
 }  // namespace lazuli::lowering

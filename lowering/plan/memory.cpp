@@ -109,7 +109,8 @@ class Layout {
 // The largest first, each at the lowest place that no block alive with it has: "greedy by size" of Pisarchyk and Lee,
 // Efficient Memory Management for Deep Neural Net Inference (2020). Quadratic in the number of blocks.
 int64_t assign_by_size(std::vector<Block>& blocks, std::vector<uint32_t> placed) {
-  std::stable_sort(placed.begin(), placed.end(), [&](uint32_t a, uint32_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(placed.begin(), placed.end(),
+                   [&](uint32_t a, uint32_t b) { return blocks[a].bytes > blocks[b].bytes; });
   int64_t size = 0;
   Layout layout;
   for (uint32_t i : placed) {
@@ -121,8 +122,8 @@ int64_t assign_by_size(std::vector<Block>& blocks, std::vector<uint32_t> placed)
   return size;
 }
 
-// Moves temporaries into outputs that are written after their death: the largest and longest-lived ones first, each into
-// the output that is written soonest after. Returns those that are left.
+// Moves temporaries into outputs that are written after their death: the largest and longest-lived ones first, each
+// into the output that is written soonest after. Returns those that are left.
 std::vector<uint32_t> move_into_outputs(std::vector<Block>& blocks, std::vector<uint32_t> placed) {
   struct Host {
     uint32_t block, written;
@@ -130,20 +131,25 @@ std::vector<uint32_t> move_into_outputs(std::vector<Block>& blocks, std::vector<
   };
   std::vector<Host> hosts;
   for (uint32_t i = 0; i < blocks.size(); ++i)
-    if (const Block& b = blocks[i]; b.kind == Block::Output && b.first <= b.last && b.first > 0 && b.bytes >= kWorthMoving)
+    if (const Block& b = blocks[i];
+        b.kind == Block::Output && b.first <= b.last && b.first > 0 && b.bytes >= kWorthMoving)
       hosts.push_back({i, b.first, {}});
   if (hosts.empty() || hosts.size() * placed.size() > kMostBySize * kMostBySize) return placed;
   std::sort(hosts.begin(), hosts.end(), [&](const Host& a, const Host& b) { return a.written < b.written; });
-  auto weight = [&](uint32_t i) { return static_cast<double>(blocks[i].bytes) * (blocks[i].last - blocks[i].first + 1); };
+  auto weight = [&](uint32_t i) {
+    return static_cast<double>(blocks[i].bytes) * (blocks[i].last - blocks[i].first + 1);
+  };
   std::stable_sort(placed.begin(), placed.end(), [&](uint32_t a, uint32_t b) { return weight(a) > weight(b); });
   std::vector<uint32_t> left;
   for (uint32_t i : placed) {
     Block& block = blocks[i];
-    auto h = std::upper_bound(hosts.begin(), hosts.end(), block.last, [](uint32_t last, const Host& h) { return last < h.written; });
+    auto h = std::upper_bound(hosts.begin(), hosts.end(), block.last,
+                              [](uint32_t last, const Host& h) { return last < h.written; });
     int64_t at = -1;
     if (block.bytes >= kWorthMoving)
       for (; h != hosts.end(); ++h)
-        if (blocks[h->block].bytes >= block.bytes && (at = h->guests.find(blocks, block, blocks[h->block].bytes)) >= 0) break;
+        if (blocks[h->block].bytes >= block.bytes && (at = h->guests.find(blocks, block, blocks[h->block].bytes)) >= 0)
+          break;
     if (at < 0) {
       left.push_back(i);
       continue;
@@ -247,7 +253,9 @@ std::vector<uint32_t> move_into_segments(std::vector<Block>& blocks, const std::
     }
     enter(segments.back(), i, blocks[segments.back().block].bytes);
   }
-  auto weight = [&](uint32_t i) { return static_cast<double>(blocks[i].bytes) * (blocks[i].last - blocks[i].first + 1); };
+  auto weight = [&](uint32_t i) {
+    return static_cast<double>(blocks[i].bytes) * (blocks[i].last - blocks[i].first + 1);
+  };
   std::stable_sort(others.begin(), others.end(), [&](uint32_t a, uint32_t b) { return weight(a) > weight(b); });
   std::vector<uint32_t> left;
   for (uint32_t i : others) {

@@ -34,8 +34,9 @@ struct Block {
   }
 };
 
-// Gives every arena block its place, and appends segments where that lowers the peak of the whole trace's memory; blocks
-// alive at the same step do not overlap. A host is alive from its first guest's first step on. Returns the arena's size.
+// Gives every arena block its place, and appends segments where that lowers the peak of the whole trace's memory;
+// blocks alive at the same step do not overlap. A host is alive from its first guest's first step on. Returns the
+// arena's size.
 int64_t assign_offsets(std::vector<Block>& blocks);
 
 }  // namespace lazuli::lowering

@@ -77,8 +77,9 @@ class Planner {
   void split_reductions() {
     std::vector<PlanStep> steps;
     for (PlanStep& step : plan_.steps) {
-      auto split = step.kind == PlanStep::Kernel && step.partials == kNoBlock ? split_reduction(step.loops, options_.threads)
-                                                                              : std::nullopt;
+      auto split = step.kind == PlanStep::Kernel && step.partials == kNoBlock
+                       ? split_reduction(step.loops, options_.threads)
+                       : std::nullopt;
       steps.push_back(std::move(step));
       if (split) steps.push_back(cut_in_two(steps.back(), *std::move(split)));
     }

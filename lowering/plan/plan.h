@@ -14,10 +14,10 @@ namespace lazuli::lowering {
 
 struct PlanOptions {
   bool fusion = true;
-  bool groups = true;  // launches of several kernels (joint_launches.h)
-  int threads = 1;  // that a kernel should keep busy
+  bool groups = true;              // launches of several kernels (joint_launches.h)
+  int threads = 1;                 // that a kernel should keep busy
   int64_t accumulate = INT64_MAX;  // bytes that two kernels must share to become one (schedules/accumulate.h)
-  bool pack = true;    // parameters of contractions, where libraries read another order than torch's
+  bool pack = true;                // parameters of contractions, where libraries read another order than torch's
   bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   const Libraries* libraries = &cpu_libraries();
 };
@@ -83,8 +83,8 @@ struct Plan {
 
 Plan make_plan(const ir::Graph& graph, const PlanOptions& options);
 
-// In two: a draft has all steps in their order, but no library's call and no place for any block; it may be made of sizes that
-// are not known (ir/size.h). To finish it they have to be.
+// In two: a draft has all steps in their order, but no library's call and no place for any block; it may be made of
+// sizes that are not known (ir/size.h). To finish it they have to be.
 Plan draft_plan(const ir::Graph& graph, const PlanOptions& options);
 void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan);
 

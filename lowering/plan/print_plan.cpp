@@ -74,10 +74,12 @@ std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
   return out;
 }
 
-// When the arena and its segments are fullest, and with what: the blocks of that moment that take a thousandth of it or more.
+// When the arena and its segments are fullest, and with what: the blocks of that moment that take a thousandth of it or
+// more.
 void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
   auto in_arena = [&](const Block& b) {
-    return b.kind == Block::Arena && b.first <= b.last && (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
+    return b.kind == Block::Arena && b.first <= b.last &&
+           (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
   };
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const Block& b : plan.blocks)
@@ -88,13 +90,17 @@ void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
     if ((live += change[s]) > peak) peak = live, at = s;
   std::vector<uint32_t> alive;
   for (uint32_t b = 0; b < plan.blocks.size(); ++b)
-    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= at && at <= block.last) alive.push_back(b);
-  std::stable_sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
-  out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " + std::to_string(alive.size()) + " places\n";
+    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= at && at <= block.last)
+      alive.push_back(b);
+  std::stable_sort(alive.begin(), alive.end(),
+                   [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " +
+         std::to_string(alive.size()) + " places\n";
   const auto values = first_values(plan, graph);
   for (size_t i = 0; i < alive.size() && plan.blocks[alive[i]].bytes >= peak / 1000; ++i) {
     const Block& b = plan.blocks[alive[i]];
-    out += "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
+    out +=
+        "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
     if (ir::Value v = values[alive[i]]) out += ": " + ir::print_node(graph, v.node);
     out += "\n";
   }
@@ -119,9 +125,9 @@ void print_most(const Plan& plan, std::string& out) {
     }
     if (now.sum() > most.sum()) most = now, at = s;
   }
-  out += "most allocated at step " + std::to_string(at) + ": " + std::to_string(plan.arena_bytes + most.sum()) + " bytes: arena " +
-         std::to_string(plan.arena_bytes) + ", segments " + std::to_string(most.segments) + ", outputs " +
-         std::to_string(most.outputs) + ", external results " + std::to_string(most.external) + "\n";
+  out += "most allocated at step " + std::to_string(at) + ": " + std::to_string(plan.arena_bytes + most.sum()) +
+         " bytes: arena " + std::to_string(plan.arena_bytes) + ", segments " + std::to_string(most.segments) +
+         ", outputs " + std::to_string(most.outputs) + ", external results " + std::to_string(most.external) + "\n";
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 namespace lazuli::lowering {
 
 llvm::Type* memory_element(llvm::IRBuilder<>& b, ir::DType memory);
-Vec widen(Vec x, ir::DType memory);   // as loaded -> compute type
-Vec narrow(Vec x, ir::DType memory);  // compute type -> as stored; rounds to nearest even
+Vec widen(Vec x, ir::DType memory);     // as loaded -> compute type
+Vec narrow(Vec x, ir::DType memory);    // compute type -> as stored; rounds to nearest even
 Vec round_to(Vec x, ir::DType memory);  // what storing and loading again gives, for the reduced floating types
-Vec round_bf16_result(Vec x);         // see scalar.def: cheaper
+Vec round_bf16_result(Vec x);           // see scalar.def: cheaper
 
 }  // namespace lazuli::lowering

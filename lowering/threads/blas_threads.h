@@ -1,8 +1,8 @@
 // The number of threads of BLAS products.
 #pragma once
 
-// Weak, so that it is null where no loaded library has it: MKL's alone. Of the calling thread's products; returns what it
-// was, and 0 is for unset.
+// Weak, so that it is null where no loaded library has it: MKL's alone. Of the calling thread's products; returns what
+// it was, and 0 is for unset.
 extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);
 
 namespace lazuli::lowering {

@@ -1,8 +1,8 @@
 // The threads that compute one thing together.
 //
-// Ranges are claimed, not assigned: each thread begins with a range of its own and then takes what is left of others', so
-// that nobody waits for a thread that the system has not let run yet. On a machine with other work, or on a virtual one whose
-// cores come and go, a thread that sleeps may take milliseconds to wake: then the others have done its share.
+// Ranges are claimed, not assigned: each thread begins with a range of its own and then takes what is left of others',
+// so that nobody waits for a thread that the system has not let run yet. On a machine with other work, or on a virtual
+// one whose cores come and go, a thread that sleeps may take milliseconds to wake: then the others have done its share.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -58,12 +58,13 @@ class FloatMode {
   unsigned bits_;
 };
 
-// What one of the threads does while there is nothing to share. `step` does a little and says whether there is more; it is
-// called on one thread, never two at once. Returns whether there is such a thread: not where crew_size() is 1.
+// What one of the threads does while there is nothing to share. `step` does a little and says whether there is more; it
+// is called on one thread, never two at once. Returns whether there is such a thread: not where crew_size() is 1.
 bool begin_background(bool (*step)());
 // There is more to do in the background.
 void continue_background();
-// Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it microseconds.
+// Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it
+// microseconds.
 void expect_background(bool soon);
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
 void help_background(bool (*done)());
@@ -84,8 +85,8 @@ void share_out(int64_t n, int threads, bool heavy, F&& f) {
 }  // namespace detail
 
 // Calls f(begin, end, worker) for ranges that together are [0, n), on this thread and others, and returns when all have
-// returned. `worker` is below crew_size(), and no two calls at once have the same. Not `worth` it: on this thread alone.
-// f must not throw. `threads`: at most so many.
+// returned. `worker` is below crew_size(), and no two calls at once have the same. Not `worth` it: on this thread
+// alone. f must not throw. `threads`: at most so many.
 template <class F>
 void share_out(int64_t n, int threads, F&& f) {
   detail::share_out(n, threads, false, std::forward<F>(f));
@@ -94,15 +95,16 @@ template <class F>
 void share_out(int64_t n, bool worth, F&& f) {
   share_out(n, worth ? crew_size() : 1, std::forward<F>(f));
 }
-// The same for pieces that take long each: they are claimed one by one, the first ones first. Never on OpenMP's own threads, since such work asks how
-// many threads there are, and there the answer is one. On the crew's it is one, too, unless f says otherwise (Threads).
+// The same for pieces that take long each: they are claimed one by one, the first ones first. Never on OpenMP's own
+// threads, since such work asks how many threads there are, and there the answer is one. On the crew's it is one, too,
+// unless f says otherwise (Threads).
 template <class F>
 void share_out_heavy(int64_t n, F&& f) {
   detail::share_out(n, crew_size(), true, std::forward<F>(f));
 }
 
-// That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes meanwhile,
-// since a core has room for one thread that is awake.
+// That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes
+// meanwhile, since a core has room for one thread that is awake.
 void openmp_has_worked();
 
 }  // namespace lazuli::lowering

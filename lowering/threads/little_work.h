@@ -1,5 +1,5 @@
-// Where there is little to do one thread does it: waking another costs more than it saves, and where other processes have its
-// core, whoever waits for it waits until the system gives it one.
+// Where there is little to do one thread does it: waking another costs more than it saves, and where other processes
+// have its core, whoever waits for it waits until the system gives it one.
 #pragma once
 #include <cstdint>
 #include "lowering/threads/crew.h"

@@ -1,5 +1,5 @@
-// What became of PTX that was assembled before: a file in the cache folder with a line for each kernel, so that a run of
-// the tests assembles only what has changed since the last one. Kernels that failed are not in it.
+// What became of PTX that was assembled before: a file in the cache folder with a line for each kernel, so that a run
+// of the tests assembles only what has changed since the last one. Kernels that failed are not in it.
 #pragma once
 #include <mutex>
 #include <string>

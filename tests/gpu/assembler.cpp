@@ -130,7 +130,8 @@ void assemble(std::span<const std::string* const> ptx, int capability, std::span
 
 // One word.
 std::string key_of(const std::string& ptx, int capability) {
-  return "sm" + std::to_string(capability) + "-nvjitlink" + jit::cuda::linker_version() + "-" + jit::DiskCache::file_name(ptx);
+  return "sm" + std::to_string(capability) + "-nvjitlink" + jit::cuda::linker_version() + "-" +
+         jit::DiskCache::file_name(ptx);
 }
 
 }  // namespace

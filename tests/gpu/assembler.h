@@ -9,7 +9,7 @@ namespace lazuli::testing {
 struct Assembled {
   bool ok = false;
   int registers = -1, spill_bytes = -1, shared_bytes = -1;  // -1: not told
-  double ms = 0;  // that it took, perhaps in an earlier run of the tests
+  double ms = 0;                                            // that it took, perhaps in an earlier run of the tests
   std::string log;
 };
 

@@ -123,7 +123,8 @@ TEST_F(Code, OfWhatMustBeFastDoesNotSpill) {
                       a.registers, a.spill_bytes, std::max(a.shared_bytes, 0), emit_ms - before, a.ms,
                       launch.variant.print().c_str());
         EXPECT_EQ(a.spill_bytes, a.ok ? 0 : -1)
-            << c.name << ", sm_" << capability << ", " << launch.variant.print() << "\n" << step.loops.nest.print();
+            << c.name << ", sm_" << capability << ", " << launch.variant.print() << "\n"
+            << step.loops.nest.print();
       }
   }
   std::printf("  %d kernels: %.1f ms to PTX, %.1f ms to machine code each\n", kernels, emit_ms / kernels,

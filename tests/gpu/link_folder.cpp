@@ -25,8 +25,8 @@ struct Kernel {
   Assembled result;
 
   std::string print() const {
-    return file.stem().string() + " for sm_" + std::to_string(capability) + ", " + of + ": " + std::to_string(result.registers) + " registers, " +
-           std::to_string(result.spill_bytes) + " bytes spilled";
+    return file.stem().string() + " for sm_" + std::to_string(capability) + ", " + of + ": " +
+           std::to_string(result.registers) + " registers, " + std::to_string(result.spill_bytes) + " bytes spilled";
   }
 };
 
@@ -62,7 +62,8 @@ void link_all(std::vector<Kernel>& kernels) {
   constexpr size_t kTogether = 32;
   std::vector<std::span<Kernel>> batches;
   for (size_t first = 0, last = 0; first < kernels.size(); first = last) {
-    while (last < kernels.size() && last - first < kTogether && kernels[last].capability == kernels[first].capability) ++last;
+    while (last < kernels.size() && last - first < kTogether && kernels[last].capability == kernels[first].capability)
+      ++last;
     batches.emplace_back(kernels.data() + first, last - first);
   }
   std::atomic<size_t> next = 0;

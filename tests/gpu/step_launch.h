@@ -1,5 +1,5 @@
-// A step of a plan as launches: the arguments for the interpreter and for a GPU, from the addresses of its blocks, after
-// which comes that of a status word.
+// A step of a plan as launches: the arguments for the interpreter and for a GPU, from the addresses of its blocks,
+// after which comes that of a status word.
 #pragma once
 #include <span>
 #include "lowering/nest/gpu_variant.h"

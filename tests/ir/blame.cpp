@@ -1,4 +1,5 @@
-// A planted fault is led to the op that it is in: a row that is computed wrong, and passes that turn right graphs into wrong ones.
+// A planted fault is led to the op that it is in: a row that is computed wrong, and passes that turn right graphs into
+// wrong ones.
 #include "ir/blame.h"
 #include <bit>
 #include "ir/interpret.h"
@@ -82,9 +83,9 @@ Graph wrong_simplification(const Graph& graph) {
 std::string line(const Planted& p, uint32_t node) { return p.graph.lines[p.graph.nodes[node].line]; }
 
 TEST(Blame, NamesARowThatIsComputedWrong) {
-  const std::pair<Op, const char*> faults[] = {{Op::mul, "model.py:2"},  {Op::gelu, "model.py:3"},
-                                               {Op::exp, "model.py:4"},  {Op::log, "model.py:5"},  {Op::sum, "model.py:6"},
-                                               {Op::tanh, "model.py:7"}};
+  const std::pair<Op, const char*> faults[] = {{Op::mul, "model.py:2"}, {Op::gelu, "model.py:3"},
+                                               {Op::exp, "model.py:4"}, {Op::log, "model.py:5"},
+                                               {Op::sum, "model.py:6"}, {Op::tanh, "model.py:7"}};
   for (auto [op, where] : faults) {
     Planted p(kModel);
     const auto blame = p.blame(mistaking(op, op == Op::mul ? Op::add : op == Op::sum ? Op::amax : Op::sigmoid));

@@ -53,10 +53,12 @@ TEST(Decompositions, AmsgradDividesByTheLargestSquare) {
     const Value largest = s.number({known}), step = s.number({3}), rate = s.number({0.1});
     const Value decay1 = s.number({0.1}), decay2 = s.number({0.01}), eps = s.number({1e-8});
     const Value size = s.number({0.1 / (1 - std::pow(0.9, 3))}), root = s.number({std::sqrt(1 - std::pow(0.99, 3))});
-    const auto y = s.apply(
-        Op::adam_step, {x, g, mean, square, largest, step, rate, decay1, decay2, kNone, eps, kNone, kNone, kNone}, {{0}, {0}});
-    const auto same = s.apply(
-        Op::adam_step, {x, g, mean, square, largest, kNone, rate, decay1, decay2, kNone, eps, kNone, size, root}, {{0}, {0}});
+    const auto y =
+        s.apply(Op::adam_step,
+                {x, g, mean, square, largest, step, rate, decay1, decay2, kNone, eps, kNone, kNone, kNone}, {{0}, {0}});
+    const auto same =
+        s.apply(Op::adam_step,
+                {x, g, mean, square, largest, kNone, rate, decay1, decay2, kNone, eps, kNone, size, root}, {{0}, {0}});
     EXPECT_NEAR(same[0].at(0), y[0].at(0), 1e-15);
     const double m = 0.2 * 0.9 + 0.5 * 0.1, v = 0.3 * 0.99 + 0.25 * 0.01, most = std::max(known, v);
     const double unbiased = std::sqrt(most / (1 - std::pow(0.99, 3)));

@@ -23,7 +23,8 @@ using Gradients = std::vector<std::vector<double>>;
 
 std::string unary(const std::string& rest) { return "%0 : f64[3] = input [position=0]\n" + rest; }
 std::string binary(const std::string& row) {
-  return "%0 : f64[3] = input [position=0]\n%1 : f64[3] = input [position=1]\n%2 : f64[3] = " + row + " %0, %1\nreturn %2";
+  return "%0 : f64[3] = input [position=0]\n%1 : f64[3] = input [position=1]\n%2 : f64[3] = " + row +
+         " %0, %1\nreturn %2";
 }
 
 TEST(DerivativeEdges, ClampGivesItsBoundsToTheOperand) {

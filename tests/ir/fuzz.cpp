@@ -152,8 +152,8 @@ class Fuzzer {
     }
   }
 
-  // Whether nothing was rounded but by a conversion, which is the same in any order: in float64 the node gives the same, and
-  // that needs no more digits than float32 has.
+  // Whether nothing was rounded but by a conversion, which is the same in any order: in float64 the node gives the
+  // same, and that needs no more digits than float32 has.
   bool is_exact(uint32_t id, uint32_t result) {
     const Tensor& t = values_[id][result];
     if (!is_tame(t) || graph_.nodes[id].op == Op::convert) return is_tame(t);

@@ -115,8 +115,8 @@ TEST(Gradients, GradientsOfOtherRows) {
   }
 }
 
-// Any order of derivative exists: what the derivative of a row is made of, as far as gradients flow through it, are rows that
-// have derivatives, and samples here, for which the same holds.
+// Any order of derivative exists: what the derivative of a row is made of, as far as gradients flow through it, are
+// rows that have derivatives, and samples here, for which the same holds.
 TEST(Gradients, DerivativesAreMadeOfDifferentiableRows) {
   std::vector<bool> sampled(kOpCount, false);
   std::vector<Graph> gradients;

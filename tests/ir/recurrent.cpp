@@ -85,7 +85,8 @@ TEST(Recurrent, RandomNetworksComputeTheSame) {
       fewer += products(after) < products(clean);
       const std::vector<Tensor> got = interpret(after, inputs);
       for (size_t i = 0; i < want.size(); ++i) {
-        expect_close(got[i], want[i], 1e-5, std::string(name) + " of seed " + std::to_string(seed) + "\n" + print(after));
+        expect_close(got[i], want[i], 1e-5,
+                     std::string(name) + " of seed " + std::to_string(seed) + "\n" + print(after));
         if (HasFatalFailure()) return;
       }
     }
@@ -132,9 +133,11 @@ TEST(Recurrent, SumsOfRowsAreOneSum) {
     graph.outputs.push_back(sum);
     PassOptions options;
     options.verify = true;
-    const Graph after = run_passes(graph, std::vector{*find_pass("sums_of_products"), *find_pass("dead_code")}, options);
+    const Graph after =
+        run_passes(graph, std::vector{*find_pass("sums_of_products"), *find_pass("dead_code")}, options);
     EXPECT_EQ(std::ranges::count(after.nodes, Op::sum, &Node::op), 1);
-    const std::vector<Tensor> inputs = inputs_of(graph, seed), want = interpret(graph, inputs), got = interpret(after, inputs);
+    const std::vector<Tensor> inputs = inputs_of(graph, seed), want = interpret(graph, inputs),
+                              got = interpret(after, inputs);
     for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 1e-5, print(after));
   }
 }

@@ -65,8 +65,7 @@ const Text kTexts[] = {
     {"index_copy",
      "%0 : f64[3,3] = input [position=0]\n%1 : i64[2] = input [position=1]\n"
      "%2 : f64[3,2] = input [position=2]\n%3 : f64[3,3] = index_copy %0, %1, %2 [dim=1]\nreturn %3"},
-    {"cumsum",
-     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = cumsum %0 [dim=1]\nreturn %1"},
+    {"cumsum", "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = cumsum %0 [dim=1]\nreturn %1"},
     {"matmul",
      "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,4] = input [position=1]\n"
      "%2 : f64[2,4] = matmul %0, %1\nreturn %2"},
@@ -74,14 +73,18 @@ const Text kTexts[] = {
      "%0 : f64[2,2,3] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
      "%2 : f64[2,2,2] = matmul %0, %1\nreturn %2"},
     {"attention",
-     "%0 : f64[1,3,2,3] = input [position=0]\n%1 : f64[1,4,1,3] = input [position=1]\n%2 : f64[1,4,1,2] = input [position=2]\n"
+     "%0 : f64[1,3,2,3] = input [position=0]\n%1 : f64[1,4,1,3] = input [position=1]\n%2 : f64[1,4,1,2] = input "
+     "[position=2]\n"
      "%3 : f64[1,3,2,2], %4 : f64[1,2,3,2] = attention %0, %1, %2, _ [scale=4602678819172646912 causal=1]\nreturn %3"},
     {"attention_masked",
-     "%0 : f64[2,2,2,3] = input [position=0]\n%1 : f64[2,3,2,3] = input [position=1]\n%2 : f64[2,3,2,1] = input [position=2]\n"
+     "%0 : f64[2,2,2,3] = input [position=0]\n%1 : f64[2,3,2,3] = input [position=1]\n%2 : f64[2,3,2,1] = input "
+     "[position=2]\n"
      "%3 : f64[1,2,1,3] = input [position=3]\n"
-     "%4 : f64[2,2,2,1], %5 : f64[2,2,2,2] = attention %0, %1, %2, %3 [scale=4607182418800017408 causal=0]\nreturn %4, %5"},
+     "%4 : f64[2,2,2,1], %5 : f64[2,2,2,2] = attention %0, %1, %2, %3 [scale=4607182418800017408 causal=0]\nreturn %4, "
+     "%5"},
     {"attention_backward",
-     "%0 : f64[1,2,2,3] = input [position=0]\n%1 : f64[1,3,2,3] = input [position=1]\n%2 : f64[1,3,2,3] = input [position=2]\n"
+     "%0 : f64[1,2,2,3] = input [position=0]\n%1 : f64[1,3,2,3] = input [position=1]\n%2 : f64[1,3,2,3] = input "
+     "[position=2]\n"
      "%3 : f64[1,2,2,3] = input [position=3]\n"
      "%4 : f64[1,2,2,3], %5 : f64[1,2,2,2] = attention %0, %1, %2, _ [scale=4602678819172646912 causal=0]\n"
      "%6 : f64[1,2,2,3], %7 : f64[1,3,2,3], %8 : f64[1,3,2,3] = "

@@ -1,5 +1,5 @@
-// Sums over the rows inside kernels that reduce rows (lowering/nest/schedules/accumulate.h): the plan computes the same with
-// them and without.
+// Sums over the rows inside kernels that reduce rows (lowering/nest/schedules/accumulate.h): the plan computes the same
+// with them and without.
 #include "ir/passes/pass.h"
 #include "jit/run/arguments.h"
 #include "tests/jit/executable_support.h"

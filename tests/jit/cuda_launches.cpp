@@ -1,6 +1,6 @@
 // How a launch's steps are put together for a GPU: every step once, with others of its variant, as many as fit.
-#include "jit/devices/cuda/launch.h"
 #include <set>
+#include "jit/devices/cuda/launch.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -2,6 +2,7 @@
 #include "jit/kernels/disk_cache.h"
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,7 +10,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-#include <csignal>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -35,14 +35,15 @@ class DiskCacheTest : public ::testing::Test {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  static void write(const fs::path& path, const std::string& bytes) {
-    std::ofstream(path, std::ios::binary) << bytes;
-  }
+  static void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
   std::string root_;
 };
 
-const std::string kKey("a key\0with a zero", 17), kBytes("\x7f" "ELF\0code", 9);
+const std::string kKey("a key\0with a zero", 17), kBytes(
+                                                      "\x7f"
+                                                      "ELF\0code",
+                                                      9);
 
 TEST_F(DiskCacheTest, KeepsWhatItIsGiven) {
   const DiskCache cache(folder());
@@ -217,7 +218,8 @@ TEST_F(DiskCacheTest, ServesProcessesAndThreadsAtOnce) {
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
-  for (const auto& f : fs::directory_iterator(folder())) EXPECT_EQ(f.path().filename().string().size(), 32u) << f.path();
+  for (const auto& f : fs::directory_iterator(folder()))
+    EXPECT_EQ(f.path().filename().string().size(), 32u) << f.path();
 }
 
 TEST(BuildId, IsThere) { EXPECT_GE(build_id().size(), 8u); }

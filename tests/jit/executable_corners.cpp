@@ -37,7 +37,8 @@ struct Corner {
       ir::Tensor t(want[i].type);
       std::memcpy(t.data.data(), got[i].data, t.data.size());
       for (int64_t k = 0; k < t.type.numel(); ++k)
-        ASSERT_NEAR(t.at(k), want[i].at(k), 1e-5 * (1 + std::abs(want[i].at(k)))) << "result " << i << ", element " << k;
+        ASSERT_NEAR(t.at(k), want[i].at(k), 1e-5 * (1 + std::abs(want[i].at(k))))
+            << "result " << i << ", element " << k;
     }
   }
 };
@@ -102,8 +103,8 @@ TEST(Corners, AKernelDoesNotMoveBeforeWhatReadsItsOperand) {
   c.check(true);
 }
 
-// What is written over a part of %3 runs after the kernel that %3 has become one with, and that waits for the sum: so the
-// sum may not join it.
+// What is written over a part of %3 runs after the kernel that %3 has become one with, and that waits for the sum: so
+// the sum may not join it.
 TEST(Corners, AKernelWaitsForAllThatThePlaceItWritesToHasMergedWith) {
   Corner c(
       "%0 : f32[8,17] = input [position=0]\n%1 : f32[8,1] = input [position=1]\n%2 : f32[8,32] = input [position=2]\n"

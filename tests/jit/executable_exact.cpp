@@ -1,5 +1,5 @@
-// Kernels against the interpreter to the last bit: positions, roundings to narrow types, reductions of little and of much,
-// on one thread and on several, whose share of a large reduction is a chunk of it.
+// Kernels against the interpreter to the last bit: positions, roundings to narrow types, reductions of little and of
+// much, on one thread and on several, whose share of a large reduction is a chunk of it.
 #include <bit>
 #include "ir/interpret.h"
 #include "ir/print.h"

@@ -53,7 +53,8 @@ TEST_F(Groups, OfSteps) {
   const Value rate = number(), decay1 = number(), decay2 = number(), eps = number();
   for (int64_t n : {7, 3000, 100, 40000}) {
     const Value x = input({n}), g = input({n}), mean = input({n}), square = input({n}), step = input({});
-    m.apply(Op::adam_step, {x, g, mean, square, Value{}, step, rate, decay1, decay2, Value{}, eps, Value{}, Value{}, Value{}},
+    m.apply(Op::adam_step,
+            {x, g, mean, square, Value{}, step, rate, decay1, decay2, Value{}, eps, Value{}, Value{}, Value{}},
             ir::Attrs{{0}, {0}});
     for (int r = 0; r < 3; ++r) m.graph.outputs.push_back(m.all()[static_cast<size_t>(r)]);
   }

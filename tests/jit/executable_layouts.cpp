@@ -123,8 +123,7 @@ class RandomImages : public Layouts, public ::testing::WithParamInterface<uint32
       case 4:
         return m.add(x, like(x));
       case 5:
-        return h < 2 || w < 2 ? Value{}
-                              : m.apply(Op::max_pool2d, {x}, ir::Attrs{{2, 2}, {1, 1}, {0, 0}, {1, 1}, {0}});
+        return h < 2 || w < 2 ? Value{} : m.apply(Op::max_pool2d, {x}, ir::Attrs{{2, 2}, {1, 1}, {0, 0}, {1, 1}, {0}});
       case 6:
         return h < 2 || w < 2 ? Value{}
                               : m.apply(Op::avg_pool2d, {x}, ir::Attrs{{2, 2}, {2, 2}, {0, 0}, {0}, {1}, {0}});

@@ -1,5 +1,5 @@
-// Runs without enough memory: what is kept is freed and the allocation tried again; otherwise the error names the op and
-// its line, nothing stays allocated, and the executable can be run again.
+// Runs without enough memory: what is kept is freed and the allocation tried again; otherwise the error names the op
+// and its line, nothing stays allocated, and the executable can be run again.
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {
@@ -15,10 +15,12 @@ struct SmallHost : TestHost {
   int frees = 0;
 
   jit::Buffer allocate(size_t wanted) override {
-    if (bytes + kept + static_cast<int64_t>(wanted) > limit) throw jit::OutOfMemory("no " + std::to_string(wanted) + " bytes");
+    if (bytes + kept + static_cast<int64_t>(wanted) > limit)
+      throw jit::OutOfMemory("no " + std::to_string(wanted) + " bytes");
     jit::Buffer b = TestHost::allocate(wanted);
     bytes += static_cast<int64_t>(wanted);
-    b.owner = std::shared_ptr<void>(b.data, [this, wanted, keep = b.owner](void*) { bytes -= static_cast<int64_t>(wanted); });
+    b.owner =
+        std::shared_ptr<void>(b.data, [this, wanted, keep = b.owner](void*) { bytes -= static_cast<int64_t>(wanted); });
     return b;
   }
   void free_memory() override {
@@ -27,7 +29,8 @@ struct SmallHost : TestHost {
   }
 };
 
-std::string error_of(jit::Executable& e, TestHost& host, const ir::Graph& graph, const std::vector<jit::Buffer>& inputs) {
+std::string error_of(jit::Executable& e, TestHost& host, const ir::Graph& graph,
+                     const std::vector<jit::Buffer>& inputs) {
   try {
     run(e, host, graph, inputs);
     return "";
@@ -111,7 +114,8 @@ TEST(ExecutableOutOfMemory, OfTemporariesNamesTheLastLine) {
   m.graph.outputs = {z};
   auto e = jit::compile(m.graph, {});
   SmallHost host;
-  const std::string error = error_of(*e, host, m.graph, {buffer_of(host, Floats(1 << 23)), buffer_of(host, Floats(1 << 23))});
+  const std::string error =
+      error_of(*e, host, m.graph, {buffer_of(host, Floats(1 << 23)), buffer_of(host, Floats(1 << 23))});
   EXPECT_NE(error.find("temporaries of "), error.npos) << error;
   EXPECT_NE(error.find("matmul (model.py:9)"), error.npos) << error;
   EXPECT_EQ(host.frees, 1);

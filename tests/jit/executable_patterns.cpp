@@ -126,8 +126,8 @@ TEST_F(Patterns, DropoutForwardIsOneKernel) {
   EXPECT_NEAR(kept / (16 * 24), 0.7, 0.1);
 }
 
-// An exponential that merges with the later product, a sum that would merge with the later one: the first kernel waits for
-// the sum, and the later sum, by way of the matrix product, for the first kernel.
+// An exponential that merges with the later product, a sum that would merge with the later one: the first kernel waits
+// for the sum, and the later sum, by way of the matrix product, for the first kernel.
 TEST_F(Patterns, KernelsThatWouldWaitForEachOtherStayApart) {
   auto a = input({8, 8}), b = input({7}, 0.5, 1);
   auto p = m.apply(Op::exp, {a});

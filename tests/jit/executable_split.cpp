@@ -64,8 +64,7 @@ TEST(ExecutableSplit, ShortDimensionsAreSplitToo) {
   std::vector<double> sums(kChannels);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t c = i % kChannels, v = i / kChannels % kWindow, col = i / (kChannels * kWindow) % kSide,
-                  u = i / (kChannels * kWindow * kSide) % kWindow,
-                  outer = i / (kChannels * kWindow * kSide * kWindow);
+                  u = i / (kChannels * kWindow * kSide) % kWindow, outer = i / (kChannels * kWindow * kSide * kWindow);
     sums[c] += double(a[i]) * b[(((outer * kSide + col) * kWindow + u) * kWindow + v) * kChannels + c];
   }
   expect_close(run(*e, host, m.graph, {buffer_of(host, a), buffer_of(host, b)}).floats[0],

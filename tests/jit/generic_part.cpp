@@ -48,7 +48,8 @@ const Case kCases[] = {
     {"attention", [](Model& m, int64_t n, int64_t k) {
        const auto heads = [&](Value x) { return m.permute(m.reshape(x, ir::Dims{n, 4, 8}), ir::Dims{1, 0, 2}); };
        const Value q = heads(m.input({n, 32})), v = heads(m.input({n, 32}));
-       const Value scores = m.apply(Op::softmax, {m.apply(Op::matmul, {q, m.transpose(heads(m.input({n, 32})))})}, {{2}});
+       const Value keys = m.transpose(heads(m.input({n, 32})));
+       const Value scores = m.apply(Op::softmax, {m.apply(Op::matmul, {q, keys})}, {{2}});
        out(m, m.reshape(m.permute(m.apply(Op::matmul, {scores, v}), ir::Dims{1, 0, 2}), ir::Dims{n, 32}));
        out(m, m.neg(m.input({k})));
      }},
@@ -74,7 +75,8 @@ const Case kCases[] = {
        out(m, m.apply(Op::add, {m.input({n, k}), at}));
      }},
     {"rows by index", [](Model& m, int64_t n, int64_t k) {
-       const Value rows = m.apply(Op::remainder, {m.apply(Op::iota, {}, {{2 * n}}), m.broadcast(m.constant(n, DType::I64), ir::Dims{2 * n})});
+       const Value turn = m.broadcast(m.constant(n, DType::I64), ir::Dims{2 * n});
+       const Value rows = m.apply(Op::remainder, {m.apply(Op::iota, {}, {{2 * n}}), turn});
        out(m, m.apply(Op::index_select, {m.input({n, k}), rows}, {{0}}));
      }},
     {"running sums", [](Model& m, int64_t n, int64_t k) { out(m, m.apply(Op::cumsum, {m.input({n, k})}, {{0}})); }},
@@ -180,7 +182,10 @@ TEST(GenericPart, AreForgottenInTime) {
 std::string meanings(const jit::SeenNumbers& seen) {
   std::string text;
   for (const auto [kind, index] : seen.meanings())
-    text += (text.empty() ? "" : " ") + (kind == jit::SeenNumbers::Meaning::Constant ? "=" : (kind == jit::SeenNumbers::Meaning::Product ? "*" : "s") + std::to_string(index));
+    text += (text.empty() ? "" : " ") +
+            (kind == jit::SeenNumbers::Meaning::Constant
+                 ? "="
+                 : (kind == jit::SeenNumbers::Meaning::Product ? "*" : "s") + std::to_string(index));
   return text;
 }
 

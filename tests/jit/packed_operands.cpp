@@ -81,7 +81,8 @@ TEST(PackedOperands, WindowsOfOneKernelAreApart) {
   constexpr int64_t kChannels = 16, kSize = 8;
   const ir::Value x = m.input({2, kChannels, kSize, kSize}), weights = m.input({2 * kChannels, kChannels, 3, 3});
   for (int64_t half : {0, 1}) {
-    const ir::Value w = m.apply(ir::Op::slice, {weights}, {{half * kChannels, 0, 0, 0}, {kChannels, kChannels, 3, 3}, {1, 1, 1, 1}});
+    const ir::Value w =
+        m.apply(ir::Op::slice, {weights}, {{half * kChannels, 0, 0, 0}, {kChannels, kChannels, 3, 3}, {1, 1, 1, 1}});
     m.graph.outputs.push_back(
         m.apply(ir::Op::convolution, {x, w}, ir::Attrs{{1, 1}, {1, 1}, {1, 1}, {0}, {0, 0}, {1}}));
   }

@@ -13,8 +13,8 @@ using ir::testing::Recorded;
 
 constexpr int64_t kWidth = 6;
 
-// `steps` times the same cell on a state; then updates of weights that do not depend on how many. Views of weights are read
-// by every cell, and the rows of x one after the other.
+// `steps` times the same cell on a state; then updates of weights that do not depend on how many. Views of weights are
+// read by every cell, and the rows of x one after the other.
 ir::Graph recurrent_step(int64_t steps, bool keep_states = false) {
   Model m;
   auto x = m.input({16, kWidth}), state = m.input({1, kWidth}), weight = m.input({kWidth, kWidth}),
@@ -76,8 +76,8 @@ std::unique_ptr<jit::Executable> without_plan(ir::Graph graph, const jit::Compil
   struct Counted final : jit::Executable {
     std::unique_ptr<jit::Executable> inner;
     jit::CompileStats own;
-    void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
-             std::span<jit::Buffer> outputs) override {
+    void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate,
+             std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) override {
       inner->run(host, inputs, donate, scalars, outputs);
     }
     jit::Failures failures_of(const jit::Failures& inputs) const override { return inner->failures_of(inputs); }
@@ -119,7 +119,9 @@ TEST(PartCache, AListingThatIsMostlyNew) {
   options.unplanned = without_plan;
   const ir::Graph graph = recurrent_step(5);
   const Recorded recorded(graph);
-  const auto made = [&] { return cache.compile_if_new(recorded.listing(), recorded.live(), graph.donated, options, no_lines); };
+  const auto made = [&] {
+    return cache.compile_if_new(recorded.listing(), recorded.live(), graph.donated, options, no_lines);
+  };
   EXPECT_NE(made(), nullptr);
   EXPECT_EQ(made(), nullptr) << "its parts are known";
 }

@@ -1,8 +1,8 @@
 // Products of awkward sizes: what they become computes the same, in sizes that are good, without further copies.
+#include "lowering/graph/align_products.h"
 #include "ir/interpret.h"
 #include "ir/print.h"
 #include "lowering/fusion/library_calls.h"
-#include "lowering/graph/align_products.h"
 #include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 

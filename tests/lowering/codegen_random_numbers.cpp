@@ -31,7 +31,8 @@ TEST(RandomNumbers, CompiledCodeGivesThem) {
     std::vector<float> f(1001);
     std::vector<double> d(1001);
     const int64_t s = 0x1234567890abcdef, o = 77;
-    const int64_t args[] = {128, 1001, reinterpret_cast<int64_t>(f.data()), reinterpret_cast<int64_t>(d.data()), 1, 1, 0, 0, s, o};
+    const int64_t args[] = {
+        128, 1001, reinterpret_cast<int64_t>(f.data()), reinterpret_cast<int64_t>(d.data()), 1, 1, 0, 0, s, o};
     compiler.load(compiler.compile(nest, "random"))(args, 0, lowering::units(nest, args));
     for (int i = 0; i < 1001; ++i) {
       ASSERT_EQ(f[i], ir::philox_f32(s, o, i));

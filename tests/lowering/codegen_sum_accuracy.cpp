@@ -24,7 +24,8 @@ float sum(jit::Compiler& compiler, lowering::Schedule schedule, bool heavy, std:
   const lowering::LoopNest nest = b.nest();
   float y = 0;
   const int64_t n = static_cast<int64_t>(x.size());
-  const int64_t args[] = {16, 1, n, reinterpret_cast<int64_t>(x.data()), reinterpret_cast<int64_t>(&y), 1, 1, 1, 0, 0, 0};
+  const int64_t args[] = {16, 1, n, reinterpret_cast<int64_t>(x.data()), reinterpret_cast<int64_t>(&y), 1, 1, 1,
+                          0,  0, 0};
   static int count = 0;
   compiler.load(compiler.compile(nest, "sum" + std::to_string(count++)))(args, 0, 1);
   return y;
@@ -38,7 +39,8 @@ TEST(SumAccuracy, GrowsSlowlyWithLength) {
     jit::Compiler compiler(cpu);
     for (bool heavy : {false, true})
       for (auto schedule : {lowering::Schedule::Row, lowering::Schedule::Column})
-        EXPECT_NEAR(sum(compiler, schedule, heavy, tenths) / exact, 1, 1e-4) << cpu << heavy << static_cast<int>(schedule);
+        EXPECT_NEAR(sum(compiler, schedule, heavy, tenths) / exact, 1, 1e-4)
+            << cpu << heavy << static_cast<int>(schedule);
   }
 }
 

@@ -1,7 +1,7 @@
 // Linear forms through windows, of sizes with expressions.
-#include "lowering/index/linear_form.h"
 #include <gtest/gtest.h>
 #include "ir/size_table.h"
+#include "lowering/index/linear_form.h"
 
 namespace lazuli::lowering {
 namespace {

@@ -1,6 +1,6 @@
 // Launches of several kernels: which steps join, what stays in order, and whose memory lives how long.
-#include "lowering/plan/joint_launches.h"
 #include <set>
+#include "lowering/plan/joint_launches.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {

@@ -11,8 +11,8 @@
 namespace lazuli::lowering {
 namespace {
 
-using ir::DType;
 using ir::Dims;
+using ir::DType;
 using testing::expect_close;
 using testing::Fenced;
 using testing::layout;
@@ -47,7 +47,8 @@ struct Case {
     out[1] = p.transposed ? w[1] * p.groups : w[0];
     for (size_t d = 2; d < x.size(); ++d) {
       const int64_t s = p.stride[d - 2], pad = p.padding[d - 2], span = p.dilation[d - 2] * (w[d] - 1);
-      out[d] = p.transposed ? (x[d] - 1) * s - 2 * pad + span + p.output_padding[d - 2] + 1 : (x[d] + 2 * pad - span - 1) / s + 1;
+      out[d] = p.transposed ? (x[d] - 1) * s - 2 * pad + span + p.output_padding[d - 2] + 1
+                            : (x[d] + 2 * pad - span - 1) / s + 1;
     }
     return out;
   }
@@ -67,7 +68,9 @@ std::vector<size_t> order(size_t rank, bool channels_last) {
   return out;
 }
 
-Layout laid_out(DType t, const Dims& shape, bool channels_last) { return layout(t, shape, order(shape.size(), channels_last)); }
+Layout laid_out(DType t, const Dims& shape, bool channels_last) {
+  return layout(t, shape, order(shape.size(), channels_last));
+}
 Layout images(const Dims& shape) { return laid_out(DType::F32, shape, true); }
 
 using Sums = std::vector<double>;
@@ -75,7 +78,8 @@ using Sums = std::vector<double>;
 // Forward and both gradients of `c`, every operand in the given layout.
 void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops = {}, Effort effort = Effort::Much) {
   const Dims y_shape = c.y();
-  const Layout of_x = laid_out(t, c.x, channels_last), of_w = laid_out(t, c.w, channels_last), of_y = laid_out(t, y_shape, channels_last);
+  const Layout of_x = laid_out(t, c.x, channels_last), of_w = laid_out(t, c.w, channels_last),
+               of_y = laid_out(t, y_shape, channels_last);
   Tensor x = Tensor::random(of_x, 1), w = Tensor::random(of_w, 2), gy = Tensor::random(of_y, 3);
   Tensor y(of_y), gx(of_x), gw(of_w);
   for (Tensor* result : {&y, &gx, &gw}) result->each([&](const Dims& at) { result->set(at, 99); });
@@ -99,9 +103,9 @@ void check(const Case& c, DType t, bool channels_last, std::vector<PostOp> ops =
   for (Tensor& o : operands) inputs.push_back(&o);
   auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops, effort);
   testing::run(*call, inputs, {&y});
-  expect_close(y, [&](const Dims& at) {
-    return testing::after_post_ops(sums_y.get(at), ops, operands, at, y_shape);
-  }, 4, "forward " + call->describe());
+  expect_close(
+      y, [&](const Dims& at) { return testing::after_post_ops(sums_y.get(at), ops, operands, at, y_shape); }, 4,
+      "forward " + call->describe());
 
   auto input_grad = make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p, effort);
   testing::run(*input_grad, {&gy, &w}, {&gx});
@@ -137,27 +141,36 @@ TEST(LibrariesConvolution, PaddingBeyondKernel) { check_all(make_case({1, 16, 5,
 TEST(LibrariesConvolution, OneDimension) { check_all(make_case({2, 16, 21}, {24, 16, 5}, 2, 2)); }
 TEST(LibrariesConvolution, ThreeDimensions) { check_all(make_case({1, 16, 5, 6, 7}, {16, 16, 3, 3, 3}, 1, 1)); }
 TEST(LibrariesConvolution, Transposed) { check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true)); }
-TEST(LibrariesConvolution, TransposedWithOutputPadding) { check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true, 1)); }
-TEST(LibrariesConvolution, TransposedWithOutputPaddingFromDilation) { check_all(make_case({1, 8, 6, 6}, {8, 8, 3, 3}, 1, 1, 3, 1, true, 2)); }
+TEST(LibrariesConvolution, TransposedWithOutputPadding) {
+  check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true, 1));
+}
+TEST(LibrariesConvolution, TransposedWithOutputPaddingFromDilation) {
+  check_all(make_case({1, 8, 6, 6}, {8, 8, 3, 3}, 1, 1, 3, 1, true, 2));
+}
 TEST(LibrariesConvolution, TransposedGroups) { check_all(make_case({2, 16, 7, 7}, {16, 4, 3, 3}, 2, 1, 1, 2, true)); }
 TEST(LibrariesConvolution, WindowsThatTileTheInput) { check_all(make_case({2, 3, 12, 16}, {10, 3, 4, 4}, 4)); }
-TEST(LibrariesConvolution, WindowsThatTileTheResult) { check_all(make_case({2, 5, 3, 4}, {5, 6, 4, 4}, 4, 0, 1, 1, true)); }
+TEST(LibrariesConvolution, WindowsThatTileTheResult) {
+  check_all(make_case({2, 5, 3, 4}, {5, 6, 4, 4}, 4, 0, 1, 1, true));
+}
 TEST(LibrariesConvolution, BatchOfOne) { check_all(make_case({1, 16, 1, 1}, {32, 16, 1, 1})); }
 
 TEST(LibrariesConvolution, BiasActivationResidual) {
   check_all(make_case({2, 16, 9, 11}, {32, 16, 3, 3}, 1, 1), [](DType t) {
-    return std::vector<PostOp>{{PostOp::Add, layout(t, {32, 1, 1})}, {PostOp::Relu}, {PostOp::Add, layout(t, {2, 32, 9, 11})}, {PostOp::Silu}};
+    return std::vector<PostOp>{
+        {PostOp::Add, layout(t, {32, 1, 1})}, {PostOp::Relu}, {PostOp::Add, layout(t, {2, 32, 9, 11})}, {PostOp::Silu}};
   });
 }
 TEST(LibrariesConvolution, TransposedWithBiasAndActivation) {
-  check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true), [](DType t) {
-    return std::vector<PostOp>{{PostOp::Add, layout(t, {24, 1, 1})}, {PostOp::Tanh}};
-  });
+  check_all(make_case({2, 16, 7, 7}, {16, 24, 3, 3}, 2, 1, 1, 1, true),
+            [](DType t) { return std::vector<PostOp>{{PostOp::Add, layout(t, {24, 1, 1})}, {PostOp::Tanh}}; });
 }
 
 TEST(LibrariesConvolution, BiasScaleResidual) {
   check_all(make_case({2, 16, 9, 11}, {20, 16, 3, 3}, 1, 1), [](DType t) {
-    return std::vector<PostOp>{{PostOp::Add, layout(t, {20, 1, 1})}, {PostOp::Mul, layout(t, {2, 20, 1, 1})}, {PostOp::Add, layout(t, {2, 20, 9, 11})}, {PostOp::Relu}};
+    return std::vector<PostOp>{{PostOp::Add, layout(t, {20, 1, 1})},
+                               {PostOp::Mul, layout(t, {2, 20, 1, 1})},
+                               {PostOp::Add, layout(t, {2, 20, 9, 11})},
+                               {PostOp::Relu}};
   });
 }
 
@@ -186,11 +199,14 @@ TEST(LibrariesConvolution, OwnTransposed) { check_own(make_case({2, 12, 7, 6}, {
 TEST(LibrariesConvolution, OwnVolumes) { check_own(make_case({1, 4, 5, 8, 7}, {10, 4, 3, 2, 3}, 2, 1)); }
 TEST(LibrariesConvolution, OwnSequences) { check_own(make_case({3, 10, 100}, {20, 10, 7}, 2, 3)); }
 TEST(LibrariesConvolution, OwnPostOps) {
-  check_own(make_case({1, 6, 13, 15}, {36, 6, 3, 3}, 1, 1),
-            {{PostOp::Add, layout(DType::F32, {36, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 36, 13, 15})}, {PostOp::Scale, {}, 0.5}});
+  check_own(make_case({1, 6, 13, 15}, {36, 6, 3, 3}, 1, 1), {{PostOp::Add, layout(DType::F32, {36, 1, 1})},
+                                                             {PostOp::Relu},
+                                                             {PostOp::Mul, layout(DType::F32, {1, 36, 13, 15})},
+                                                             {PostOp::Scale, {}, 0.5}});
 }
 
-Case depthwise(Dims x, Dims kernel, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, bool transposed = false) {
+Case depthwise(Dims x, Dims kernel, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1,
+               bool transposed = false) {
   const int64_t channels = x[1];
   Dims w{channels, 1};
   w.append(kernel);
@@ -204,14 +220,18 @@ TEST(LibrariesConvolution, OwnDepthwiseOfOneTap) { check_own(depthwise({3, 5, 6,
 TEST(LibrariesConvolution, OwnDepthwiseOfOnePoint) { check_own(depthwise({2, 40, 1, 1}, {3, 3}, 2, 1)); }
 TEST(LibrariesConvolution, OwnDepthwiseWithStride) { check_own(depthwise({2, 24, 17, 22}, {5, 5}, 2, 2)); }
 TEST(LibrariesConvolution, OwnDepthwiseWithStrideBeyondKernel) { check_own(depthwise({2, 6, 20, 16}, {2, 2}, 3, 1)); }
-TEST(LibrariesConvolution, OwnDepthwiseWithStrideAndDilation) { check_own(depthwise({1, 12, 19, 15}, {3, 3}, 2, 3, 2)); }
+TEST(LibrariesConvolution, OwnDepthwiseWithStrideAndDilation) {
+  check_own(depthwise({1, 12, 19, 15}, {3, 3}, 2, 3, 2));
+}
 TEST(LibrariesConvolution, OwnDepthwisePaddingBeyondKernel) { check_own(depthwise({1, 6, 5, 6}, {3, 3}, 1, 4)); }
 TEST(LibrariesConvolution, OwnDepthwiseTransposed) { check_own(depthwise({2, 12, 7, 6}, {3, 3}, 2, 1, 1, true)); }
 TEST(LibrariesConvolution, OwnDepthwiseVolumes) { check_own(depthwise({1, 10, 5, 8, 7}, {3, 2, 3}, 2, 1)); }
 TEST(LibrariesConvolution, OwnDepthwiseSequences) { check_own(depthwise({3, 10, 100}, {7}, 2, 3)); }
 TEST(LibrariesConvolution, OwnDepthwisePostOps) {
-  check_own(depthwise({1, 37, 13, 15}, {3, 3}, 1, 1),
-            {{PostOp::Add, layout(DType::F32, {37, 1, 1})}, {PostOp::Relu}, {PostOp::Mul, layout(DType::F32, {1, 37, 13, 15})}, {PostOp::Scale, {}, 0.5}});
+  check_own(depthwise({1, 37, 13, 15}, {3, 3}, 1, 1), {{PostOp::Add, layout(DType::F32, {37, 1, 1})},
+                                                       {PostOp::Relu},
+                                                       {PostOp::Mul, layout(DType::F32, {1, 37, 13, 15})},
+                                                       {PostOp::Scale, {}, 0.5}});
 }
 TEST(LibrariesConvolution, DepthwiseIsOursWhereNothingMayTakeLong) {
   const Layout x = layout(DType::F32, {2, 8, 9, 9}), w = layout(DType::F32, {8, 1, 5, 5});
@@ -231,10 +251,12 @@ TEST(LibrariesConvolution, OwnDepthwiseIsOfTilesThatFit) {
 // The packed call computes what the other does, bit for bit; what has the same order has the same bytes.
 TEST(LibrariesConvolution, OwnPackedWeights) {
   std::map<std::string, std::vector<double>> by_order;
-  for (const Case& c : {make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 1), make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 2, 2),
-                        make_case({1, 60, 5, 8}, {24, 60, 3, 3}, 2, 1), make_case({4, 60, 9, 8}, {24, 60, 1, 1})})
+  for (const Case& c :
+       {make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 1), make_case({2, 60, 9, 8}, {24, 60, 3, 3}, 1, 2, 2),
+        make_case({1, 60, 5, 8}, {24, 60, 3, 3}, 2, 1), make_case({4, 60, 9, 8}, {24, 60, 1, 1})})
     for (bool channels_last : {false, true}) {
-      Tensor x = Tensor::random(laid_out(DType::F32, c.x, channels_last), 1), w = Tensor::random(layout(DType::F32, c.w), 2);
+      Tensor x = Tensor::random(laid_out(DType::F32, c.x, channels_last), 1),
+             w = Tensor::random(layout(DType::F32, c.w), 2);
       Tensor expected(laid_out(DType::F32, c.y(), channels_last)), y(expected.layout);
       testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), {&x, &w}, {&expected});
       const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little);
@@ -252,18 +274,22 @@ TEST(LibrariesConvolution, OwnPackedWeights) {
 
 // Blocks of rows that end behind an image, which is read where it lies, read nothing there.
 TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
-  for (const Case& c : {make_case({1, 64, 8, 1, 1}, {64, 64, 1, 1, 1}), make_case({25, 128, 1, 1}, {128, 128, 1, 1}), make_case({32, 256, 1, 1}, {64, 256, 1, 1}),
-                        make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}), make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1), depthwise({2, 13, 7, 21}, {3, 3}, 1, 1)})
+  for (const Case& c : {make_case({1, 64, 8, 1, 1}, {64, 64, 1, 1, 1}), make_case({25, 128, 1, 1}, {128, 128, 1, 1}),
+                        make_case({32, 256, 1, 1}, {64, 256, 1, 1}), make_case({1, 1, 8, 1, 1}, {16, 1, 1, 1, 1}),
+                        make_case({385, 1, 1, 1}, {16, 1, 1, 1}), make_case({3, 5, 7, 7}, {9, 5, 3, 3}, 1, 1),
+                        depthwise({2, 13, 7, 21}, {3, 3}, 1, 1)})
     for (int threads : {1, 2, 3}) {
       const Threads some(threads);
-      Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
+      Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2),
+             gy = Tensor::random(images(c.y()), 3);
       Tensor y(gy.layout), gx(x.layout), gw(w.layout);
       const Fenced fx(x), fw(w), fgy(gy);
       const auto run = [](std::unique_ptr<LibraryCall> call, const Fenced& a, const Fenced& b, Tensor& result) {
         std::vector<float> scratch(call->scratch_bytes() / sizeof(float) + 32);
         const void* operands[] = {a.data(), b.data()};
         void* results[] = {result.data()};
-        call->run(operands, results, reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
+        call->run(operands, results,
+                  reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
       };
       run(make_convolution(x.layout, w.layout, y.layout, c.p, {}, Effort::Little), fx, fw, y);
       run(make_convolution_input_grad(gy.layout, w.layout, gx.layout, c.p, Effort::Little), fgy, fw, gx);
@@ -274,7 +300,8 @@ TEST(LibrariesConvolution, OwnReadsNothingBehindImages) {
 // The bits do not depend on how many threads there are.
 TEST(LibrariesConvolution, OwnBitsOnAnyNumberOfThreads) {
   for (const Case& c : {make_case({5, 24, 20, 21}, {40, 24, 3, 3}, 1, 1), depthwise({4, 21, 40, 33}, {5, 5}, 2, 2)}) {
-    Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), gy = Tensor::random(images(c.y()), 3);
+    Tensor x = Tensor::random(images(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2),
+           gy = Tensor::random(images(c.y()), 3);
     std::vector<Tensor> first;
     for (int threads : {1, 2, 5}) {
       const Threads some(threads);
@@ -292,14 +319,14 @@ TEST(LibrariesConvolution, OwnBitsOnAnyNumberOfThreads) {
         continue;
       }
       for (size_t r = 0; r < results.size(); ++r)
-        results[r].each([&](const Dims& at) { ASSERT_EQ(results[r].get(at), first[r].get(at)) << threads << " threads, result " << r; });
+        results[r].each([&](const Dims& at) {
+          ASSERT_EQ(results[r].get(at), first[r].get(at)) << threads << " threads, result " << r;
+        });
     }
   }
 }
 
-TEST(LibrariesConvolution, EmptyBatch) {
-  check_all(make_case({0, 16, 7, 7}, {16, 16, 3, 3}, 1, 1));
-}
+TEST(LibrariesConvolution, EmptyBatch) { check_all(make_case({0, 16, 7, 7}, {16, 16, 3, 3}, 1, 1)); }
 
 TEST(LibrariesConvolution, IntegersByPlainLoops) {
   check(make_case({2, 4, 7, 7}, {6, 4, 3, 3}, 1, 1), DType::I64, false);
@@ -313,7 +340,8 @@ TEST(LibrariesConvolution, StridesThatAreNeitherRowMajorNorChannelsLast) {
     Tensor dense_x(layout(t, c.x)), dense_w(layout(t, c.w)), expected(layout(t, c.y()));
     dense_x.each([&](const Dims& at) { dense_x.set(at, x.get(at)); });
     dense_w.each([&](const Dims& at) { dense_w.set(at, w.get(at)); });
-    testing::run(*make_convolution(dense_x.layout, dense_w.layout, expected.layout, c.p), {&dense_x, &dense_w}, {&expected});
+    testing::run(*make_convolution(dense_x.layout, dense_w.layout, expected.layout, c.p), {&dense_x, &dense_w},
+                 {&expected});
     testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p), {&x, &w}, {&y});
     expect_close(y, [&](const Dims& at) { return expected.get(at); }, 4, "strided");
   }
@@ -321,7 +349,9 @@ TEST(LibrariesConvolution, StridesThatAreNeitherRowMajorNorChannelsLast) {
 
 TEST(LibrariesConvolution, RefusesOperandsThatDoNotFit) {
   const Case c = make_case({2, 16, 9, 11}, {32, 8, 3, 3}, 1, 1);
-  EXPECT_THROW(make_convolution(layout(DType::F32, c.x), layout(DType::F32, c.w), layout(DType::F32, {2, 32, 9, 11}), c.p), TypeError);
+  EXPECT_THROW(
+      make_convolution(layout(DType::F32, c.x), layout(DType::F32, c.w), layout(DType::F32, {2, 32, 9, 11}), c.p),
+      TypeError);
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST(Gemm, SumsOfSeveralPanelsWrap) { testing::check_wrapping(make_gemm, 13, 19,
 
 // k is never shared out, so a sum is made in one order.
 TEST(Gemm, TheSameBitsOnAnyNumberOfThreads) {
-  const Layout la = layout(DType::F32, {500, 400}), lb = layout(DType::F32, {400, 300}), lo = layout(DType::F32, {500, 300});
+  const Layout la = layout(DType::F32, {500, 400}), lb = layout(DType::F32, {400, 300}),
+               lo = layout(DType::F32, {500, 300});
   Tensor a = Tensor::random(la, 1), b = Tensor::random(lb, 2), one(lo), many(lo);
   {
     const OneThread alone;

@@ -10,7 +10,8 @@ using testing::expect_close;
 using testing::layout;
 using testing::Tensor;
 
-std::unique_ptr<LibraryCall> make(const Layout& a, const Layout& b, const Layout& out, std::span<const PostOp> post_ops) {
+std::unique_ptr<LibraryCall> make(const Layout& a, const Layout& b, const Layout& out,
+                                  std::span<const PostOp> post_ops) {
   return make_matmul(a, b, out, post_ops);
 }
 
@@ -26,8 +27,14 @@ const std::vector<DType> kFloating{DType::F32, DType::BF16, DType::F16, DType::F
 
 TEST(LibrariesMatmul, EverySizeClass) {
   for (DType t : kFloating)
-    for (auto [m, n, k] : {std::array{1, 1, 1}, {4, 4, 4}, {1, 67, 33}, {67, 1, 33}, {37, 41, 1}, {129, 65, 257},
-                           {520, 40, 64}, {600, 33, 300}})
+    for (auto [m, n, k] : {std::array{1, 1, 1},
+                           {4, 4, 4},
+                           {1, 67, 33},
+                           {67, 1, 33},
+                           {37, 41, 1},
+                           {129, 65, 257},
+                           {520, 40, 64},
+                           {600, 33, 300}})
       check(t, m, n, k);
 }
 
@@ -68,7 +75,9 @@ TEST(LibrariesMatmul, AnyOrderOfDimensions) {
     for (bool ta : {false, true})
       for (bool tb : {false, true})
         for (bool to : {false, true}) {
-          const auto order = [](bool transposed) { return transposed ? std::vector<size_t>{1, 0} : std::vector<size_t>{0, 1}; };
+          const auto order = [](bool transposed) {
+            return transposed ? std::vector<size_t>{1, 0} : std::vector<size_t>{0, 1};
+          };
           check(layout(t, {19, 33}, order(ta)), layout(t, {33, 21}, order(tb)), layout(t, {19, 21}, order(to)),
                 {{PostOp::Add, layout(t, {21})}});
         }
@@ -126,16 +135,21 @@ TEST(LibrariesMatmul, EveryPostOp) {
       check(t, m, n, k, {{PostOp::Add, layout(t, {n})}, {kind}});
     }
     for (auto kind : {PostOp::Add, PostOp::Mul})
-      for (const Layout& operand : {layout(t, {}), layout(t, {n}), layout(t, {m, 1}), layout(t, {m, n}), layout(t, {1, n}),
-                                    layout(t, {m, n}, {1, 0}), layout(t, {m, n}, {}, 3), layout(DType::F32, {n})})
+      for (const Layout& operand :
+           {layout(t, {}), layout(t, {n}), layout(t, {m, 1}), layout(t, {m, n}), layout(t, {1, n}),
+            layout(t, {m, n}, {1, 0}), layout(t, {m, n}, {}, 3), layout(DType::F32, {n})})
         check(t, m, n, k, {{kind, operand}, {PostOp::Scale, {}, 0.5f}});
   }
 }
 
 TEST(LibrariesMatmul, PostOpsRunInOrder) {
   for (DType t : kFloating)
-    check(t, 8, 40, 16, {{PostOp::Add, layout(t, {40})}, {PostOp::GeluErf}, {PostOp::Mul, layout(t, {8, 40})},
-                         {PostOp::Add, layout(t, {8, 40})}, {PostOp::Relu}});
+    check(t, 8, 40, 16,
+          {{PostOp::Add, layout(t, {40})},
+           {PostOp::GeluErf},
+           {PostOp::Mul, layout(t, {8, 40})},
+           {PostOp::Add, layout(t, {8, 40})},
+           {PostOp::Relu}});
 }
 
 TEST(LibrariesMatmul, ReducedOperandsWithFloatResult) {
@@ -157,7 +171,8 @@ TEST(LibrariesMatmul, InfinityAndNanPropagate) {
 TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
   for (DType t : {DType::F32, DType::BF16})
     for (bool tb : {false, true}) {
-      const Layout la = layout(t, {9, 70}), lb = layout(t, {70, 50}, tb ? std::vector<size_t>{1, 0} : std::vector<size_t>{});
+      const Layout la = layout(t, {9, 70}),
+                   lb = layout(t, {70, 50}, tb ? std::vector<size_t>{1, 0} : std::vector<size_t>{});
       const std::vector<PostOp> ops{{PostOp::Add, layout(t, {50})}};
       PackedCall packed = make_packed_matmul(la, lb, layout(t, {9, 50}), ops);
       if (!packed.pack) GTEST_SKIP() << "this machine has no packed " << ir::name(t) << " product";
@@ -166,24 +181,28 @@ TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
       testing::run(*packed.pack, {&b}, {&bytes});
       testing::run(*packed.call, {&a, &bytes, &bias}, {&out});
       std::vector<Tensor> operands{bias};
-      expect_close(out, [&](const ir::Dims& at) { return testing::product_at(a, b, ops, operands, at, {9, 50}); }, 9,
-                   packed.call->describe());
+      expect_close(
+          out, [&](const ir::Dims& at) { return testing::product_at(a, b, ops, operands, at, {9, 50}); }, 9,
+          packed.call->describe());
     }
 }
 
 // A tall matrix of three columns, which the library pads to a block of them.
 TEST(LibrariesMatmul, AnOperandIsNotPackedIntoMostlyPadding) {
   for (int64_t rows : {1000, 10000, 100000}) {
-    const PackedCall packed =
-        make_packed_matmul(layout(DType::F32, {1, rows}), layout(DType::F32, {rows, 3}), layout(DType::F32, {1, 3}), {});
+    const PackedCall packed = make_packed_matmul(layout(DType::F32, {1, rows}), layout(DType::F32, {rows, 3}),
+                                                 layout(DType::F32, {1, 3}), {});
     EXPECT_LE(packed.bytes, std::max<size_t>(64 << 10, 2 * 12 * static_cast<size_t>(rows)));
   }
 }
 
 TEST(LibrariesMatmul, RefusesOperandsThatDoNotFit) {
-  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F32, {4, 5}), layout(DType::F32, {2, 5})), TypeError);
-  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F64, {3, 5}), layout(DType::F32, {2, 5})), TypeError);
-  EXPECT_THROW(make_matmul(layout(DType::Bool, {2, 3}), layout(DType::Bool, {3, 5}), layout(DType::Bool, {2, 5})), TypeError);
+  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F32, {4, 5}), layout(DType::F32, {2, 5})),
+               TypeError);
+  EXPECT_THROW(make_matmul(layout(DType::F32, {2, 3}), layout(DType::F64, {3, 5}), layout(DType::F32, {2, 5})),
+               TypeError);
+  EXPECT_THROW(make_matmul(layout(DType::Bool, {2, 3}), layout(DType::Bool, {3, 5}), layout(DType::Bool, {2, 5})),
+               TypeError);
 }
 
 }  // namespace

@@ -34,9 +34,10 @@ Case make_case(Dims x, int64_t kernel, int64_t stride, int64_t padding, bool cei
 }
 
 const std::vector<Case> kCases{
-    make_case({2, 3, 8, 9}, 2, 2, 0),        make_case({2, 19, 9, 8}, 3, 2, 1),       make_case({1, 5, 7, 11}, 3, 1, 1),
-    make_case({2, 16, 10, 10}, 3, 2, 1, true), make_case({1, 2, 12, 13}, 2, 3, 1, true), make_case({3, 7, 9}, 3, 2, 1),
-    make_case({2, 1, 6, 40}, 3, 1, 1),       make_case({0, 4, 6, 6}, 2, 2, 0),
+    make_case({2, 3, 8, 9}, 2, 2, 0),         make_case({2, 19, 9, 8}, 3, 2, 1),
+    make_case({1, 5, 7, 11}, 3, 1, 1),        make_case({2, 16, 10, 10}, 3, 2, 1, true),
+    make_case({1, 2, 12, 13}, 2, 3, 1, true), make_case({3, 7, 9}, 3, 2, 1),
+    make_case({2, 1, 6, 40}, 3, 1, 1),        make_case({0, 4, 6, 6}, 2, 2, 0),
 };
 
 template <class F>
@@ -72,7 +73,8 @@ void check_max(const Case& c, Tensor& x, const std::vector<size_t>& order) {
       if (v > best || std::isnan(v)) best = v, where = flat;
     });
     EXPECT_EQ(indices.get(o), where);
-    EXPECT_TRUE(values.get(o) == best || (std::isnan(best) && std::isnan(values.get(o)))) << values.get(o) << " " << best;
+    EXPECT_TRUE(values.get(o) == best || (std::isnan(best) && std::isnan(values.get(o))))
+        << values.get(o) << " " << best;
   });
   if (!ir::is_floating(t)) return;
   Tensor gy = Tensor::random(values.layout, 5), gx(x.layout), sums(layout(DType::F64, c.x));
@@ -122,7 +124,9 @@ TEST(LibrariesPooling, NanWinsOverEverything) {
     const Case c = make_case({2, 18, 9, 9}, 3, 2, 1);
     Tensor x = Tensor::random(layout(DType::F32, c.x, order), 1);
     std::mt19937 generator(3);
-    x.each([&](const Dims& at) { if (generator() % 5 == 0) x.set(at, generator() % 2 ? NAN : INFINITY); });
+    x.each([&](const Dims& at) {
+      if (generator() % 5 == 0) x.set(at, generator() % 2 ? NAN : INFINITY);
+    });
     check_max(c, x, order);
   }
 }
@@ -134,7 +138,8 @@ TEST(LibrariesPooling, IntegerMaxPool) {
 
 void check_avg(const Case& c, DType t, const std::vector<size_t>& order) {
   const Dims shape = c.y();
-  Tensor x = Tensor::random(layout(t, c.x, order), 1), y(layout(t, shape, order)), gy = Tensor::random(y.layout, 2), gx(x.layout);
+  Tensor x = Tensor::random(layout(t, c.x, order), 1), y(layout(t, shape, order)), gy = Tensor::random(y.layout, 2),
+         gx(x.layout);
   Tensor sums(layout(DType::F64, c.x)), expected(layout(DType::F64, shape));
   sums.each([&](const Dims& at) { sums.set(at, 0); });
   const size_t r = shape.size();

@@ -12,12 +12,15 @@ using testing::Tensor;
 
 void check(DType t, const Dims& shape, int64_t dim, std::vector<size_t> order, bool in_place) {
   const bool floating = ir::is_floating(t);
-  Tensor x = Tensor::random(layout(t, shape, order), 1, floating ? -1 : 0, floating ? 1 : 3), out(layout(t, shape)), input = x;
+  Tensor x = Tensor::random(layout(t, shape, order), 1, floating ? -1 : 0, floating ? 1 : 3), out(layout(t, shape)),
+         input = x;
   Tensor sums(layout(DType::F64, shape));
   sums.each([&](const Dims& at) {
     Dims before = at;
-    if (--before[dim] < 0) sums.set(at, input.get(at));
-    else sums.set(at, sums.get(before) + input.get(at));
+    if (--before[dim] < 0)
+      sums.set(at, input.get(at));
+    else
+      sums.set(at, sums.get(before) + input.get(at));
   });
   Tensor& result = in_place ? x : out;
   testing::run(*make_cumsum(x.layout, result.layout, dim), {&x}, {&result});

@@ -1,13 +1,13 @@
 // Strided operands for the tests of library calls: real memory of the layout's type, read and written as double, with
 // guard bytes around it that must survive.
 #pragma once
-#include <gtest/gtest.h>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
@@ -92,8 +92,11 @@ class Tensor {
 // Floats with a page behind them that nobody may read.
 class Fenced {
  public:
-  explicit Fenced(Tensor& t) : bytes_(static_cast<size_t>(ir::product(t.layout.shape)) * sizeof(float)), pages_((bytes_ + 4095) / 4096 * 4096) {
-    start_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  explicit Fenced(Tensor& t)
+      : bytes_(static_cast<size_t>(ir::product(t.layout.shape)) * sizeof(float)),
+        pages_((bytes_ + 4095) / 4096 * 4096) {
+    start_ =
+        static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(start_ + pages_, 4096, PROT_NONE);
     std::memcpy(start_ + pages_ - bytes_, t.data(), bytes_);
   }
@@ -107,8 +110,8 @@ class Fenced {
 };
 
 // x, the result's element at `at`, after `ops`, in float64.
-inline double after_post_ops(double x, const std::vector<PostOp>& ops, const std::vector<Tensor>& operands, const ir::Dims& at,
-                             const ir::Dims& shape) {
+inline double after_post_ops(double x, const std::vector<PostOp>& ops, const std::vector<Tensor>& operands,
+                             const ir::Dims& at, const ir::Dims& shape) {
   size_t next = 0;
   for (const PostOp& op : ops) {
     double y = 0;
@@ -141,11 +144,16 @@ inline void run(LibraryCall& call, std::vector<Tensor*> operands, std::vector<Te
 
 inline double tolerance(ir::DType dtype) {
   switch (dtype) {
-    case ir::DType::F64: return 1e-13;
-    case ir::DType::F32: return 2e-6;
-    case ir::DType::F16: return 1e-3;
-    case ir::DType::BF16: return 8e-3;
-    default: return 0;
+    case ir::DType::F64:
+      return 1e-13;
+    case ir::DType::F32:
+      return 2e-6;
+    case ir::DType::F16:
+      return 1e-3;
+    case ir::DType::BF16:
+      return 8e-3;
+    default:
+      return 0;
   }
 }
 
@@ -155,7 +163,8 @@ inline void expect_close(const Tensor& actual, const std::function<double(const 
   int failures = 0;
   actual.each([&](const ir::Dims& at) {
     const double e = expected(at), a = actual.get(at);
-    if (std::isnan(e) ? std::isnan(a) : std::abs(a - e) <= tolerance(actual.layout.dtype) * (std::abs(e) + scale)) return;
+    if (std::isnan(e) ? std::isnan(a) : std::abs(a - e) <= tolerance(actual.layout.dtype) * (std::abs(e) + scale))
+      return;
     if (a == e || ++failures > 3) return;
     std::string index;
     for (int64_t i : at) index += std::to_string(i) + " ";

@@ -68,7 +68,8 @@ class RandomProduct {
       case 3:
         from[d] = 1;
         return model_.broadcast(window(from), shape);
-      default: return model_.input(type_, shape);
+      default:
+        return model_.input(type_, shape);
     }
   }
   Value slice(Value x, int d, int64_t start, int64_t size, int64_t step) {
@@ -81,10 +82,14 @@ class RandomProduct {
   Value followed(Value v) {
     const ir::Dims shape = model_.shape(v);
     switch (below(5)) {
-      case 0: return model_.emit(Op::relu, {v});
-      case 1: return model_.mul(v, 0.5);
-      case 2: return model_.add(v, window({shape.back()}));
-      case 3: return model_.add(v, window(shape));
+      case 0:
+        return model_.emit(Op::relu, {v});
+      case 1:
+        return model_.mul(v, 0.5);
+      case 2:
+        return model_.add(v, window({shape.back()}));
+      case 3:
+        return model_.add(v, window(shape));
       default: {
         ir::Dims flat{1, shape.back()};
         for (size_t i = 0; i + 1 < shape.size(); ++i) flat[0] *= shape[i];

@@ -27,11 +27,12 @@ struct Case {
   Prim prim;
   long double (*exact)(long double);
 };
-const Case kCases[] = {{Prim::exp, std::exp},   {Prim::expm1, std::expm1}, {Prim::log, std::log},   {Prim::log1p, std::log1p},
-                       {Prim::log2, std::log2}, {Prim::sin, std::sin},     {Prim::cos, std::cos},   {Prim::tan, std::tan},
-                       {Prim::asin, std::asin}, {Prim::acos, std::acos},   {Prim::atan, std::atan}, {Prim::sinh, std::sinh},
-                       {Prim::cosh, std::cosh}, {Prim::tanh, std::tanh},   {Prim::erf, std::erf},   {Prim::erfc, std::erfc},
-                       {Prim::sqrt, std::sqrt}};
+const Case kCases[] = {{Prim::exp, std::exp},     {Prim::expm1, std::expm1}, {Prim::log, std::log},
+                       {Prim::log1p, std::log1p}, {Prim::log2, std::log2},   {Prim::sin, std::sin},
+                       {Prim::cos, std::cos},     {Prim::tan, std::tan},     {Prim::asin, std::asin},
+                       {Prim::acos, std::acos},   {Prim::atan, std::atan},   {Prim::sinh, std::sinh},
+                       {Prim::cosh, std::cosh},   {Prim::tanh, std::tanh},   {Prim::erf, std::erf},
+                       {Prim::erfc, std::erfc},   {Prim::sqrt, std::sqrt}};
 
 class UnaryF64 : public ::testing::TestWithParam<std::tuple<const char*, Case>> {};
 
@@ -39,8 +40,8 @@ TEST_P(UnaryF64, IsWithinFiveUnitsInTheLastPlace) {
   const Case c = std::get<1>(GetParam());
   jit::Compiler compiler(std::get<0>(GetParam()));
   const testing::PrimKernel kernel(compiler, c.prim, DType::F64);
-  std::vector<double> x = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 5e-324, -5e-324, 1e-310, 1e308, -1e308, 709.7, 709.8, 710,
-                           -745.1, -745.2, -708.4, -720};
+  std::vector<double> x = {0.0,   -0.0,   1,     -1,    INFINITY, -INFINITY, NAN,    5e-324, -5e-324, 1e-310,
+                           1e308, -1e308, 709.7, 709.8, 710,      -745.1,    -745.2, -708.4, -720};
   std::mt19937_64 rng(7);
   std::uniform_real_distribution<double> wide(-700, 700), narrow(-2, 2);
   for (int i = 0; i < 50000; ++i) x.push_back(i % 2 ? wide(rng) : narrow(rng));
@@ -90,9 +91,11 @@ TEST(TrigF64, WithoutACLibraryReducesHugeArguments) {
   jit::Compiler compiler("no-libm");
   std::vector<double> x;
   std::mt19937_64 rng(5);
-  for (int i = 0; i < 30000; ++i) x.push_back(std::ldexp(1 + std::ldexp(static_cast<double>(rng() >> 12), -52), static_cast<int>(rng() % 1023)));
+  for (int i = 0; i < 30000; ++i)
+    x.push_back(std::ldexp(1 + std::ldexp(static_cast<double>(rng() >> 12), -52), static_cast<int>(rng() % 1023)));
   for (int k = 1; k < 3000; ++k) x.push_back(k * 1.57079632679489661923);
-  for (auto [prim, exact] : {std::pair<Prim, double (*)(double)>{Prim::sin, std::sin}, {Prim::cos, std::cos}, {Prim::tan, std::tan}}) {
+  for (auto [prim, exact] :
+       {std::pair<Prim, double (*)(double)>{Prim::sin, std::sin}, {Prim::cos, std::cos}, {Prim::tan, std::tan}}) {
     const testing::PrimKernel kernel(compiler, prim, DType::F64);
     std::vector<double> y(x.size());
     kernel(static_cast<int64_t>(x.size()), {x.data()}, y.data());
@@ -101,10 +104,13 @@ TEST(TrigF64, WithoutACLibraryReducesHugeArguments) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Functions, UnaryF64, ::testing::Combine(::testing::Values("", "avx2", "no-libm"), ::testing::ValuesIn(kCases)),
+INSTANTIATE_TEST_SUITE_P(Functions, UnaryF64,
+                         ::testing::Combine(::testing::Values("", "avx2", "no-libm"), ::testing::ValuesIn(kCases)),
                          [](const auto& p) {
                            const std::string cpu = std::get<0>(p.param);
-                           return std::string(cpu.empty() ? "native_" : cpu == "avx2" ? "avx2_" : "own_") +
+                           return std::string(cpu.empty()     ? "native_"
+                                              : cpu == "avx2" ? "avx2_"
+                                                              : "own_") +
                                   ir::info(std::get<1>(p.param).prim).name;
                          });
 

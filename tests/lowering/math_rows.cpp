@@ -21,12 +21,10 @@ double exact_relu(double x) { return x < 0 ? 0 : x; }
 double exact_relu6(double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
 double exact_hard_logistic(double x) { return x < -3 ? 0 : x > 3 ? 1 : (x + 3) / 6; }
 
-const Row kRows[] = {{Op::exp2, std::exp2},         {Op::log10, std::log10},
-                     {Op::asinh, std::asinh},       {Op::acosh, std::acosh},
-                     {Op::atanh, std::atanh},       {Op::square, exact_square},
-                     {Op::frac, exact_frac},        {Op::sign, exact_sign},
-                     {Op::relu, exact_relu},        {Op::relu6, exact_relu6},
-                     {Op::abs, std::fabs},          {Op::neg, [](double x) { return -x; }}};
+const Row kRows[] = {{Op::exp2, std::exp2},    {Op::log10, std::log10}, {Op::asinh, std::asinh},
+                     {Op::acosh, std::acosh},  {Op::atanh, std::atanh}, {Op::square, exact_square},
+                     {Op::frac, exact_frac},   {Op::sign, exact_sign},  {Op::relu, exact_relu},
+                     {Op::relu6, exact_relu6}, {Op::abs, std::fabs},    {Op::neg, [](double x) { return -x; }}};
 
 class Rows : public ::testing::TestWithParam<std::tuple<const char*, Row>> {};
 

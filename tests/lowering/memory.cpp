@@ -1,8 +1,8 @@
 #include "lowering/plan/memory.h"
 
-#include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <gtest/gtest.h>
 
 namespace lazuli::lowering {
 namespace {
@@ -44,7 +44,8 @@ void expect_apart_in_hosts(const std::vector<Block>& blocks, int64_t arena) {
   for (const auto& [host, members] : guests) {
     expect_apart(members, host == kNoBlock ? arena : int64_t{blocks[host].bytes});
     if (host == kNoBlock || blocks[host].kind != Block::Segment) continue;
-    for (const Block& b : members) EXPECT_TRUE(blocks[host].first <= b.first && b.last <= blocks[host].last) << "outlives its segment";
+    for (const Block& b : members)
+      EXPECT_TRUE(blocks[host].first <= b.first && b.last <= blocks[host].last) << "outlives its segment";
   }
 }
 
@@ -108,7 +109,9 @@ TEST(Memory, WhatDiesBeforeAnOutputIsWrittenLiesThere) {
     EXPECT_LE(blocks[guest.host].first, guest.first);
     for (size_t j = 0; j < i; ++j) {
       const Block& other = blocks[j];
-      if (other.host != guest.host || other.kind != Block::Arena || other.last < guest.first || guest.last < other.first) continue;
+      if (other.host != guest.host || other.kind != Block::Arena || other.last < guest.first ||
+          guest.last < other.first)
+        continue;
       EXPECT_TRUE(guest.offset + guest.bytes <= other.offset || other.offset + other.bytes <= guest.offset);
     }
   }
@@ -136,7 +139,9 @@ TEST(Memory, WhatDiesEarlyIsGivenBackBeforeOutputsCome) {
   for (uint32_t step = 0; step <= kEnd; ++step) {
     int64_t now = arena;
     for (const Block& b : blocks)
-      if ((b.kind == Block::Segment && b.first <= step && step <= b.last) || (b.kind == Block::Output && b.first <= step)) now += b.bytes;
+      if ((b.kind == Block::Segment && b.first <= step && step <= b.last) ||
+          (b.kind == Block::Output && b.first <= step))
+        now += b.bytes;
     most = std::max(most, now);
   }
   EXPECT_LE(most, kLayers * kBytes * 5 / 4);  // without segments it is twice kLayers * kBytes

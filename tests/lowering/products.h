@@ -17,7 +17,8 @@ inline double product_at(const Tensor& a, const Tensor& b, const std::vector<Pos
   return after_post_ops(sum, ops, operands, at, shape);
 }
 
-using MakeProduct = std::unique_ptr<LibraryCall> (*)(const Layout&, const Layout&, const Layout&, std::span<const PostOp>);
+using MakeProduct = std::unique_ptr<LibraryCall> (*)(const Layout&, const Layout&, const Layout&,
+                                                     std::span<const PostOp>);
 
 // The call computes the product of random operands.
 inline void check_product(MakeProduct make, const Layout& la, const Layout& lb, const Layout& lo,
@@ -34,8 +35,8 @@ inline void check_product(MakeProduct make, const Layout& la, const Layout& lb, 
   auto call = make(la, lb, lo, ops);
   run(*call, inputs, {&out});
   const double scale = std::sqrt(static_cast<double>(la.shape.back()));
-  expect_close(out, [&](const ir::Dims& at) { return product_at(a, b, ops, operands, at, lo.shape); }, scale,
-               call->describe());
+  expect_close(
+      out, [&](const ir::Dims& at) { return product_at(a, b, ops, operands, at, lo.shape); }, scale, call->describe());
 }
 
 // Sums of integers wrap around as their type does.

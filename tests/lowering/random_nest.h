@@ -13,8 +13,7 @@ class RandomNest {
   // What a number out of range converts to is each target's own affair.
   static constexpr bool kConversionsInRange = true;
 
-  explicit RandomNest(uint64_t seed, bool conversions_in_range = false)
-      : in_range_(conversions_in_range), rng_(seed) {
+  explicit RandomNest(uint64_t seed, bool conversions_in_range = false) : in_range_(conversions_in_range), rng_(seed) {
     generate(false);
   }
   struct Tiled {};
@@ -217,7 +216,8 @@ class RandomNest {
 
     std::vector<uint16_t> pool = rows_;
     if (heavy_) {
-      const uint16_t x = emit({.code = Code::Load, .dtype = DType::F32, .slot = access(DType::F32, false, false, false)});
+      const uint16_t x =
+          emit({.code = Code::Load, .dtype = DType::F32, .slot = access(DType::F32, false, false, false)});
       prim(Prim::pow, DType::F32, false, x, x);
     }
     for (int64_t k = below(3) + 1; k-- > 0;) pool.push_back(source(pool, false));
@@ -248,7 +248,8 @@ class RandomNest {
     Placement p;
     p.strides.assign(nest_.rank, 0);
     std::vector<uint32_t> order;
-    for (uint32_t d = a.still ? nest_.rank - nest_.reduced : 0; d < (a.row ? nest_.rank - nest_.reduced : nest_.rank) + 0u; ++d)
+    for (uint32_t d = a.still ? nest_.rank - nest_.reduced : 0;
+         d < (a.row ? nest_.rank - nest_.reduced : nest_.rank) + 0u; ++d)
       order.push_back(d);
     std::shuffle(order.begin(), order.end(), rng_);
     const auto vector_at = std::find(order.begin(), order.end(), nest_.vector_dim());
@@ -259,7 +260,8 @@ class RandomNest {
     }
     int64_t step = a.stride == VectorStride::Any && !a.across ? below(3) + 1 : 1;
     for (uint32_t d : order) {
-      const bool vector = d == nest_.vector_dim(), dense = (vector && a.stride == VectorStride::One) || (a.across && d == nest_.tile);
+      const bool vector = d == nest_.vector_dim(),
+                 dense = (vector && a.stride == VectorStride::One) || (a.across && d == nest_.tile);
       if (vector ? a.stride == VectorStride::Zero : !a.store && !dense && chance(20)) continue;
       p.strides[d] = step;
       const int64_t span = step * std::max<int64_t>(sizes[d], 1);

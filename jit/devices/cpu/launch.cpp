@@ -54,7 +54,8 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
   const int64_t wanted = std::min(units_, total_ / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>(wanted, lowering::crew_size()));
   lowering::share_out(total_, threads, [&](int64_t begin, int64_t end, int) { run_range(begin, end); });
-  if (std::ranges::any_of(status_, [](const auto& words) { return std::ranges::find(words, 1) != words.end(); })) raise_failures();
+  if (std::ranges::any_of(status_, [](const auto& words) { return std::ranges::find(words, 1) != words.end(); }))
+    raise_failures();
 }
 
 void CpuLaunch::raise_failures() const {
@@ -65,7 +66,8 @@ void CpuLaunch::raise_failures() const {
     for (size_t c = 0; c < failures.size(); ++c) {
       if (status_[s][c] == 0) continue;
       const CheckFailure& f = failures[c];
-      befell.emplace_back(f.node, f.index_error ? std::make_exception_ptr(IndexError(f.text)) : std::make_exception_ptr(ExecutionError(f.text)));
+      befell.emplace_back(f.node, f.index_error ? std::make_exception_ptr(IndexError(f.text))
+                                                : std::make_exception_ptr(ExecutionError(f.text)));
     }
   }
   try {
@@ -78,8 +80,8 @@ void CpuLaunch::raise_failures() const {
 
 // The units of all pieces that begin at a weight in [begin, end).
 void CpuLaunch::run_range(int64_t begin, int64_t end) const {
-  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
-                                [](int64_t at, const Piece& p) { return at < p.begin; });
+  auto piece =
+      std::upper_bound(pieces_.begin(), pieces_.end(), begin, [](int64_t at, const Piece& p) { return at < p.begin; });
   if (piece != pieces_.begin()) --piece;
   for (; piece != pieces_.end() && piece->begin < end; ++piece) {
     auto unit_at = [&](int64_t at) {

@@ -89,8 +89,8 @@ class CudaDevice final : public Device {
     return cuda::plan_options(options, target_);
   }
 
-  std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan, const CompileOptions&,
-                                                Dump& dump) override {
+  std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
+                                                const CompileOptions&, Dump& dump) override {
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
     std::vector<uint32_t> at;  // for each request, the step at which its launch begins
     std::vector<cuda::GroupLaunch> groups;

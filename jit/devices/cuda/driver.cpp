@@ -116,7 +116,11 @@ void Context::launch(Function function, const uint32_t grid[3], uint32_t threads
   void* parameters[] = {const_cast<void*>(arguments)};
   constexpr int kProgrammaticStreamSerialization = 6;
   static constexpr LaunchAttribute kOverlap{kProgrammaticStreamSerialization, {1}};
-  const LaunchConfig config{{grid[0], grid[1], grid[2]}, {threads, 1, 1}, 0, stream, &kOverlap,
+  const LaunchConfig config{{grid[0], grid[1], grid[2]},
+                            {threads, 1, 1},
+                            0,
+                            stream,
+                            &kOverlap,
                             attributes_.capability >= kOverlapping ? 1u : 0u};
   check(driver().launch(&config, function.handle, parameters, nullptr), "cuLaunchKernelEx");
   // As torch's kernels do then: a kernel that breaks off fails its own launch, whose op and line the executor knows.
@@ -126,7 +130,8 @@ void Context::launch(Function function, const uint32_t grid[3], uint32_t threads
 
 void Context::copy(void* to, const void* from, size_t bytes, void* stream) const {
   if (bytes == 0) return;
-  check(driver().copy(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream), "cuMemcpyDtoDAsync");
+  check(driver().copy(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream),
+        "cuMemcpyDtoDAsync");
 }
 
 void* Context::map_host_memory(size_t bytes) const {

@@ -61,7 +61,8 @@ void emit_for_gpu(const lowering::LoopNest& nest, const lowering::GpuVariant& va
   char symbol[24];
   snprintf(symbol, sizeof symbol, "k%016llx", static_cast<unsigned long long>(ir::mix(nest.hash(), variant.hash())));
   const std::string file = symbol + std::string(".ptx");
-  if (is_new(file)) write(file, "// " + of + "\n" + compile_ptx(nest, variant, symbol, lowering::GpuTarget().capability));
+  if (is_new(file))
+    write(file, "// " + of + "\n" + compile_ptx(nest, variant, symbol, lowering::GpuTarget().capability));
 }
 
 }  // namespace lazuli::jit::cuda

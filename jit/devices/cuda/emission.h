@@ -1,7 +1,7 @@
-// Kernels for a GPU from a machine without one. With LAZULI_EMIT_PTX=<folder> in the environment, whatever is compiled for
-// the CPU is planned for a GPU as well, and that plan's kernels are left in the folder as PTX for sm_90: one file for each
-// nest and variant, whichever process came first. So every test also says which kernels it would have run on a GPU;
-// lazuli_gpu_tests --link makes machine code of them.
+// Kernels for a GPU from a machine without one. With LAZULI_EMIT_PTX=<folder> in the environment, whatever is compiled
+// for the CPU is planned for a GPU as well, and that plan's kernels are left in the folder as PTX for sm_90: one file
+// for each nest and variant, whichever process came first. So every test also says which kernels it would have run on a
+// GPU; lazuli_gpu_tests --link makes machine code of them.
 #pragma once
 #include <string>
 #include "jit/run/executable.h"

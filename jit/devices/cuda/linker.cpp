@@ -82,8 +82,7 @@ Linked link(const std::string& ptx, int capability) {
   if (l.create(&session.handle, 2, options) != 0) throw std::runtime_error("nvJitLink does not know " + arch);
   Result r = l.add_data(session.handle, kPtx, ptx.c_str(), ptx.size() + 1, "kernel");
   if (r == 0) r = l.complete(session.handle);
-  if (r != 0)
-    throw std::runtime_error("nvJitLink refused a kernel: " + text(session.handle, l.error_size, l.error));
+  if (r != 0) throw std::runtime_error("nvJitLink refused a kernel: " + text(session.handle, l.error_size, l.error));
   Linked out;
   size_t size = 0;
   l.cubin_size(session.handle, &size);

@@ -1,5 +1,5 @@
-// From PTX to machine code, on any thread and without touching the GPU: cuModuleLoadData would serialize all threads and
-// stall launches meanwhile. Uses nvJitLink, which torch's CUDA packages bring.
+// From PTX to machine code, on any thread and without touching the GPU: cuModuleLoadData would serialize all threads
+// and stall launches meanwhile. Uses nvJitLink, which torch's CUDA packages bring.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// Where kernels on a GPU report failed checks: words in the host's memory, so that looking costs no copy. A failure shows
-// once the kernel has run, so whoever waits for the GPU looks afterwards.
+// Where kernels on a GPU report failed checks: words in the host's memory, so that looking costs no copy. A failure
+// shows once the kernel has run, so whoever waits for the GPU looks afterwards.
 #pragma once
 #include <mutex>
 #include <string>

@@ -12,13 +12,20 @@ namespace {
 constexpr int64_t kMostQueries = 72, kMostKeys = 320;  // of a tile of scores
 constexpr int64_t kMostChunk = 480, kLeastChunk = 48;  // queries that meet keys packed once
 
-// A chunk of one head's queries meets tile after tile of keys. What is summed up of each query is kept, and rescaled where a
-// larger score comes.
+// A chunk of one head's queries meets tile after tile of keys. What is summed up of each query is kept, and rescaled
+// where a larger score comes.
 class Attention final : public LibraryCall {
  public:
   Attention(const AttentionOperands& in, const Layout& out, const Layout& statistics, const AttentionParams& params)
-      : shape_(in, params.causal), q_(in.q), k_(in.k), v_(in.v), out_(out), statistics_(statistics), mask_(in.mask ? *in.mask : Layout{}),
-        has_mask_(in.mask), scale_(static_cast<float>(params.scale)),
+      : shape_(in, params.causal),
+        q_(in.q),
+        k_(in.k),
+        v_(in.v),
+        out_(out),
+        statistics_(statistics),
+        mask_(in.mask ? *in.mask : Layout{}),
+        has_mask_(in.mask),
+        scale_(static_cast<float>(params.scale)),
         threads_(is_little(shape_.products()) ? 1 : crew_size()) {
     const RegisterBlock block = register_block();
     const int64_t heads = shape_.batch * shape_.heads;
@@ -33,7 +40,8 @@ class Attention final : public LibraryCall {
 
   void run(const void* const* operands, void* const* results, void* scratch) override {
     share_out(shape_.batch * shape_.heads * chunks_, threads_, [&](int64_t begin, int64_t end, int worker) {
-      auto* mine = reinterpret_cast<float*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * scratch_of_one());
+      auto* mine =
+          reinterpret_cast<float*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * scratch_of_one());
       for (int64_t i = begin; i < end; ++i) {
         const int64_t chunk = i % chunks_, head = i / chunks_ % shape_.heads, batch = i / chunks_ / shape_.heads;
         const Head h = head_of(operands, results, batch, head);
@@ -58,7 +66,10 @@ class Attention final : public LibraryCall {
   };
   Head head_of(const void* const* operands, void* const* results, int64_t batch, int64_t head) const {
     const int64_t group = head / shape_.heads_in_group();
-    Head h{rows_of(q_, operands[0], batch, head), rows_of(k_, operands[1], batch, group), rows_of(v_, operands[2], batch, group), {},
+    Head h{rows_of(q_, operands[0], batch, head),
+           rows_of(k_, operands[1], batch, group),
+           rows_of(v_, operands[2], batch, group),
+           {},
            static_cast<float*>(results[0]) + head_offset(out_, batch, head),
            static_cast<float*>(results[1]) + batch * statistics_.strides[0] + head * statistics_.strides[1]};
     if (has_mask_) h.mask = HeadMask(mask_, operands[3], batch, head);
@@ -74,8 +85,12 @@ class Attention final : public LibraryCall {
   int64_t width() const { return rounded_up(shape_.width, register_block().columns<float>()); }
   std::array<int64_t, 6> sizes() const {
     const int64_t tile_rows = queries_ + register_block().rows;
-    return {rows() * shape_.depth, keys_ * shape_.depth + 2 * lanes_of_floats(), copies_v_ ? keys_ * width() : 0,
-            std::max(tile_rows * keys_, rounded_up(shape_.keys, lanes_of_floats())), rows() * width(), 2 * rows()};
+    return {rows() * shape_.depth,
+            keys_ * shape_.depth + 2 * lanes_of_floats(),
+            copies_v_ ? keys_ * width() : 0,
+            std::max(tile_rows * keys_, rounded_up(shape_.keys, lanes_of_floats())),
+            rows() * width(),
+            2 * rows()};
   }
   Scratch scratch_at(float* memory) const {
     const auto p = parts_of(memory, sizes());
@@ -99,23 +114,27 @@ class Attention final : public LibraryCall {
         v = {s.v, width};
       }
       for (int64_t i = 0; i < count; i += queries_)
-        run_tile(h, s, first, i, std::min(queries_, count - i), key, std::min(keys, shape_.keys_of(first + std::min(count, i + queries_) - 1) - key), v);
+        run_tile(h, s, first, i, std::min(queries_, count - i), key,
+                 std::min(keys, shape_.keys_of(first + std::min(count, i + queries_) - 1) - key), v);
     }
     for (int64_t i = 0; i < count; ++i) finish(h, first + i, s.states[i], s.sums + i * width);
   }
 
   // Queries i to i + count of the chunk that begins at `first` meet `keys` keys from `key` on.
-  void run_tile(const Head& h, const Scratch& s, int64_t first, int64_t i, int64_t count, int64_t key, int64_t keys, HeadRows v) const {
+  void run_tile(const Head& h, const Scratch& s, int64_t first, int64_t i, int64_t count, int64_t key, int64_t keys,
+                HeadRows v) const {
     if (keys <= 0) return;
     const int64_t depth = shape_.depth, width = this->width(), padded = padded_columns(keys);
     tile_product({s.q + i * depth, depth, 1}, packed_columns(s.k, depth), depth, {s.scores, keys_, count, keys, true});
     for (int64_t r = 0; r < count; ++r) {
       const int64_t query = first + i + r, meets = std::clamp<int64_t>(shape_.keys_of(query) - key, 0, keys);
-      const float factor = exponentials(s.scores + r * keys_, meets, padded, scale_, h.mask.row(query).from(key), s.states[i + r]);
+      const float factor =
+          exponentials(s.scores + r * keys_, meets, padded, scale_, h.mask.row(query).from(key), s.states[i + r]);
       float* sums = s.sums + (i + r) * width;
       if (key > 0 && factor != 1) scale_row(sums, factor, width, sums);
     }
-    tile_product({s.scores, keys_, 1}, columns_in_place(v.data, v.stride), keys, {s.sums + i * width, width, count, shape_.width, key == 0});
+    tile_product({s.scores, keys_, 1}, columns_in_place(v.data, v.stride), keys,
+                 {s.sums + i * width, width, count, shape_.width, key == 0});
   }
 
   void run_few(const Head& h, int64_t first, int64_t last, float* memory) const {

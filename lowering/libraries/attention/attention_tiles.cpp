@@ -13,34 +13,34 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The rows of a tile, spelled once for each target: GCC splits vector types for the function that they stand in.
 
-// exp(x) of x <= 0 or little more: 2^n exp(r), as targets/math/exp.cpp makes it. Below the smallest normal number 0. A sum
-// with 1.5 * 2^23 is rounded to an integer, which then is its low bits.
-#define LAZULI_EXP(x)                                                                        \
-  ({                                                                                         \
-    const Vector shifted = x * 1.44269504f + 12582912.0f, whole = shifted - 12582912.0f;     \
-    const Vector r = whole * 0x1.05c61p-29f + (whole * -0x1.62e43p-1f + x);                  \
-    Vector p = 0.0013942220248281956f * r + 0.008368860930204391f;                           \
-    p = p * r + 0.041666384786367416f;                                                       \
-    p = p * r + 0.1666651964187622f;                                                         \
-    p = p * r + 0.5f;                                                                        \
-    const Bits power = (reinterpret_cast<Bits>(shifted) - (0x4b400000 - 127)) << 23;         \
-    const Vector y = ((r * r) * p + r + 1.0f) * reinterpret_cast<Vector>(power);             \
-    x < -87.0f ? Vector{} : y;                                                               \
+// exp(x) of x <= 0 or little more: 2^n exp(r), as targets/math/exp.cpp makes it. Below the smallest normal number 0. A
+// sum with 1.5 * 2^23 is rounded to an integer, which then is its low bits.
+#define LAZULI_EXP(x)                                                                    \
+  ({                                                                                     \
+    const Vector shifted = x * 1.44269504f + 12582912.0f, whole = shifted - 12582912.0f; \
+    const Vector r = whole * 0x1.05c61p-29f + (whole * -0x1.62e43p-1f + x);              \
+    Vector p = 0.0013942220248281956f * r + 0.008368860930204391f;                       \
+    p = p * r + 0.041666384786367416f;                                                   \
+    p = p * r + 0.1666651964187622f;                                                     \
+    p = p * r + 0.5f;                                                                    \
+    const Bits power = (reinterpret_cast<Bits>(shifted) - (0x4b400000 - 127)) << 23;     \
+    const Vector y = ((r * r) * p + r + 1.0f) * reinterpret_cast<Vector>(power);         \
+    x < -87.0f ? Vector{} : y;                                                           \
   })
 
-// The scores of a vector, scaled and masked; those from n on are -inf. Only n numbers of the mask may be read. Forward and
-// backward must see the same numbers: so what is subtracted from them is not fused with how they are made.
-#define LAZULI_SCALED(i)                                                                                            \
-  ({                                                                                                                \
-    Vector scaled = *reinterpret_cast<const Loose*>(s + i) * scale;                                                 \
-    if (i + kLanes > n) {                                                                                           \
-      for (int64_t lane = 0; lane < kLanes; ++lane)                                                                 \
-        scaled[lane] = i + lane >= n ? -kInfinity : mask ? scaled[lane] + mask[(i + lane) * step] : scaled[lane];   \
-    } else if (mask) {                                                                                              \
-      scaled += step == 1 ? *reinterpret_cast<const Loose*>(mask + i) : Loose{} + *mask;                            \
-    }                                                                                                               \
-    __asm__("" : "+v"(scaled));                                                                                     \
-    scaled;                                                                                                         \
+// The scores of a vector, scaled and masked; those from n on are -inf. Only n numbers of the mask may be read. Forward
+// and backward must see the same numbers: so what is subtracted from them is not fused with how they are made.
+#define LAZULI_SCALED(i)                                                                                          \
+  ({                                                                                                              \
+    Vector scaled = *reinterpret_cast<const Loose*>(s + i) * scale;                                               \
+    if (i + kLanes > n) {                                                                                         \
+      for (int64_t lane = 0; lane < kLanes; ++lane)                                                               \
+        scaled[lane] = i + lane >= n ? -kInfinity : mask ? scaled[lane] + mask[(i + lane) * step] : scaled[lane]; \
+    } else if (mask) {                                                                                            \
+      scaled += step == 1 ? *reinterpret_cast<const Loose*>(mask + i) : Loose{} + *mask;                          \
+    }                                                                                                             \
+    __asm__("" : "+v"(scaled));                                                                                   \
+    scaled;                                                                                                       \
   })
 
 #define LAZULI_ROWS(name, target, shape)                                                                              \
@@ -118,7 +118,8 @@ struct AddWeightedRows {
     for (; i + 4 <= n; i += 4, v += 4 * stride)
 #pragma omp simd
       for (int64_t c = 0; c < width; ++c)
-        out[c] += p[i] * v[c] + p[i + 1] * v[stride + c] + (p[i + 2] * v[2 * stride + c] + p[i + 3] * v[3 * stride + c]);
+        out[c] +=
+            p[i] * v[c] + p[i + 1] * v[stride + c] + (p[i + 2] * v[2 * stride + c] + p[i + 3] * v[3 * stride + c]);
     for (; i < n; ++i, v += stride)
 #pragma omp simd
       for (int64_t c = 0; c < width; ++c) out[c] += p[i] * v[c];
@@ -126,7 +127,8 @@ struct AddWeightedRows {
 };
 
 struct OuterProduct {
-  static LAZULI_INLINE void run(const float* p, int64_t n, const float* x, int64_t columns, float* to, int64_t stride, bool is_zero) {
+  static LAZULI_INLINE void run(const float* p, int64_t n, const float* x, int64_t columns, float* to, int64_t stride,
+                                bool is_zero) {
     for (int64_t i = 0; i < n; ++i, to += stride) {
       const float factor = p[i];
       if (is_zero) {
@@ -155,9 +157,16 @@ void check_attention_type(ir::DType type) {
 }
 
 AttentionShape::AttentionShape(const AttentionOperands& in, bool is_causal)
-    : batch(in.q.shape[0]), heads(in.q.shape[2]), groups(in.k.shape[2]), queries(in.q.shape[1]), keys(in.k.shape[1]),
-      depth(in.q.shape[3]), width(in.v.shape[3]), causal(is_causal) {
-  LAZULI_CHECK(batch > 0 && queries > 0 && keys > 0 && depth > 0 && width > 0 && groups > 0, "attention of nothing is no attention");
+    : batch(in.q.shape[0]),
+      heads(in.q.shape[2]),
+      groups(in.k.shape[2]),
+      queries(in.q.shape[1]),
+      keys(in.k.shape[1]),
+      depth(in.q.shape[3]),
+      width(in.v.shape[3]),
+      causal(is_causal) {
+  LAZULI_CHECK(batch > 0 && queries > 0 && keys > 0 && depth > 0 && width > 0 && groups > 0,
+               "attention of nothing is no attention");
   LAZULI_CHECK(heads > 0 && heads % groups == 0, "heads of attention do not share keys evenly");
 }
 
@@ -196,9 +205,12 @@ void SoftmaxState::write(float* statistics) const {
 
 float exponentials(float* scores, int64_t n, int64_t padded, float scale, const MaskRow& mask, SoftmaxState& state) {
   switch (host_features()) {
-    case Features::Avx512: return Avx512Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
-    case Features::Avx2: return Avx2Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
-    case Features::Baseline: break;
+    case Features::Avx512:
+      return Avx512Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
+    case Features::Avx2:
+      return Avx2Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
+    case Features::Baseline:
+      break;
   }
   return BaselineRows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
 }
@@ -210,14 +222,16 @@ void score_gradients(float* scores, float* gradients, int64_t n, int64_t padded,
       return Avx512Rows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
     case Features::Avx2:
       return Avx2Rows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
-    case Features::Baseline: break;
+    case Features::Baseline:
+      break;
   }
   BaselineRows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
 }
 
 void scale_row(const float* from, float factor, int64_t n, float* to) { run_for_host<ScaleRow>(from, factor, n, to); }
 
-void outer_product(const float* p, int64_t n, const float* x, int64_t columns, float* to, int64_t stride, bool is_zero) {
+void outer_product(const float* p, int64_t n, const float* x, int64_t columns, float* to, int64_t stride,
+                   bool is_zero) {
   run_for_host<OuterProduct>(p, n, x, columns, to, stride, is_zero);
 }
 

@@ -16,7 +16,9 @@ struct HeadRows {
   const float* row(int64_t i) const { return data + i * stride; }
 };
 // A head of an operand of shape [batch, rows, heads, ...].
-inline int64_t head_offset(const Layout& x, int64_t batch, int64_t head) { return batch * x.strides[0] + head * x.strides[2]; }
+inline int64_t head_offset(const Layout& x, int64_t batch, int64_t head) {
+  return batch * x.strides[0] + head * x.strides[2];
+}
 inline HeadRows rows_of(const Layout& x, const void* data, int64_t batch, int64_t head) {
   return {static_cast<const float*>(data) + head_offset(x, batch, head), x.strides[1]};
 }
@@ -73,20 +75,23 @@ std::array<float*, n> parts_of(float* memory, const std::array<int64_t, n>& size
 // n cut into pieces of about `most` that are multiples of `step`.
 int64_t even_piece(int64_t n, int64_t most, int64_t step);
 
-// sums[r][c] = or += sum over k of rows[r][k] * columns[k][c]. Rows, and so those of sums, are there up to a multiple of the
-// register block's; columns up to a multiple of lanes.
+// sums[r][c] = or += sum over k of rows[r][k] * columns[k][c]. Rows, and so those of sums, are there up to a multiple
+// of the register block's; columns up to a multiple of lanes.
 struct TileRows {
   const float* data;
   int64_t row, depth;  // strides
 };
-// Of columns that are a multiple of the register block's, element k is at data + k * stride, and the c-th's at c * step more.
+// Of columns that are a multiple of the register block's, element k is at data + k * stride, and the c-th's at c * step
+// more.
 struct TileColumns {
   const float* data;
   int64_t stride, step;
 };
 inline TileColumns columns_in_place(const float* data, int64_t stride) { return {data, stride, 1}; }
 // As pack() leaves them, in panels of the register block's columns.
-inline TileColumns packed_columns(const float* panels, int64_t depth) { return {panels, register_block().columns<float>(), depth}; }
+inline TileColumns packed_columns(const float* panels, int64_t depth) {
+  return {panels, register_block().columns<float>(), depth};
+}
 struct TileSums {
   float* data;
   int64_t stride, rows, columns;
@@ -104,12 +109,12 @@ struct SoftmaxState {
   float largest = -std::numeric_limits<float>::infinity(), sum = 0;
   void write(float* statistics) const;
 };
-// Makes the scores of `n` more keys their exponentials, and those up to `padded`, a multiple of lanes, zeros. Returns by what
-// has been summed up before is to be multiplied.
+// Makes the scores of `n` more keys their exponentials, and those up to `padded`, a multiple of lanes, zeros. Returns
+// by what has been summed up before is to be multiplied.
 float exponentials(float* scores, int64_t n, int64_t padded, float scale, const MaskRow& mask, SoftmaxState& state);
 
-// From n scores and gradients of probabilities: probabilities, and gradients of scores; zeros up to `padded`. `statistics`: what
-// SoftmaxState::write() left.
+// From n scores and gradients of probabilities: probabilities, and gradients of scores; zeros up to `padded`.
+// `statistics`: what SoftmaxState::write() left.
 void score_gradients(float* scores, float* gradients, int64_t n, int64_t padded, float scale, const MaskRow& mask,
                      const float* statistics, float delta);
 

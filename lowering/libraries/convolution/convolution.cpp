@@ -75,7 +75,8 @@ Inner inner_for(const Convolution& c) {
   return (pointwise && c.pass != Pass::WeightGrad && !dense_bf16) || few_channels ? Inner::Given : Inner::Best;
 }
 
-std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::span<const PostOp> ops, bool ops_inside) {
+std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::span<const PostOp> ops,
+                                                bool ops_inside) {
   Convolution c = given;
   Staging staging;
   const auto stage = [](Layout& l) -> std::optional<Staging::Copy> {
@@ -107,17 +108,16 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
 
 // Whether our own convolution does these as well as a kernel would.
 bool are_ours(std::span<const PostOp> ops) {
-  return std::ranges::all_of(ops, [](const PostOp& op) {
-    return is_simple(op) && (!has_operand(op) || op.operand.dtype == DType::F32);
-  });
+  return std::ranges::all_of(
+      ops, [](const PostOp& op) { return is_simple(op) && (!has_operand(op) || op.operand.dtype == DType::F32); });
 }
 
-// Whether our own convolution is the fastest, by benchmarks/kernels/libraries_core.cpp. Making oneDNN's takes half a millisecond
-// or more. On processors without AVX-512 ours is also faster at gradients, of more than one tap for weights, and with a stride
-// for inputs; but each thread copies the whole image for its part of the weights.
+// Whether our own convolution is the fastest, by benchmarks/kernels/libraries_core.cpp. Making oneDNN's takes half a
+// millisecond or more. On processors without AVX-512 ours is also faster at gradients, of more than one tap for
+// weights, and with a stride for inputs; but each thread copies the whole image for its part of the weights.
 bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
-  constexpr int64_t kLarge = 1 << 28;     // products, at which oneDNN wins that back with AVX-512
-  constexpr int64_t kWorthCopying = 40;   // products of an element and thread
+  constexpr int64_t kLarge = 1 << 28;    // products, at which oneDNN wins that back with AVX-512
+  constexpr int64_t kWorthCopying = 40;  // products of an element and thread
   if (!serves_implicit_gemm(c) || !are_ours(ops)) return false;
   const int64_t taps = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2));
   const bool wide = host_features() == Features::Avx512;
@@ -127,8 +127,8 @@ bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Eff
   return c.pass == Pass::WeightGrad && taps > 1 && taps * c.y.shape[1] >= kWorthCopying * crew_size();
 }
 
-// The same of our own depthwise convolution. oneDNN makes sums of small products, one after the other, of gradients by weights
-// but those of 3 x 3 taps.
+// The same of our own depthwise convolution. oneDNN makes sums of small products, one after the other, of gradients by
+// weights but those of 3 x 3 taps.
 bool is_for_depthwise(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
   if (!ops.empty() && (c.pass != Pass::Forward || !are_ours(ops))) return false;
   const std::span<const ir::Size> taps(c.w.shape.data() + 2, c.w.shape.size() - 2);
@@ -136,7 +136,8 @@ bool is_for_depthwise(const Convolution& c, std::span<const PostOp> ops, Effort 
   return (effort == Effort::Little || is_slow) && serves_depthwise(c);
 }
 
-std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops, bool takes_packed = false) {
+std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops,
+                                           bool takes_packed = false) {
   Convolution c = given;
   Staging staging;
   const auto stage = [](Layout& l) -> std::optional<Staging::Copy> {

@@ -15,17 +15,19 @@ struct Image {
 };
 
 // Along a dimension, how the outputs of a convolution read its inputs.
-inline PatchAxis forward_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+inline PatchAxis forward_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+                              int64_t dilation) {
   PatchAxis a{in, out, stride, {}};
   for (int64_t k = 0; k < kernel; ++k) a.taps.push_back({k * dilation - padding, k});
   return a;
 }
 // How inputs phase, phase + stride, ... read the gradient of the outputs.
-inline PatchAxis gradient_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
-                               int64_t phase) {
+inline PatchAxis gradient_axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+                               int64_t dilation, int64_t phase) {
   PatchAxis a{out, (in - phase + stride - 1) / stride, 1, {}};
   for (int64_t k = kernel; k-- > 0;)
-    if (const int64_t shift = phase + padding - k * dilation; shift % stride == 0) a.taps.push_back({shift / stride, k});
+    if (const int64_t shift = phase + padding - k * dilation; shift % stride == 0)
+      a.taps.push_back({shift / stride, k});
   return a;
 }
 
@@ -34,9 +36,18 @@ struct Geometry {
   Three kernel, stride, padding, dilation, tap;  // the last: strides of the weights
   int64_t w_out, w_in;
   explicit Geometry(const onednn::Convolution& c)
-      : x(c.x), y(c.y), kernel(three(c.w.shape, 2, 1)), stride(three(c.stride, 0, 1)), padding(three(c.padding, 0, 0)),
-        dilation(three(c.dilation, 0, 1)), tap(three(c.w.strides, 2, 0)), w_out(c.w.strides[0]), w_in(c.w.strides[1]) {}
-  PatchAxis forward(int d) const { return forward_axis(x.size[d], y.size[d], kernel[d], stride[d], padding[d], dilation[d]); }
+      : x(c.x),
+        y(c.y),
+        kernel(three(c.w.shape, 2, 1)),
+        stride(three(c.stride, 0, 1)),
+        padding(three(c.padding, 0, 0)),
+        dilation(three(c.dilation, 0, 1)),
+        tap(three(c.w.strides, 2, 0)),
+        w_out(c.w.strides[0]),
+        w_in(c.w.strides[1]) {}
+  PatchAxis forward(int d) const {
+    return forward_axis(x.size[d], y.size[d], kernel[d], stride[d], padding[d], dilation[d]);
+  }
   PatchAxes forward() const { return {forward(0), forward(1), forward(2)}; }
   PatchAxis gradient(int d, int64_t phase) const {
     return gradient_axis(x.size[d], y.size[d], kernel[d], stride[d], padding[d], dilation[d], phase);

@@ -65,19 +65,24 @@ void write_rows(const float* points, const Wide& w, int64_t rows, int64_t across
 }
 // How many channels are computed together: where they lie side by side, as many as fill lines of the cache.
 int64_t width_of_points(const Channels& a, const Channels& b, int64_t channels) {
-  const int64_t lanes = depthwise_lanes(), most = a.channel == 1 && b.channel == 1 ? std::max<int64_t>(1, 32 / lanes) : 1;
+  const int64_t lanes = depthwise_lanes(),
+                most = a.channel == 1 && b.channel == 1 ? std::max<int64_t>(1, 32 / lanes) : 1;
   return std::min(most * lanes, rounded_up(channels, lanes));
 }
 
-// Along a dimension, which positions of the image are read for a position of the result: that is the `o / phases`-th of phase
-// o % phases. A convolution has one phase; an input gradient as many as strides, of which each reads the taps that meet it.
+// Along a dimension, which positions of the image are read for a position of the result: that is the `o / phases`-th of
+// phase o % phases. A convolution has one phase; an input gradient as many as strides, of which each reads the taps
+// that meet it.
 struct Axis {
   Axis(const Geometry& g, Pass pass, int d)
-      : in(pass == Pass::InputGrad ? g.y.size[d] : g.x.size[d]), out(pass == Pass::InputGrad ? g.x.size[d] : g.y.size[d]),
-        step(pass == Pass::InputGrad ? 1 : g.stride[d]), phases(pass == Pass::InputGrad ? g.stride[d] : 1) {
+      : in(pass == Pass::InputGrad ? g.y.size[d] : g.x.size[d]),
+        out(pass == Pass::InputGrad ? g.x.size[d] : g.y.size[d]),
+        step(pass == Pass::InputGrad ? 1 : g.stride[d]),
+        phases(pass == Pass::InputGrad ? g.stride[d] : 1) {
     for (int64_t p = 0; p < std::min(phases, out); ++p) {
       taps.push_back((pass == Pass::InputGrad ? g.gradient(d, p) : g.forward(d)).taps);
-      for (const PatchAxis::Tap& t : taps.back()) lowest = std::min(lowest, t.shift), highest = std::max(highest, t.shift);
+      for (const PatchAxis::Tap& t : taps.back())
+        lowest = std::min(lowest, t.shift), highest = std::max(highest, t.shift);
     }
     if (lowest > highest) lowest = highest = 0;
   }
@@ -95,8 +100,11 @@ struct Axis {
 class Tiles {
  public:
   Tiles(const Geometry& g, Pass pass, const Channels& from, const Channels& other)
-      : axes_{Axis(g, pass, 0), Axis(g, pass, 1), Axis(g, pass, 2)}, from_(from), channels_(g.x.channels),
-        wide_(width_of_points(from, other, channels_)), planes_(axes_[0].most_reach(1)),
+      : axes_{Axis(g, pass, 0), Axis(g, pass, 1), Axis(g, pass, 2)},
+        from_(from),
+        channels_(g.x.channels),
+        wide_(width_of_points(from, other, channels_)),
+        planes_(axes_[0].most_reach(1)),
         width_(axes_[2].most_reach(axes_[2].out)) {}
   const Axis& axis(int d) const { return axes_[d]; }
   void set_rows(int64_t rows) { rows_ = rows, tall_ = axes_[1].most_reach(rows); }
@@ -113,9 +121,11 @@ class Tiles {
     return (z - axes_[0].lowest) * step(0) + (y - axes_[1].lowest) * step(1) + (x - axes_[2].lowest) * step(2);
   }
   // For rows [y, y + rows) of the result's plane z. `spare`: spare_size() floats.
-  void copy(const float* image, int64_t n, int64_t block, int64_t z, int64_t y, int64_t rows, float* to, float* spare) const {
+  void copy(const float* image, int64_t n, int64_t block, int64_t z, int64_t y, int64_t rows, float* to,
+            float* spare) const {
     const int64_t tall = axes_[1].reach(y, rows), first = axes_[1].first(y);
-    const int64_t begin = std::clamp<int64_t>(first, 0, axes_[1].in), end = std::clamp<int64_t>(first + tall, begin, axes_[1].in);
+    const int64_t begin = std::clamp<int64_t>(first, 0, axes_[1].in),
+                  end = std::clamp<int64_t>(first + tall, begin, axes_[1].in);
     for (int64_t p = 0; p < planes_; ++p) {
       const int64_t plane = axes_[0].first(z) + p;
       const bool inside = plane >= 0 && plane < axes_[0].in;
@@ -127,8 +137,10 @@ class Tiles {
       }
       for (int64_t r = first; r < first + tall; ++r) {
         float* row = to + p * step(0) + (r - first) * step(1);
-        if (!inside || r < begin || r >= end) std::fill(row, row + width_ * wide_, 0.0f);
-        else copy_row(image, n, block, plane, r, rest ? rest + (r - begin) * axes_[2].in * wide_ : nullptr, row);
+        if (!inside || r < begin || r >= end)
+          std::fill(row, row + width_ * wide_, 0.0f);
+        else
+          copy_row(image, n, block, plane, r, rest ? rest + (r - begin) * axes_[2].in * wide_ : nullptr, row);
       }
     }
   }
@@ -137,18 +149,21 @@ class Tiles {
  private:
   // Rows that are too short to be read well one by one are read as one, where they lie so.
   bool reads_at_once() const {
-    return axes_[2].in < 24 && axes_[2].in % 8 && from_.spatial[2] == 1 && from_.channel != 1 && from_.spatial[1] == axes_[2].in;
+    return axes_[2].in < 24 && axes_[2].in % 8 && from_.spatial[2] == 1 && from_.channel != 1 &&
+           from_.spatial[1] == axes_[2].in;
   }
   // `points`: the row, if it has been read.
-  void copy_row(const float* image, int64_t n, int64_t block, int64_t z, int64_t y, const float* points, float* to) const {
+  void copy_row(const float* image, int64_t n, int64_t block, int64_t z, int64_t y, const float* points,
+                float* to) const {
     const int64_t lowest = axes_[2].lowest;
-    const int64_t begin = std::clamp<int64_t>(-lowest, 0, width_), end = std::clamp<int64_t>(axes_[2].in - lowest, begin, width_);
+    const int64_t begin = std::clamp<int64_t>(-lowest, 0, width_),
+                  end = std::clamp<int64_t>(axes_[2].in - lowest, begin, width_);
     std::fill(to, to + begin * wide_, 0.0f);
     if (begin < end && points)
       std::memcpy(to + begin * wide_, points + (begin + lowest) * wide_, (end - begin) * wide_ * sizeof(float));
     else if (begin < end)
-      read_points(from_, image + from_.at(n, block * wide_, z, y) + (begin + lowest) * from_.spatial[2], points_of(block), end - begin,
-                  to + begin * wide_);
+      read_points(from_, image + from_.at(n, block * wide_, z, y) + (begin + lowest) * from_.spatial[2],
+                  points_of(block), end - begin, to + begin * wide_);
     std::fill(to + end * wide_, to + width_ * wide_, 0.0f);
   }
 
@@ -158,16 +173,22 @@ class Tiles {
 };
 
 int64_t products(const Geometry& g) { return g.y.n * g.y.channels * g.y.points() * g.taps(); }
-int64_t tap_number(const Geometry& g, int64_t z, int64_t y, int64_t x) { return (z * g.kernel[1] + y) * g.kernel[2] + x; }
+int64_t tap_number(const Geometry& g, int64_t z, int64_t y, int64_t x) {
+  return (z * g.kernel[1] + y) * g.kernel[2] + x;
+}
 
 // A convolution, or the gradient of one by its input.
 class Outputs final : public LibraryCall {
  public:
   Outputs(const Convolution& c, std::span<const PostOp> ops)
-      : g_(c), pass_(c.pass), to_(c.pass == Pass::Forward ? c.y : c.x),
+      : g_(c),
+        pass_(c.pass),
+        to_(c.pass == Pass::Forward ? c.y : c.x),
         tiles_(g_, c.pass, Channels(c.pass == Pass::Forward ? c.x : c.y), to_),
-        ops_(broadcast_post_ops(ops, c.y.shape)), threads_(is_little(products(g_)) ? 1 : crew_size()) {
-    const int64_t wanted = threads_ > 1 ? kEnoughTasks * threads_ : 1, wholes = g_.x.n * tiles_.blocks() * tiles_.axis(0).out;
+        ops_(broadcast_post_ops(ops, c.y.shape)),
+        threads_(is_little(products(g_)) ? 1 : crew_size()) {
+    const int64_t wanted = threads_ > 1 ? kEnoughTasks * threads_ : 1,
+                  wholes = g_.x.n * tiles_.blocks() * tiles_.axis(0).out;
     int64_t rows = tiles_.axis(1).out;
     const auto bands = [&] { return (tiles_.axis(1).out + rows - 1) / rows; };
     for (tiles_.set_rows(rows); rows > 1 && (tiles_.size() > kTile || wholes * bands() < wanted); tiles_.set_rows(rows))
@@ -196,7 +217,8 @@ class Outputs final : public LibraryCall {
       float* points = kernels + g_.taps() * tiles_.wide();
       int64_t of = -1;
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t y = t % bands * tiles_.rows(), z = t / bands % planes, block = t / bands / planes % tiles_.blocks();
+        const int64_t y = t % bands * tiles_.rows(), z = t / bands % planes,
+                      block = t / bands / planes % tiles_.blocks();
         const int64_t n = t / bands / planes / tiles_.blocks(), rows = std::min(tiles_.rows(), tiles_.axis(1).out - y);
         if (block != of) read_weights(weights, block, kernels), of = block;
         tiles_.copy(image, n, block, z, y, rows, tile, points);
@@ -204,9 +226,11 @@ class Outputs final : public LibraryCall {
         for (int64_t r = 0; r < rows; ++r) {
           float* row = points + r * across * wide.wide;
           compute_row(tile, kernels, z, y, r, row);
-          finish_points(ops_, operands + 2, {row, wide.wide, across, wide.channels}, {n, block * wide.wide, {z, y + r, 0}});
+          finish_points(ops_, operands + 2, {row, wide.wide, across, wide.channels},
+                        {n, block * wide.wide, {z, y + r, 0}});
         }
-        write_rows(points, wide, rows, across, to_, static_cast<float*>(results[0]) + to_.at(n, block * wide.wide, z, y));
+        write_rows(points, wide, rows, across, to_,
+                   static_cast<float*>(results[0]) + to_.at(n, block * wide.wide, z, y));
       }
     });
   }
@@ -234,7 +258,8 @@ class Outputs final : public LibraryCall {
   void compute_row(const float* tile, const float* kernels, int64_t z, int64_t y, int64_t r, float* points) const {
     const Axis &deep = tiles_.axis(0), &down = tiles_.axis(1), &across = tiles_.axis(2);
     const float* from = tile + (down.first(y + r) - down.first(y)) * tiles_.step(1);
-    const std::vector<LaneTap>* taps = &taps_[(z % deep.phases * std::ssize(down.taps) + (y + r) % down.phases) * std::ssize(across.taps)];
+    const std::vector<LaneTap>* taps =
+        &taps_[(z % deep.phases * std::ssize(down.taps) + (y + r) % down.phases) * std::ssize(across.taps)];
     for (int64_t lane = 0; lane < tiles_.wide(); lane += depthwise_lanes())
       for (int64_t x = 0; x < std::ssize(across.taps); ++x)
         lane_row({from + lane, kernels + lane, across.step * tiles_.step(2), points + x * tiles_.wide() + lane,
@@ -255,10 +280,14 @@ class Outputs final : public LibraryCall {
 class WeightGradient final : public LibraryCall {
  public:
   explicit WeightGradient(const Convolution& c)
-      : g_(c), swapped_(c.swapped), gradient_(c.y), tiles_(g_, c.pass, Channels(c.x), gradient_),
+      : g_(c),
+        swapped_(c.swapped),
+        gradient_(c.y),
+        tiles_(g_, c.pass, Channels(c.x), gradient_),
         threads_(is_little(products(g_)) ? 1 : crew_size()) {
     int64_t rows = tiles_.axis(1).out;
-    for (tiles_.set_rows(rows); rows > 1 && tiles_.size() + points(rows) > kTile; tiles_.set_rows(rows)) rows = (rows + 1) / 2;
+    for (tiles_.set_rows(rows); rows > 1 && tiles_.size() + points(rows) > kTile; tiles_.set_rows(rows))
+      rows = (rows + 1) / 2;
     slices_ = std::clamp<int64_t>((kEnoughSums + tiles_.blocks() - 1) / tiles_.blocks(), 1, parts());
   }
 
@@ -292,7 +321,8 @@ class WeightGradient final : public LibraryCall {
     const Wide wide = tiles_.points_of(block);
     float* gradient = tile + tiles_.size();
     std::fill(sums, sums + sums_size(), 0.0f);
-    const LaneGrid grid{g_.kernel[1], g_.kernel[2], g_.dilation[1] * tiles_.step(1), g_.dilation[2] * tiles_.step(2), wide.wide};
+    const LaneGrid grid{g_.kernel[1], g_.kernel[2], g_.dilation[1] * tiles_.step(1), g_.dilation[2] * tiles_.step(2),
+                        wide.wide};
     for (int64_t part = parts() * slice / slices_; part < parts() * (slice + 1) / slices_; ++part) {
       const int64_t y = part % bands * tiles_.rows(), z = part / bands % g_.y.size[0], n = part / bands / g_.y.size[0];
       const int64_t rows = std::min(tiles_.rows(), g_.y.size[1] - y);

@@ -1,5 +1,5 @@
-// The inner loops of our own depthwise convolutions: a channel is a lane of a vector, so that a point of an image is one vector,
-// whatever the image's width, stride and dilation.
+// The inner loops of our own depthwise convolutions: a channel is a lane of a vector, so that a point of an image is
+// one vector, whatever the image's width, stride and dilation.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,7 +14,8 @@ inline int64_t depthwise_lanes() { return register_block().lanes<float>(); }
 struct LaneTap {
   int64_t point, weight;
 };
-// Point i of `to`, at i * to_step, becomes the sum over taps of weights times the points at from + tap.point + i * from_step.
+// Point i of `to`, at i * to_step, becomes the sum over taps of weights times the points at from + tap.point + i *
+// from_step.
 struct LaneRow {
   const float *from, *weights;
   int64_t from_step;

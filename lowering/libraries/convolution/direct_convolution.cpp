@@ -16,8 +16,12 @@ struct Volume {
   int64_t outer_stride, inner_stride;
   Three size, stride;
   explicit Volume(const Layout& l)
-      : outer(l.shape[0]), inner(l.shape[1]), outer_stride(l.strides[0]), inner_stride(l.strides[1]),
-        size(three(l.shape, 2, 1)), stride(three(l.strides, 2, 0)) {}
+      : outer(l.shape[0]),
+        inner(l.shape[1]),
+        outer_stride(l.strides[0]),
+        inner_stride(l.strides[1]),
+        size(three(l.shape, 2, 1)),
+        stride(three(l.strides, 2, 0)) {}
   int64_t at(int64_t o, int64_t i) const { return o * outer_stride + i * inner_stride; }
 };
 
@@ -33,8 +37,14 @@ struct Range {
 class DirectConvolution final : public LibraryCall {
  public:
   DirectConvolution(const onednn::Convolution& c, std::span<const PostOp> ops)
-      : c_(c), x_(c.x), w_(c.w), y_(c.y), stride_(three(c.stride, 0, 1)), padding_(three(c.padding, 0, 0)),
-        dilation_(three(c.dilation, 0, 1)), ops_(broadcast_post_ops(ops, c.y.shape)) {}
+      : c_(c),
+        x_(c.x),
+        w_(c.w),
+        y_(c.y),
+        stride_(three(c.stride, 0, 1)),
+        padding_(three(c.padding, 0, 0)),
+        dilation_(three(c.dilation, 0, 1)),
+        ops_(broadcast_post_ops(ops, c.y.shape)) {}
 
   void run(const void* const* operands, void* const* results, void*) override {
     with_element_type(c_.y.dtype, [&](auto e) {
@@ -43,8 +53,10 @@ class DirectConvolution final : public LibraryCall {
       const T* second = static_cast<const T*>(operands[1]);
       T* result = static_cast<T*>(results[0]);
       switch (c_.pass) {
-        case onednn::Pass::Forward: return forward(first, second, result);
-        case onednn::Pass::InputGrad: return input_grad(first, second, result);
+        case onednn::Pass::Forward:
+          return forward(first, second, result);
+        case onednn::Pass::InputGrad:
+          return input_grad(first, second, result);
         case onednn::Pass::WeightGrad:
           return c_.swapped ? weight_grad(second, first, result) : weight_grad(first, second, result);
       }
@@ -55,7 +67,8 @@ class DirectConvolution final : public LibraryCall {
 
  private:
   bool has_little_to_do() const {
-    return is_little(y_.outer * y_.inner * y_.size[0] * y_.size[1] * y_.size[2] * w_.inner * w_.size[0] * w_.size[1] * w_.size[2]);
+    return is_little(y_.outer * y_.inner * y_.size[0] * y_.size[1] * y_.size[2] * w_.inner * w_.size[0] * w_.size[1] *
+                     w_.size[2]);
   }
   int64_t channels_per_group_out() const { return w_.outer / c_.groups; }
   // Where output position `o` with kernel position `k` reads, along dimension d.

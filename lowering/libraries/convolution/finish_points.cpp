@@ -7,8 +7,8 @@ namespace {
 
 struct FinishRow {
   // Post-op `op` on points x channels.
-  LAZULI_INLINE static void run(const PostOp* op, float* x, int64_t stride, int64_t points, int64_t channels, const float* y,
-                                int64_t point, int64_t channel) {
+  LAZULI_INLINE static void run(const PostOp* op, float* x, int64_t stride, int64_t points, int64_t channels,
+                                const float* y, int64_t point, int64_t channel) {
     for (int64_t p = 0; p < points; ++p, x += stride, y += point) switch (op->kind) {
         case PostOp::Add:
           if (channel == 1)
@@ -43,8 +43,8 @@ void finish_points(std::span<const PostOp> ops, const void* const* operands, con
     const Three spatial = three(s, 2, 0);
     int64_t offset = place.n * s[0] + place.channel * s[1];
     for (int d = 0; d < 3; ++d) offset += place.at[d] * spatial[d];
-    run_for_host<FinishRow>(&op, x.data, x.stride, x.points, x.channels, static_cast<const float*>(*operands++) + offset,
-                            spatial[2], int64_t{s[1]});
+    run_for_host<FinishRow>(&op, x.data, x.stride, x.points, x.channels,
+                            static_cast<const float*>(*operands++) + offset, spatial[2], int64_t{s[1]});
   }
 }
 

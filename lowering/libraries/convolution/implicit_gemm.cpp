@@ -15,15 +15,15 @@ namespace {
 
 using onednn::Convolution;
 using onednn::Pass;
-constexpr int64_t kDepth = 256;             // of a panel of weights, which stays in the first cache
-constexpr int64_t kTile = 16 << 10;         // floats of an image's tile, in the second, and
-constexpr int64_t kMostTile = 256 << 10;    // floats of what one row of outputs reads; whole rows are copied
-constexpr int64_t kMostPhases = 16;         // of an input gradient, each a product of its own
-constexpr int64_t kSums = 32 << 10;         // of its sums
-constexpr int64_t kMostSlots = 1024;        // of a tile
-constexpr int64_t kFew = 16;                // channels whose weights are turned together
-constexpr int64_t kEnoughSlots = 192;       // for a tile of several images
-constexpr int64_t kEnoughTasks = 4;         // for each thread
+constexpr int64_t kDepth = 256;           // of a panel of weights, which stays in the first cache
+constexpr int64_t kTile = 16 << 10;       // floats of an image's tile, in the second, and
+constexpr int64_t kMostTile = 256 << 10;  // floats of what one row of outputs reads; whole rows are copied
+constexpr int64_t kMostPhases = 16;       // of an input gradient, each a product of its own
+constexpr int64_t kSums = 32 << 10;       // of its sums
+constexpr int64_t kMostSlots = 1024;      // of a tile
+constexpr int64_t kFew = 16;              // channels whose weights are turned together
+constexpr int64_t kEnoughSlots = 192;     // for a tile of several images
+constexpr int64_t kEnoughTasks = 4;       // for each thread
 
 int64_t kernel_rows() { return register_block().rows; }
 int64_t kernel_lanes() { return register_block().lanes<float>(); }
@@ -44,7 +44,8 @@ struct Weights {
   int64_t at(const Patches::Place& p) const { return p.depth * tap[0] + p.height * tap[1] + p.width * tap[2]; }
 };
 
-// Computes the outputs of some axes from an image: a convolution, or the part of an input gradient that reads the same taps.
+// Computes the outputs of some axes from an image: a convolution, or the part of an input gradient that reads the same
+// taps.
 class PatchProduct {
  public:
   // Where outputs go: position i of an axis at first + i * step of `image`.
@@ -53,7 +54,12 @@ class PatchProduct {
     Three first, step;
   };
   PatchProduct(const PatchAxes& axes, const Image& from, const Target& to, const Weights& weights, int threads)
-      : axes_(axes), patches_(axes, from.channels), columns_(to.image.channels), from_(from), to_(to), weights_(weights),
+      : axes_(axes),
+        patches_(axes, from.channels),
+        columns_(to.image.channels),
+        from_(from),
+        to_(to),
+        weights_(weights),
         plain_(patches_.lie_in_image()) {
     cut(threads);
     for (int64_t length = patches_.length(), segments = std::ssize(patches_.segments()), s = 0; s < segments;) {
@@ -67,7 +73,8 @@ class PatchProduct {
 
   int64_t packed_size() const { return depth_ * columns_.padded; }
   int64_t scratch_size() const {
-    return rounded_up(images_ * patches_.tile_size(), 16) + rounded_up((images_ * sums_of_image() + kernel_rows()) * stride(), 16);
+    return rounded_up(images_ * patches_.tile_size(), 16) +
+           rounded_up((images_ * sums_of_image() + kernel_rows()) * stride(), 16);
   }
 
   void pack(const float* weights, float* to, int threads) const {
@@ -100,7 +107,8 @@ class PatchProduct {
         compute(tiles, packed, sums, images, rows, chunk);
         for (int64_t i = 0; i < images; ++i)
           for (int64_t r = 0; r < rows; ++r)
-            write(sums + (i * sums_of_image() + r * sums_of_row()) * stride(), result, n + i, {z, y + r, 0}, chunk, finish);
+            write(sums + (i * sums_of_image() + r * sums_of_row()) * stride(), result, n + i, {z, y + r, 0}, chunk,
+                  finish);
       }
     });
   }
@@ -149,7 +157,8 @@ class PatchProduct {
   // Elements k, k + 1, ... of a block of columns.
   void pack_part(const float* w, int64_t k, int64_t n, int64_t block, float* packed) const {
     auto p = std::ranges::upper_bound(panels_, k, {}, &Panel::first) - 1;
-    const int64_t width = columns_.width(block), first = block * columns_.block, there = std::min(width, columns_.count - first);
+    const int64_t width = columns_.width(block), first = block * columns_.block,
+                  there = std::min(width, columns_.count - first);
     w += first * weights_.out;
     while (n > 0) {
       const int64_t run = std::min(n, p->first + p->depth() - k);
@@ -245,7 +254,10 @@ class PackWeights final : public LibraryCall {
 class ForwardConvolution final : public LibraryCall {
  public:
   ForwardConvolution(const Convolution& c, std::span<const PostOp> ops, bool takes_packed)
-      : g_(c), ops_(broadcast_post_ops(ops, c.y.shape)), threads_(threads_for(g_)), product_(forward_product(g_, threads_)),
+      : g_(c),
+        ops_(broadcast_post_ops(ops, c.y.shape)),
+        threads_(threads_for(g_)),
+        product_(forward_product(g_, threads_)),
         takes_packed_(takes_packed) {}
 
   void run(const void* const* operands, void* const* results, void* scratch) override {
@@ -256,10 +268,12 @@ class ForwardConvolution final : public LibraryCall {
       packed = rest;
       rest += rounded_up(product_.packed_size(), 16);
     }
-    const auto finish = [&](float* sums, int64_t stride, int64_t points, int64_t n, const Three& at, int64_t first, int64_t wide) {
+    const auto finish = [&](float* sums, int64_t stride, int64_t points, int64_t n, const Three& at, int64_t first,
+                            int64_t wide) {
       finish_points(ops_, operands + 2, {sums, stride, points, wide}, {n, first, at});
     };
-    product_.run(static_cast<const float*>(operands[0]), packed, static_cast<float*>(results[0]), rest, threads_, finish);
+    product_.run(static_cast<const float*>(operands[0]), packed, static_cast<float*>(results[0]), rest, threads_,
+                 finish);
   }
   size_t scratch_bytes() const override {
     const int64_t packed = takes_packed_ ? 0 : rounded_up(product_.packed_size(), 16);
@@ -310,7 +324,8 @@ class InputGradient final : public LibraryCall {
         return;
       }
     }
-    products_.emplace_back(axes, g_.y, PatchProduct::Target{g_.x, phase, g_.stride}, Weights{g_.w_in, g_.w_out, g_.tap}, threads_);
+    products_.emplace_back(axes, g_.y, PatchProduct::Target{g_.x, phase, g_.stride}, Weights{g_.w_in, g_.w_out, g_.tap},
+                           threads_);
   }
   int64_t packed_size() const {
     int64_t most = 0;
@@ -328,13 +343,18 @@ class InputGradient final : public LibraryCall {
 class WeightGradient final : public LibraryCall {
  public:
   explicit WeightGradient(const Convolution& c)
-      : g_(c), swapped_(c.swapped), threads_(threads_for(g_)), patches_(g_.forward(), g_.x.channels), columns_(g_.y.channels),
+      : g_(c),
+        swapped_(c.swapped),
+        threads_(threads_for(g_)),
+        patches_(g_.forward(), g_.x.channels),
+        columns_(g_.y.channels),
         plain_(patches_.lie_in_image()) {
     const int64_t tall = g_.y.size[1], row = g_.y.size[2];
     const int64_t copied = patches_.slots_of_row() * patches_.slot() * g_.stride[1];
     patches_.set_rows(std::clamp(std::min(kTile / copied, kEnoughDepth / row), int64_t{1}, tall));
     // Several small images are added to each sum together.
-    if (patches_.rows() == tall && g_.y.size[0] == 1) images_ = std::clamp(kEnoughDepth / (tall * row), int64_t{1}, g_.y.n);
+    if (patches_.rows() == tall && g_.y.size[0] == 1)
+      images_ = std::clamp(kEnoughDepth / (tall * row), int64_t{1}, g_.y.n);
     groups_ = groups_of_segment() * std::ssize(patches_.segments());
     // Units are alike: columns first, then rows.
     const int64_t wanted = threads_ > 1 ? 2 * threads_ : 1, across = std::min(columns_.blocks(), wanted);
@@ -376,7 +396,8 @@ class WeightGradient final : public LibraryCall {
   int64_t tile_size() const { return rounded_up(images_ * patches_.tile_size(), 16); }
   int64_t packed_size() const { return rounded_up(most_points() * columns_.block, 16); }
   int64_t scratch_of_one() const {
-    return tile_size() + packed_size() + rounded_up(most_lines() * static_cast<int64_t>(sizeof(int64_t) / sizeof(float)), 16);
+    return tile_size() + packed_size() +
+           rounded_up(most_lines() * static_cast<int64_t>(sizeof(int64_t) / sizeof(float)), 16);
   }
   int64_t groups_of_segment() const { return (patches_.length() + kernel_rows() - 1) / kernel_rows(); }
   int64_t start_of(int64_t group) const {
@@ -393,7 +414,8 @@ class WeightGradient final : public LibraryCall {
 
   void run_unit(const float* gy, const float* x, float* sums, float* scratch, int64_t across, int64_t down) const {
     const int64_t first = down * unit_groups_, last = std::min(first + unit_groups_, groups_);
-    const int64_t first_block = across * unit_columns_, last_block = std::min(first_block + unit_columns_, columns_.blocks());
+    const int64_t first_block = across * unit_columns_,
+                  last_block = std::min(first_block + unit_columns_, columns_.blocks());
     float *copies = scratch, *packed = copies + tile_size();
     auto* lines = reinterpret_cast<int64_t*>(packed + packed_size());
     bool begins = true;
@@ -403,12 +425,14 @@ class WeightGradient final : public LibraryCall {
       for (int64_t i = 0, l = 0; i < p.images; ++i)
         for (int64_t r = 0; r < p.rows; ++r)
           lines[l++] = i * patches_.tile_size() + r * patches_.slots_of_row() * patches_.slot();
-      const auto segments = plain_ ? std::span<const int64_t>(lines, 1) : std::span<const int64_t>(lines, p.images * p.rows);
+      const auto segments =
+          plain_ ? std::span<const int64_t>(lines, 1) : std::span<const int64_t>(lines, p.images * p.rows);
       const int64_t length = plain_ ? points : width;
       const float* from = gy + (((p.n * g_.y.size[0] + p.depth) * g_.y.size[1] + p.first) * width) * g_.y.channels;
       for (int64_t b = first_block; b < last_block; ++b) {
         PatchColumns columns{from + b * columns_.block, g_.y.channels, columns_.vectors(b)};
-        if (!is_whole(b) || last - first > kFewGroups) columns = {packed, pack(columns.data, points, b, packed), columns.vectors};
+        if (!is_whole(b) || last - first > kFewGroups)
+          columns = {packed, pack(columns.data, points, b, packed), columns.vectors};
         for (int64_t g = first; g < last; ++g)
           patch_kernel({tile + start_of(g), 1, patches_.slot(), segments, length}, columns,
                        {sums_of(sums, b) + g * kernel_rows() * columns_.width(b), columns_.width(b), begins});
@@ -462,11 +486,15 @@ bool serves_implicit_gemm(const Convolution& c) {
   return tall * (read.size[2] + 2 * g.padding[2]) * read.channels <= kMostTile;
 }
 
-std::unique_ptr<LibraryCall> make_implicit_gemm(const Convolution& c, std::span<const PostOp> post_ops, bool takes_packed) {
+std::unique_ptr<LibraryCall> make_implicit_gemm(const Convolution& c, std::span<const PostOp> post_ops,
+                                                bool takes_packed) {
   switch (c.pass) {
-    case Pass::Forward: return std::make_unique<ForwardConvolution>(c, post_ops, takes_packed);
-    case Pass::InputGrad: return std::make_unique<InputGradient>(c);
-    case Pass::WeightGrad: return std::make_unique<WeightGradient>(c);
+    case Pass::Forward:
+      return std::make_unique<ForwardConvolution>(c, post_ops, takes_packed);
+    case Pass::InputGrad:
+      return std::make_unique<InputGradient>(c);
+    case Pass::WeightGrad:
+      return std::make_unique<WeightGradient>(c);
   }
   return nullptr;
 }

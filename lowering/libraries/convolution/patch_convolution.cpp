@@ -40,7 +40,8 @@ std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c
   if (!applies(c)) return nullptr;
   const Layout patches = patches_of(c), dense_patches = dense_layout(c.x.dtype, patches.shape);
   const Layout gy = channels_last_layout(c.y.dtype, c.y.shape), w = dense_layout(c.w.dtype, c.w.shape);
-  const int64_t channels = c.y.shape[1], taps = ir::product(c.w.shape) / channels, count = ir::product(c.y.shape) / channels;
+  const int64_t channels = c.y.shape[1], taps = ir::product(c.w.shape) / channels,
+                count = ir::product(c.y.shape) / channels;
   const Layout gy_matrix = matrix(c.y.dtype, count, channels), patch_matrix = matrix(c.x.dtype, count, taps);
   const Layout w_matrix = matrix(c.w.dtype, channels, taps);
 
@@ -53,7 +54,8 @@ std::unique_ptr<LibraryCall> make_patch_convolution(const onednn::Convolution& c
   if (c.swapped) {  // operands x, gy; the product of the transposed matrices gives the transposed gradient
     staging.operands = {Staging::Copy{patches, dense_patches}, Staging::Copy{c.y, gy}};
     staging.result = {w, c.w};
-    return make_staged_call(make_matmul(transposed(patch_matrix), gy_matrix, transposed(w_matrix), {}, effort), std::move(staging));
+    return make_staged_call(make_matmul(transposed(patch_matrix), gy_matrix, transposed(w_matrix), {}, effort),
+                            std::move(staging));
   }
   staging.operands = {Staging::Copy{c.y, gy}, Staging::Copy{patches, dense_patches}};
   staging.result = {w, c.w};

@@ -1,5 +1,5 @@
-// The micro-kernel of our own convolutions and of attention: a matrix product whose first operand, patches of an image or rows
-// of a tile, is read where it lies.
+// The micro-kernel of our own convolutions and of attention: a matrix product whose first operand, patches of an image
+// or rows of a tile, is read where it lies.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -23,7 +23,8 @@ Patches::Patches(const PatchAxes& axes, int64_t channels) : axes_(axes), channel
   for (const PatchAxis::Tap& t : height.taps)
     if (const int64_t phase = modulo(t.shift, height.step); std::ranges::find(phases_, phase) == phases_.end())
       phases_.push_back(phase);
-  lowest_ = floor_div(height.taps.front().shift, height.step), highest_ = floor_div(height.taps.back().shift, height.step);
+  lowest_ = floor_div(height.taps.front().shift, height.step),
+  highest_ = floor_div(height.taps.back().shift, height.step);
   set_rows(1);
 }
 
@@ -38,7 +39,8 @@ void Patches::set_rows(int64_t rows) {
   const int64_t tall = rows + highest_ - lowest_, phases = static_cast<int64_t>(phases_.size());
   for (size_t d = 0; d < depth.taps.size(); ++d)
     for (const PatchAxis::Tap& t : height.taps) {
-      const int64_t row = (static_cast<int64_t>(d) * phases + phase_of(t.shift)) * tall + floor_div(t.shift, height.step) - lowest_;
+      const int64_t row =
+          (static_cast<int64_t>(d) * phases + phase_of(t.shift)) * tall + floor_div(t.shift, height.step) - lowest_;
       for (size_t w = 0; w < across.taps.size(); w += run_)
         segments_.push_back((row * width_ + across.taps[w].shift - across.taps[0].shift) * channels_);
     }
@@ -64,7 +66,8 @@ const float* Patches::tiles(const float* x, int64_t count, const Part& part, int
       copy(x + (part.n + i) * image, part.depth, part.first, copies + i * tile_size());
     return copies;
   }
-  const int64_t begin = part.n * image + (part.depth * height.in + part.first) * line, whole = part.images * part.rows * line;
+  const int64_t begin = part.n * image + (part.depth * height.in + part.first) * line,
+                whole = part.images * part.rows * line;
   if (count * image - begin - whole >= behind) return x + begin;
   std::memcpy(copies, x + begin, whole * sizeof(float));
   zero(copies + whole, kMore * channels_);
@@ -96,7 +99,8 @@ void Patches::copy(const float* image, int64_t depth, int64_t first, float* tile
 
 Patches::Place Patches::weights_of(int64_t segment, int64_t tap) const {
   const auto& [depth, height, across] = axes_;
-  const int64_t pieces = static_cast<int64_t>(across.taps.size()) / run_, rows = static_cast<int64_t>(height.taps.size());
+  const int64_t pieces = static_cast<int64_t>(across.taps.size()) / run_,
+                rows = static_cast<int64_t>(height.taps.size());
   return {depth.taps[segment / pieces / rows].kernel, height.taps[segment / pieces % rows].kernel,
           across.taps[segment % pieces * run_ + tap].kernel};
 }

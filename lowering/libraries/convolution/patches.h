@@ -1,5 +1,5 @@
-// The patches of a channels-last image that a convolution reads, as rows of a matrix: where each lies in a tile, a band of the
-// image that is copied with its padding.
+// The patches of a channels-last image that a convolution reads, as rows of a matrix: where each lies in a tile, a band
+// of the image that is copied with its padding.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace lazuli::lowering {
 
-// Along one dimension: output position `o` reads input o * step + shift, for each tap's shift; outside the image there is zero.
+// Along one dimension: output position `o` reads input o * step + shift, for each tap's shift; outside the image there
+// is zero.
 struct PatchAxis {
   struct Tap {
     int64_t shift, kernel;  // and the place in the weights
@@ -17,8 +18,8 @@ struct PatchAxis {
 };
 using PatchAxes = std::array<PatchAxis, 3>;  // depth, height, width
 
-// A tile holds what `rows` rows of outputs read, so that the patches of neighbours in a row are slot() elements apart, and those
-// of a row's neighbours below slots_of_row() times that.
+// A tile holds what `rows` rows of outputs read, so that the patches of neighbours in a row are slot() elements apart,
+// and those of a row's neighbours below slots_of_row() times that.
 class Patches {
  public:
   Patches(const PatchAxes& axes, int64_t channels);
@@ -35,8 +36,8 @@ class Patches {
   struct Part {
     int64_t n, images, depth, first, rows;
   };
-  // The tiles of a part, one after the other: in `copies`, or where they lie if `behind` floats, which are read in vain, lie behind
-  // them. `x`: [count, depth, height, width, channels].
+  // The tiles of a part, one after the other: in `copies`, or where they lie if `behind` floats, which are read in
+  // vain, lie behind them. `x`: [count, depth, height, width, channels].
   const float* tiles(const float* x, int64_t count, const Part& part, int64_t behind, float* copies) const;
 
   int64_t slot() const { return axes_[2].step * channels_; }
@@ -57,10 +58,10 @@ class Patches {
 
   PatchAxes axes_;
   int64_t channels_, rows_ = 1;
-  int64_t run_;                   // taps side by side in the tile
-  int64_t width_;                 // of a row of the tile
-  std::vector<int64_t> phases_;   // rows of the image, modulo the step, that are read at all
-  int64_t lowest_, highest_;      // how far above and below its own row an output reads, in steps
+  int64_t run_;                  // taps side by side in the tile
+  int64_t width_;                // of a row of the tile
+  std::vector<int64_t> phases_;  // rows of the image, modulo the step, that are read at all
+  int64_t lowest_, highest_;     // how far above and below its own row an output reads, in steps
   std::vector<int64_t> segments_;
 };
 

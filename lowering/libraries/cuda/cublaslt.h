@@ -23,9 +23,9 @@ bool cublaslt_reads(const Layout& operand);
 // dimension or one addend of the result's shape, then relu or tanh-gelu (bfloat16 and float16 only).
 bool cublaslt_takes(ir::DType type, std::span<const PostOp> post_ops, const Layout& out);
 
-// out[..., m, n] = post(a[..., m, k] x b[..., k, n]), all of equal rank >= 2. Operands: a, b, the post-ops' operand, all
-// on the device; an addend may share the result's memory if it has its layout. Runs enqueue on on_stream()'s stream,
-// with the device's context current.
+// out[..., m, n] = post(a[..., m, k] x b[..., k, n]), all of equal rank >= 2. Operands: a, b, the post-ops' operand,
+// all on the device; an addend may share the result's memory if it has its layout. Runs enqueue on on_stream()'s
+// stream, with the device's context current.
 //
 // Null where the product is not cuBLASLt's: other types than bf16, f16, f32 and f64 (the result's may be f32 where the
 // operands are bf16 or f16), operands that it does not read, or post-ops that it does not take. Sizes of 0 are served.

@@ -12,9 +12,7 @@ namespace lazuli::lowering {
 struct Alignments {
   uint32_t a = 256, b = 256, c = 256, d = 256, bias = 256;
   friend bool operator==(const Alignments&, const Alignments&) = default;
-  bool cover(const Alignments& o) const {
-    return a >= o.a && b >= o.b && c >= o.c && d >= o.d && bias >= o.bias;
-  }
+  bool cover(const Alignments& o) const { return a >= o.a && b >= o.b && c >= o.c && d >= o.d && bias >= o.bias; }
 };
 
 // That of an address and of all that lie a multiple of `steps` bytes from it; `steps` is the bitwise or of the steps.

@@ -60,7 +60,8 @@ struct Divide {
   template <class C>
   static LAZULI_INLINE void run(C* sum, const double* divisors, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) sum[i] = C(0) + sum[i] / static_cast<C>(divisors[i]);  // torch adds to zeros: none is negative
+    // Torch adds to zeros: none is negative.
+    for (int64_t i = 0; i < n; ++i) sum[i] = C(0) + sum[i] / static_cast<C>(divisors[i]);
   }
 };
 
@@ -89,7 +90,9 @@ class AvgPoolBase : public LibraryCall {
       }
   }
   // Whether every window has one divisor.
-  bool uniform() const { return std::all_of(divisors_.begin(), divisors_.end(), [&](double d) { return d == divisors_[0]; }); }
+  bool uniform() const {
+    return std::all_of(divisors_.begin(), divisors_.end(), [&](double d) { return d == divisors_[0]; });
+  }
   const double* divisors(int64_t oh, int64_t ow) const { return divisors_.data() + oh * y_.w + ow; }
 
   ir::DType dtype_;
@@ -104,7 +107,8 @@ class AvgPool final : public AvgPoolBase {
   void run(const void* const* operands, void* const* results, void*) override {
     with_element_type(dtype_, [&](auto e) {
       using T = decltype(e);
-      if constexpr (!std::is_same_v<T, bool>) run_typed(static_cast<const T*>(operands[0]), static_cast<T*>(results[0]));
+      if constexpr (!std::is_same_v<T, bool>)
+        run_typed(static_cast<const T*>(operands[0]), static_cast<T*>(results[0]));
     });
   }
   std::string describe() const override { return "avg_pool2d"; }
@@ -127,8 +131,8 @@ class AvgPool final : public AvgPoolBase {
             const int64_t ih = high_.input_at(oh, kh), iw = wide_.input_at(ow, kw);
             if (high_.inside(ih) && wide_.inside(iw)) terms[count++] = {x + x_.at(n, 0, ih, iw), 1};
           }
-        run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(terms.data(), count, x_.c, *divisors(oh, ow),
-                                                                               y + y_.at(n, 0, oh, ow));
+        run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(
+            terms.data(), count, x_.c, *divisors(oh, ow), y + y_.at(n, 0, oh, ow));
       }
     });
   }
@@ -186,8 +190,8 @@ class AvgPoolGrad final : public AvgPoolBase {
         for (int64_t oh = high_.first_reader(ih); oh <= high_.last_reader(ih); ++oh)
           for (int64_t ow = wide_.first_reader(iw); ow <= wide_.last_reader(iw); ++ow)
             terms[count++] = {gy + y_.at(n, 0, oh, ow), common ? 1 : *divisors(oh, ow)};
-        run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(terms.data(), count, x_.c, common ? common : 1,
-                                                                               gx + x_.at(n, 0, ih, iw));
+        run_for_host<SumOfTerms, const Term<T>*, int64_t, int64_t, double, T*>(
+            terms.data(), count, x_.c, common ? common : 1, gx + x_.at(n, 0, ih, iw));
       }
     });
   }
@@ -221,7 +225,8 @@ class AvgPoolGrad final : public AvgPoolBase {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_avg_pool2d(const Layout& x, const Layout& out, const PoolParams& params) {
-  if (x.dtype == ir::DType::Bool || out.dtype != x.dtype) throw TypeError("avg_pool2d does not take these element types");
+  if (x.dtype == ir::DType::Bool || out.dtype != x.dtype)
+    throw TypeError("avg_pool2d does not take these element types");
   return std::make_unique<AvgPool>(x, out, params);
 }
 

@@ -45,7 +45,8 @@ constexpr int64_t kBlock = 64;  // channels whose running values are held side b
 // The best of `taps` for each of `n` channels. A position that no tap beats stays at `first`.
 struct BestOfTaps {
   template <class T>
-  static LAZULI_INLINE void run(const Tap<T>* taps, int64_t count, int64_t n, int32_t first, T* values, int64_t* indices) {
+  static LAZULI_INLINE void run(const Tap<T>* taps, int64_t count, int64_t n, int32_t first, T* values,
+                                int64_t* indices) {
     using C = Compute<T>;
     C best[kBlock];
     int32_t where[kBlock];
@@ -74,7 +75,11 @@ struct BestOfTaps {
 class MaxPool final : public LibraryCall {
  public:
   MaxPool(const Layout& x, const Layout& values, const Layout& indices, const PoolParams& p)
-      : dtype_(x.dtype), x_(x), values_(values), indices_(indices), high_(windows(p, 0, x_.h, values_.h)),
+      : dtype_(x.dtype),
+        x_(x),
+        values_(values),
+        indices_(indices),
+        high_(windows(p, 0, x_.h, values_.h)),
         wide_(windows(p, 1, x_.w, values_.w)) {
     LAZULI_CHECK(x_.h * x_.w < std::numeric_limits<int32_t>::max(), "a pooled plane with more than 2^31 elements");
   }
@@ -91,8 +96,10 @@ class MaxPool final : public LibraryCall {
  private:
   template <class T>
   void run_typed(const T* x, T* values, int64_t* indices) const {
-    if (x_.channels_last() && values_.sc == 1 && indices_.sc == 1) pool_channels(x, values, indices);
-    else pool_rows(x, values, indices);
+    if (x_.channels_last() && values_.sc == 1 && indices_.sc == 1)
+      pool_channels(x, values, indices);
+    else
+      pool_rows(x, values, indices);
   }
 
   template <class T>
@@ -134,14 +141,16 @@ class MaxPool final : public LibraryCall {
   }
   template <class T>
   void pool_row(const T* x, Compute<T>* best, int32_t* where, int64_t n, int64_t c, int64_t oh) const {
-    for (int64_t ow = 0; ow < values_.w; ++ow) where[ow] = static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow));
+    for (int64_t ow = 0; ow < values_.w; ++ow)
+      where[ow] = static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow));
     for (int64_t kh = 0; kh < high_.kernel; ++kh) {
       const int64_t ih = high_.input_at(oh, kh);
       if (!high_.inside(ih)) continue;
       for (int64_t kw = 0; kw < wide_.kernel; ++kw) {
         const int64_t begin = wide_.begin(kw), count = wide_.end(kw) - begin, iw = wide_.input_at(begin, kw);
         if (count > 0)
-          compare(best + begin, where + begin, x + x_.at(n, c, ih, iw), count, wide_.stride * x_.sw, ih * x_.w + iw, wide_.stride);
+          compare(best + begin, where + begin, x + x_.at(n, c, ih, iw), count, wide_.stride * x_.sw, ih * x_.w + iw,
+                  wide_.stride);
       }
     }
   }
@@ -205,9 +214,11 @@ class MaxPoolGrad final : public LibraryCall {
       }
     });
   }
-  // sums[position * step + lane] += gy, for `lanes` channels from c. Indices may be a user's: those outside are ignored.
+  // sums[position * step + lane] += gy, for `lanes` channels from c. Indices may be a user's: those outside are
+  // ignored.
   template <class T, class C>
-  void add_chosen(const T* gy, const int64_t* indices, C* sums, int64_t step, int64_t n, int64_t c, int64_t lanes) const {
+  void add_chosen(const T* gy, const int64_t* indices, C* sums, int64_t step, int64_t n, int64_t c,
+                  int64_t lanes) const {
     for (int64_t oh = 0; oh < gy_.h; ++oh) {
       const int64_t* at = indices + indices_.at(n, c, oh, 0);
       const T* give = gy + gy_.at(n, c, oh, 0);

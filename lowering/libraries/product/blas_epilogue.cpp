@@ -1,5 +1,5 @@
-#include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/product/blas_epilogue.h"
+#include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/product/blas_product.h"
 
 namespace lazuli::lowering {

@@ -12,9 +12,9 @@
 namespace lazuli::lowering {
 namespace {
 
-// As in "Anatomy of High-Performance Matrix Multiplication" (Goto, van de Geijn, 2008): a micro-kernel holds a small block
-// of the result in registers and walks along k over a panel of b that stays in the first cache, and blocks of a in the
-// second. Each tile of the result is one thread's.
+// As in "Anatomy of High-Performance Matrix Multiplication" (Goto, van de Geijn, 2008): a micro-kernel holds a small
+// block of the result in registers and walks along k over a panel of b that stays in the first cache, and blocks of a
+// in the second. Each tile of the result is one thread's.
 constexpr int64_t kDepth = 256;                            // of panels along k
 constexpr int64_t kMostRows = 240, kMostColumns = 512;     // of a tile
 constexpr int64_t kFewestRows = 48, kFewestColumns = 128;  // down to which tiles are cut, so that each thread has some
@@ -43,39 +43,38 @@ struct Block {
   bool is_zero;
 };
 
-// sum += a * b, `depth` deep; b is packed. Spelled once for each target: GCC splits vector types for the function that they
-// stand in.
-#define LAZULI_MICRO_KERNEL(name, target, shape)                                               \
-  template <class C>                                                                           \
-  target void name(const Rows<C>& rows, const C* columns, int64_t depth, const Block<C>& sum) { \
-    typedef Wrapping<C> Lane;                                                                  \
-    typedef Lane Vector __attribute__((vector_size(shape.vector_bytes)));                      \
-    typedef Lane Loose __attribute__((vector_size(shape.vector_bytes), aligned(sizeof(C))));   \
-    constexpr int64_t kRows = shape.rows;                                                      \
-    const int64_t row = rows.row;                                                              \
-    const Lane* a[kRows / 3];                                                                  \
-    for (int64_t r = 0; r < kRows / 3; ++r)                                                    \
-      a[r] = reinterpret_cast<const Lane*>(rows.data) + 3 * r * row;                           \
-    const Vector* b = reinterpret_cast<const Vector*>(columns);                                \
-    Vector s[kRows][2];                                                                        \
-    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                             \
-      s[r][0] = s[r][1] = Vector{};                                                            \
-      __builtin_prefetch(sum.data + r * sum.stride, 1);                                        \
-    }                                                                                          \
-    _Pragma("GCC unroll 4") for (int64_t k = 0; k < depth; ++k, b += 2) {                      \
-      const Vector b0 = b[0], b1 = b[1];                                                       \
-      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                           \
-        const Lane x = a[r / 3][r % 3 * row];                                                  \
-        s[r][0] += x * b0;                                                                     \
-        s[r][1] += x * b1;                                                                     \
-      }                                                                                        \
-      _Pragma("GCC unroll 4") for (int64_t r = 0; r < kRows / 3; ++r) a[r] += rows.depth;      \
-    }                                                                                          \
-    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                             \
-      Loose* to = reinterpret_cast<Loose*>(sum.data + r * sum.stride);                         \
-      if (!sum.is_zero) s[r][0] += to[0], s[r][1] += to[1];                                    \
-      to[0] = s[r][0], to[1] = s[r][1];                                                        \
-    }                                                                                          \
+// sum += a * b, `depth` deep; b is packed. Spelled once for each target: GCC splits vector types for the function that
+// they stand in.
+#define LAZULI_MICRO_KERNEL(name, target, shape)                                                           \
+  template <class C>                                                                                       \
+  target void name(const Rows<C>& rows, const C* columns, int64_t depth, const Block<C>& sum) {            \
+    typedef Wrapping<C> Lane;                                                                              \
+    typedef Lane Vector __attribute__((vector_size(shape.vector_bytes)));                                  \
+    typedef Lane Loose __attribute__((vector_size(shape.vector_bytes), aligned(sizeof(C))));               \
+    constexpr int64_t kRows = shape.rows;                                                                  \
+    const int64_t row = rows.row;                                                                          \
+    const Lane* a[kRows / 3];                                                                              \
+    for (int64_t r = 0; r < kRows / 3; ++r) a[r] = reinterpret_cast<const Lane*>(rows.data) + 3 * r * row; \
+    const Vector* b = reinterpret_cast<const Vector*>(columns);                                            \
+    Vector s[kRows][2];                                                                                    \
+    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
+      s[r][0] = s[r][1] = Vector{};                                                                        \
+      __builtin_prefetch(sum.data + r * sum.stride, 1);                                                    \
+    }                                                                                                      \
+    _Pragma("GCC unroll 4") for (int64_t k = 0; k < depth; ++k, b += 2) {                                  \
+      const Vector b0 = b[0], b1 = b[1];                                                                   \
+      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                       \
+        const Lane x = a[r / 3][r % 3 * row];                                                              \
+        s[r][0] += x * b0;                                                                                 \
+        s[r][1] += x * b1;                                                                                 \
+      }                                                                                                    \
+      _Pragma("GCC unroll 4") for (int64_t r = 0; r < kRows / 3; ++r) a[r] += rows.depth;                  \
+    }                                                                                                      \
+    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
+      Loose* to = reinterpret_cast<Loose*>(sum.data + r * sum.stride);                                     \
+      if (!sum.is_zero) s[r][0] += to[0], s[r][1] += to[1];                                                \
+      to[0] = s[r][0], to[1] = s[r][1];                                                                    \
+    }                                                                                                      \
   }
 LAZULI_MICRO_KERNEL(micro_kernel_baseline, , kBaselineBlock)
 LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2Block)
@@ -84,9 +83,12 @@ LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512Block)
 template <class C>
 void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum) {
   switch (host_features()) {
-    case Features::Avx512: return micro_kernel_avx512(a, b, depth, sum);
-    case Features::Avx2: return micro_kernel_avx2(a, b, depth, sum);
-    case Features::Baseline: return micro_kernel_baseline(a, b, depth, sum);
+    case Features::Avx512:
+      return micro_kernel_avx512(a, b, depth, sum);
+    case Features::Avx2:
+      return micro_kernel_avx2(a, b, depth, sum);
+    case Features::Baseline:
+      return micro_kernel_baseline(a, b, depth, sum);
   }
 }
 
@@ -155,7 +157,7 @@ class Gemm final : public LibraryCall {
       return turns * threads_ * 8 <= tiles() * 9;
     };
     while (!is_even() && (rows_ > kFewestRows || columns_ > kFewestColumns)) {
-      columns_ > 2 * rows_ && columns_ > kFewestColumns ? columns = std::max(columns_ / 2, block) : rows = rows_ / 2;
+      columns_ > 2 * rows_&& columns_ > kFewestColumns ? columns = std::max(columns_ / 2, block) : rows = rows_ / 2;
       rows = std::max(rows, register_block().rows);
       const int64_t before = tiles();
       apply();
@@ -172,7 +174,8 @@ class Gemm final : public LibraryCall {
 
   // Packed panels of both operands, and sums where the result cannot hold them.
   size_t scratch_of_one() const {
-    const int64_t bytes = with_element_type(out_.dtype, [](auto t) { return static_cast<int64_t>(sizeof(Sum<decltype(t)>)); });
+    const int64_t bytes =
+        with_element_type(out_.dtype, [](auto t) { return static_cast<int64_t>(sizeof(Sum<decltype(t)>)); });
     return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPackPadding, 64) + kMostBlock;
   }
 
@@ -192,15 +195,16 @@ class Gemm final : public LibraryCall {
       for (int64_t tile = begin, next; tile < end; tile = next) {
         next = in_place ? std::min(end, (tile / down_ + 1) * down_) : tile + 1;
         const int64_t i = tile % down_ * rows_, j = tile / down_ % across_ * columns_;
-        run_tiles<T>(operands, out, mine, tile / down_ / across_, i, std::min(m_, i + (next - tile) * rows_), j, in_place);
+        run_tiles<T>(operands, out, mine, tile / down_ / across_, i, std::min(m_, i + (next - tile) * rows_), j,
+                     in_place);
       }
     });
   }
 
   // Rows i to `last` of a column of tiles: of several only in place.
   template <class T>
-  void run_tiles(const void* const* operands, T* out, Compute<T>* scratch, int64_t batch, int64_t i, int64_t last, int64_t j,
-                 bool in_place) const {
+  void run_tiles(const void* const* operands, T* out, Compute<T>* scratch, int64_t batch, int64_t i, int64_t last,
+                 int64_t j, bool in_place) const {
     using C = Compute<T>;
     const int64_t block_rows = register_block().rows, block_columns = columns_of<T>();
     const size_t row = out_.shape.size() - 2, column = row + 1;
@@ -218,7 +222,8 @@ class Gemm final : public LibraryCall {
 
     for (int64_t k = 0; k < k_; k += kDepth) {
       const int64_t depth = std::min(kDepth, k_ - k);
-      pack(Matrix<T>{b + k * b_.strides[row], b_.strides[column], b_.strides[row]}, columns, depth, block_columns, packed_b);
+      pack(Matrix<T>{b + k * b_.strides[row], b_.strides[column], b_.strides[row]}, columns, depth, block_columns,
+           packed_b);
       for (int64_t first = i; first < last; first += rows_) {
         const int64_t rows = std::min(rows_, last - first);
         const Matrix<T> left{a + first * a_.strides[row] + k * a_.strides[column], a_.strides[row], a_.strides[column]};
@@ -238,7 +243,8 @@ class Gemm final : public LibraryCall {
             run_block(block, packed_b + c * depth, depth, {tile + r * stride + c, stride, k == 0},
                       !in_place || (high == block_rows && wide == block_columns) ? nullptr : edge, high, wide);
           }
-          if (k + depth == k_ && !ops_.empty()) finish<T>(operands + 2, tile + c, stride, rows, wide, batch, first, j + c);
+          if (k + depth == k_ && !ops_.empty())
+            finish<T>(operands + 2, tile + c, stride, rows, wide, batch, first, j + c);
         }
       }
     }
@@ -265,8 +271,8 @@ class Gemm final : public LibraryCall {
 
   // The post-ops, on a part of the sums.
   template <class T>
-  void finish(const void* const* operands, Compute<T>* sum, int64_t stride, int64_t rows, int64_t columns, int64_t batch,
-              int64_t i, int64_t j) const {
+  void finish(const void* const* operands, Compute<T>* sum, int64_t stride, int64_t rows, int64_t columns,
+              int64_t batch, int64_t i, int64_t j) const {
     const size_t row = out_.shape.size() - 2, column = row + 1;
     for (const PostOp& op : ops_) {
       const ir::Dims& s = op.operand.strides;

@@ -1,5 +1,5 @@
-// Our own matrix product: for what no library serves (the integers, and float64 where there is no BLAS or the product has
-// post-ops), and for float32 where it is the fastest (matmul.cpp). Blocked, packed and threaded.
+// Our own matrix product: for what no library serves (the integers, and float64 where there is no BLAS or the product
+// has post-ops), and for float32 where it is the fastest (matmul.cpp). Blocked, packed and threaded.
 #pragma once
 #include <memory>
 #include <span>

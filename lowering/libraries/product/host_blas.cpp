@@ -31,10 +31,10 @@ void gemm(const char* transa, const char* transb, int m, int n, int k, const flo
   sgemm_(transa, transb, &m, &n, &k, &one, a, &lda, b, &ldb, &zero, c, &ldc);
 }
 
-// A product in pieces of columns or of rows, which depend on its layouts alone: BLAS computes each on one thread, for another
-// number of threads gives other bits. BLAS reorders the first matrix where that is transposed, and would do so once more for
-// each piece of columns: then rows are cut (MKL, 2 threads' pieces of 256 x 400 x 256: 215 against 175 GFLOP/s). Its kernels
-// take 48 rows at a time, and other pieces of rows leave some that are slow.
+// A product in pieces of columns or of rows, which depend on its layouts alone: BLAS computes each on one thread, for
+// another number of threads gives other bits. BLAS reorders the first matrix where that is transposed, and would do so
+// once more for each piece of columns: then rows are cut (MKL, 2 threads' pieces of 256 x 400 x 256: 215 against 175
+// GFLOP/s). Its kernels take 48 rows at a time, and other pieces of rows leave some that are slow.
 struct Pieces {
   explicit Pieces(const BlasProduct& p) : of_m(p.a.transposed) {
     constexpr int64_t kWork = 512 * 1024, kMost = 64, kEnough = 4, kRows = 48, kColumns = 64;
@@ -42,7 +42,8 @@ struct Pieces {
     const auto whole = [&](bool rows) { return rows ? p.m : p.n; };
     const auto size_of = [&](bool rows) {
       const int64_t multiple = rows ? kRows : kColumns / 4;
-      return std::max(rows ? kRows : kColumns, ((whole(rows) + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
+      return std::max(rows ? kRows : kColumns,
+                      ((whole(rows) + wanted - 1) / wanted + multiple - 1) / multiple * multiple);
     };
     const auto count_of = [&](bool rows) { return (whole(rows) + size_of(rows) - 1) / size_of(rows); };
     // Threads without a piece are worse than a slow piece.

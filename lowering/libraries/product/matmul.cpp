@@ -195,9 +195,9 @@ class SwappedCall final : public LibraryCall {
   std::vector<const void*> operands_;
 };
 
-// Whether our own product is the fastest on processors without AVX-512: of all that is not small, where making the call must
-// cost little, so that the other choice is a BLAS; else of gradients of weights, whose first operand is transposed. For those
-// oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
+// Whether our own product is the fastest on processors without AVX-512: of all that is not small, where making the call
+// must cost little, so that the other choice is a BLAS; else of gradients of weights, whose first operand is
+// transposed. For those oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
 // benchmarks/kernels/libraries_core.cpp.
 bool is_for_gemm(const Product& p, Effort effort) {
   constexpr int64_t kFew = 48, kEnough = 1 << 15;

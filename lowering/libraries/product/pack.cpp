@@ -35,7 +35,8 @@ LAZULI_TARGET_AVX2 void transpose_rows(Matrix<float> from, int64_t size, int64_t
     }
 }
 
-LAZULI_TARGET_AVX2 void transpose_columns(const float* from, int64_t width, int64_t columns, float* to, int64_t stride) {
+LAZULI_TARGET_AVX2 void transpose_columns(const float* from, int64_t width, int64_t columns, float* to,
+                                          int64_t stride) {
   for (int64_t first = 0; first < columns; first += 8) {
     __m256 x[8];
     for (int i = 0; i < 8; ++i) x[i] = _mm256_loadu_ps(from + i * width + first);

@@ -32,7 +32,8 @@ struct PackBlock {
         for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i]);
     } else {
       for (int64_t k = 0; k < depth; ++k)
-        for (int64_t i = 0; i < size; ++i) to[k * width + i] = static_cast<C>(from.data[k * from.depth + i * from.stride]);
+        for (int64_t i = 0; i < size; ++i)
+          to[k * width + i] = static_cast<C>(from.data[k * from.depth + i * from.stride]);
     }
   }
 };
@@ -40,8 +41,8 @@ struct PackBlock {
 inline bool can_transpose_rows(int64_t width) {
   return host_features() == Features::Avx2 || (host_features() == Features::Avx512 && width % 8 == 0);
 }
-// `size` rows of floats become columns of `width`, six or a multiple of eight, filled up with the last row; `depth` is a multiple
-// of eight. Of six, each column is written with two more that the next one overwrites.
+// `size` rows of floats become columns of `width`, six or a multiple of eight, filled up with the last row; `depth` is
+// a multiple of eight. Of six, each column is written with two more that the next one overwrites.
 void transpose_rows(Matrix<float> from, int64_t size, int64_t depth, int64_t width, float* to);
 // The first `columns` of eight rows of `width`, a multiple of eight, become rows of eight, `stride` apart.
 void transpose_columns(const float* from, int64_t width, int64_t columns, float* to, int64_t stride);
@@ -59,11 +60,16 @@ void pack_block(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* t
       const auto* data = reinterpret_cast<const char*>(from.data);
       const int64_t stride = from.depth * static_cast<int64_t>(sizeof(T));
       switch (width * sizeof(T)) {
-        case 24: return copy_rows<24>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 32: return copy_rows<32>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 48: return copy_rows<48>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 64: return copy_rows<64>(data, stride, depth, reinterpret_cast<char*>(to));
-        case 128: return copy_rows<128>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 24:
+          return copy_rows<24>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 32:
+          return copy_rows<32>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 48:
+          return copy_rows<48>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 64:
+          return copy_rows<64>(data, stride, depth, reinterpret_cast<char*>(to));
+        case 128:
+          return copy_rows<128>(data, stride, depth, reinterpret_cast<char*>(to));
       }
     }
   if constexpr (std::is_same_v<T, float> && std::is_same_v<C, float>)
@@ -75,15 +81,15 @@ void pack_block(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* t
   if (depth) run_for_host<PackBlock>(from, size, depth, width, to);
 }
 
-// Packs all blocks; where each position is far from the next, a few of them for all blocks, then the next few: each lies in
-// another page.
+// Packs all blocks; where each position is far from the next, a few of them for all blocks, then the next few: each
+// lies in another page.
 template <class T, class C>
 void pack(Matrix<T> from, int64_t size, int64_t depth, int64_t width, C* to) {
   const int64_t few = from.stride == 1 ? 16 : depth;
   for (int64_t k = 0; k < depth; k += few)
     for (int64_t i = 0; i < size; i += width)
-      pack_block(Matrix<T>{from.data + i * from.stride + k * from.depth, from.stride, from.depth}, std::min(width, size - i),
-                 std::min(few, depth - k), width, to + i * depth + k * width);
+      pack_block(Matrix<T>{from.data + i * from.stride + k * from.depth, from.stride, from.depth},
+                 std::min(width, size - i), std::min(few, depth - k), width, to + i * depth + k * width);
 }
 
 }  // namespace lazuli::lowering

@@ -20,9 +20,12 @@ inline constexpr RegisterBlock kBaselineBlock{6, 16}, kAvx2Block{6, 32}, kAvx512
 
 inline RegisterBlock register_block() {
   switch (host_features()) {
-    case Features::Avx512: return kAvx512Block;
-    case Features::Avx2: return kAvx2Block;
-    case Features::Baseline: break;
+    case Features::Avx512:
+      return kAvx512Block;
+    case Features::Avx2:
+      return kAvx2Block;
+    case Features::Baseline:
+      break;
   }
   return kBaselineBlock;
 }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kMostRows = 4;
 
-// sums[i][j] = (row i of a) . (column j of b), for M rows that are `a_stride` apart and C columns that are `b_stride` apart,
-// each of k numbers side by side. A column is read once for all rows.
+// sums[i][j] = (row i of a) . (column j of b), for M rows that are `a_stride` apart and C columns that are `b_stride`
+// apart, each of k numbers side by side. A column is read once for all rows.
 template <int64_t M, int64_t C>
 struct Dots {
   template <class T>
@@ -103,8 +103,10 @@ class RowProduct final : public LibraryCall {
     float* rows = static_cast<float*>(scratch);
     float* sums = reinterpret_cast<float*>(static_cast<char*>(scratch) + sums_at_);
     strided_copy(a_, operands[0], rows_, rows);
-    if (b_.dtype == ir::DType::F32) multiply(rows, static_cast<const float*>(operands[1]), sums);
-    else multiply(rows, static_cast<const BFloat16*>(operands[1]), sums);
+    if (b_.dtype == ir::DType::F32)
+      multiply(rows, static_cast<const float*>(operands[1]), sums);
+    else
+      multiply(rows, static_cast<const BFloat16*>(operands[1]), sums);
     run_post_ops(ops_, sums_, sums, operands + 2);
     strided_copy(sums_, sums, out_, results[0]);
   }

@@ -156,8 +156,7 @@ ir::Size shared_bytes(const Loops& rows, const Loops& columns) {
     plain.dtype = of.dtype;
     if (of.store || of.row || b.strides[0] == 0 || b.strides[1] == 0) continue;
     for (size_t r = 0; r < rows.accesses.size(); ++r)
-      if (!rows.nest.accesses[r].store &&
-          is_same(b, plain, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
+      if (!rows.nest.accesses[r].store && is_same(b, plain, rows.accesses[r], rows.nest.accesses[r], rows.sizes)) {
         bytes += ir::product(rows.sizes) * ir::item_size(of.dtype);
         break;
       }
@@ -165,8 +164,8 @@ ir::Size shared_bytes(const Loops& rows, const Loops& columns) {
   return bytes;
 }
 
-// Whether a thread's elements fit in registers: those loaded twice, for this row and the next, what all rows load and the
-// sums once.
+// Whether a thread's elements fit in registers: those loaded twice, for this row and the next, what all rows load and
+// the sums once.
 bool fits_registers(const LoopNest& nest) {
   constexpr int64_t kMost = 12;  // numbers for each element of a row that the thread has
   ir::Size numbers = 0;

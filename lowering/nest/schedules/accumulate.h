@@ -1,6 +1,6 @@
 // A kernel that reduces rows and one that sums over the rows, made one: the backward of a normalization wants both of
-// the same data, and so walks through memory once. Each chunk of rows leaves partial sums, which a second kernel combines
-// as it does for any split reduction.
+// the same data, and so walks through memory once. Each chunk of rows leaves partial sums, which a second kernel
+// combines as it does for any split reduction.
 #pragma once
 #include <optional>
 #include "lowering/nest/schedules/split.h"

@@ -267,8 +267,8 @@ class Chooser {
     return true;
   }
 
-  // Neighbours that a thread takes at once along either dimension of a tile, at most `limit`. What is left of a vector at
-  // the end of a dimension would need code of its own: then single elements do.
+  // Neighbours that a thread takes at once along either dimension of a tile, at most `limit`. What is left of a vector
+  // at the end of a dimension would need code of its own: then single elements do.
   int64_t tile_lanes(int64_t limit) const {
     const GpuVariant& v = launch_.variant;
     const std::vector<bool> is_dense = dense();

@@ -3,8 +3,8 @@
 
 namespace lazuli::lowering {
 
-// Elementwise blocks are long, so that the loop around them costs nothing. The squares of a tiled nest keep both layouts
-// in the second-level cache; smaller ones are for the sake of threads.
+// Elementwise blocks are long, so that the loop around them costs nothing. The squares of a tiled nest keep both
+// layouts in the second-level cache; smaller ones are for the sake of threads.
 void choose_launch(Loops& loops, int threads) {
   constexpr int64_t kLong = 4096, kShort = 64, kSquare = 128;
   const ir::Size size = loops.sizes[loops.nest.vector_dim()];

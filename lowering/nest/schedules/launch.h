@@ -4,8 +4,8 @@
 
 namespace lazuli::lowering {
 
-// Columns of one block of a column reduction, and the most of them: each block walks all rows, of which it should take whole
-// cache lines, better several, and blocks are to be left for every thread.
+// Columns of one block of a column reduction, and the most of them: each block walks all rows, of which it should take
+// whole cache lines, better several, and blocks are to be left for every thread.
 inline constexpr int64_t kColumns = 64, kMostColumns = 256;
 
 void choose_launch(Loops& loops, int threads);

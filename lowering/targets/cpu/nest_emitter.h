@@ -28,8 +28,8 @@ class NestEmitter {
   };
 
   static constexpr unsigned kNoStage = ~0u;
-  // Sums of floating types are cut into so many terms each, and chunks of these, so that rounding errors grow with the sum
-  // of the three numbers, not with their product. The vectors of a row are many sums already.
+  // Sums of floating types are cut into so many terms each, and chunks of these, so that rounding errors grow with the
+  // sum of the three numbers, not with their product. The vectors of a row are many sums already.
   static constexpr std::array<int64_t, 3> kChunks = {32768, 1024, 32};
   static constexpr std::array<int64_t, 1> kVectorChunks = {256};
 
@@ -122,11 +122,11 @@ class NestEmitter {
     Value* buffer = nullptr;   // row by row
     std::vector<Value*> rows;  // where they are written out
   };
-  std::vector<Turned> turned_;   // per access across: the current square, dense along the lanes
-  Value* row_ = nullptr;         // of the square
-  Value* first_point_ = nullptr; // i1, of a nest that accumulates: whether this kept point is the first
-  std::vector<Value*> index_;    // per dimension; of the vector dimension, the first lane's
-  std::vector<Result> results_;  // per instruction
+  std::vector<Turned> turned_;    // per access across: the current square, dense along the lanes
+  Value* row_ = nullptr;          // of the square
+  Value* first_point_ = nullptr;  // i1, of a nest that accumulates: whether this kept point is the first
+  std::vector<Value*> index_;     // per dimension; of the vector dimension, the first lane's
+  std::vector<Result> results_;   // per instruction
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;
 };
 

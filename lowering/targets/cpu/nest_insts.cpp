@@ -136,7 +136,8 @@ void NestEmitter::add_to_memory(size_t i, const Pass& pass) {
   for (unsigned c = 0; c < pass.copies; ++c) {
     const Place at = place(x, 0, c, pass);
     const Vec value = operand(x.args[0], c);
-    store_vector(vector_, target_, x.dtype, at, select(first, value, load_vector(vector_, target_, x.dtype, at) + value));
+    store_vector(vector_, target_, x.dtype, at,
+                 select(first, value, load_vector(vector_, target_, x.dtype, at) + value));
   }
 }
 

@@ -36,8 +36,7 @@ bool is_uniform(const LoopNest& nest, const Inst& x, const std::vector<bool>& un
 Level level_of(const LoopNest& nest, const Inst& x, bool uniform, const std::vector<Level>& level) {
   const Level innermost = x.row ? Level::Point : Level::Element;
   if (nest.tiled() && (x.code == Code::Load || x.code == Code::Position)) return innermost;  // rows of a square differ
-  if (!uniform || x.code == Code::Reduce || x.code == Code::Store || x.code == Code::Accumulate)
-    return innermost;
+  if (!uniform || x.code == Code::Reduce || x.code == Code::Store || x.code == Code::Accumulate) return innermost;
   Level deepest = Level::Kernel;
   // A loop over nothing checks nothing, but a unit has elements unless a reduced dimension is empty.
   if (x.code == Code::Check) deepest = x.row || nest.reduced == 0 ? Level::Unit : innermost;
@@ -82,9 +81,9 @@ unsigned weight(const LoopNest& nest, const Inst& x) {
   }
 }
 
-// Walked one or two vectors at a time, a block of columns is a line or two of each row, and often of each page: nothing that
-// could be prefetched. So bodies that leave room for no more walk row by row, with accumulators in memory, if all that their
-// columns need besides is cheap enough to be had again for every row.
+// Walked one or two vectors at a time, a block of columns is a line or two of each row, and often of each page: nothing
+// that could be prefetched. So bodies that leave room for no more walk row by row, with accumulators in memory, if all
+// that their columns need besides is cheap enough to be had again for every row.
 bool goes_row_by_row(const LoopNest& nest, const NestPlan& p) {
   if (nest.schedule != Schedule::Column || nest.reduced != 1 || nest.tiled() || p.unroll[0] > 2) return false;
   constexpr unsigned kCheap = 8;

@@ -17,9 +17,10 @@ enum class Level : uint8_t {
 
 struct NestPlan {
   unsigned lanes = 16;
-  std::vector<unsigned> unroll;   // vectors per pass of the unmasked loop, per stage (Column: all the same)
-  bool masked_only = false;       // passes of one vector are all masked: half of the code
-  bool row_by_row = false;        // Column: the loop over the reduced dimension is outside the one over a block's vectors
+  std::vector<unsigned> unroll;  // vectors per pass of the unmasked loop, per stage (Column: all the same)
+  bool masked_only = false;      // passes of one vector are all masked: half of the code
+  // Column: the loop over the reduced dimension is outside the one over a block's vectors.
+  bool row_by_row = false;
   bool rows_written_out = false;  // tiled nests: the rows of a square are no loop
   std::vector<Level> level;       // per instruction
   std::vector<bool> uniform;      // one value for all lanes, kept as a scalar

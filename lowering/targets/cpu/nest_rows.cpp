@@ -8,8 +8,9 @@ namespace lazuli::lowering::cpu {
 namespace {
 
 struct Sums {
-  size_t inst;                            // the reduction
-  llvm::SmallVector<llvm::Value*, 3> of;  // by column of the block: of all rows, then of each size of chunk if they are cut
+  size_t inst;  // the reduction
+  // By column of the block: of all rows, then of each size of chunk if they are cut.
+  llvm::SmallVector<llvm::Value*, 3> of;
 };
 
 }  // namespace
@@ -40,7 +41,9 @@ void NestEmitter::row_by_row(Value* first, Value* last) {
   auto read = [&](Value* memory, size_t inst, Value* column) {
     return b_.CreateLoad(vector_.type(type_of(inst)), address(memory, inst, column));
   };
-  auto write = [&](Value* v, Value* memory, size_t inst, Value* column) { b_.CreateStore(v, address(memory, inst, column)); };
+  auto write = [&](Value* v, Value* memory, size_t inst, Value* column) {
+    b_.CreateStore(v, address(memory, inst, column));
+  };
   auto neutral = [&](size_t inst) { return start_reduction(vector_, nest_.insts[inst].reduce, type_of(inst)).value; };
 
   std::vector<Sums> sums;
@@ -89,8 +92,8 @@ void NestEmitter::row_by_row(Value* first, Value* last) {
           for (const Sums& s : sums)
             if (s.of.size() > 1) write(neutral(s.inst), s.of[level + 1], s.inst, column);
         });
-        self(self, first_row, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first_row, rows_of_chunk), end),
-             level + 1);
+        self(self, first_row,
+             b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first_row, rows_of_chunk), end), level + 1);
         columns_of(from, to, [&](const Pass&, Value* column) {
           for (const Sums& s : sums) {
             if (s.of.size() == 1) continue;

@@ -54,8 +54,7 @@ bool NestEmitter::is_used(unsigned stage, size_t access) const {
   for (size_t i = 0; i < nest_.insts.size(); ++i) {
     const Inst& x = nest_.insts[i];
     const bool moves = x.code == Code::Load || x.code == Code::Store || x.code == Code::Accumulate;
-    if (x.stage == stage && moves && x.slot == access && plan_.level[i] == Level::Element)
-      return true;
+    if (x.stage == stage && moves && x.slot == access && plan_.level[i] == Level::Element) return true;
   }
   return false;
 }
@@ -66,8 +65,8 @@ void NestEmitter::lane_loops(unsigned stage) {
                [&](const Pass& pass) { elements(stage, pass); });
 }
 
-// A loop over a reduced dimension. Each chunk of passes has sums of its own, which are then added to the whole; the other
-// `chunks` cut it further.
+// A loop over a reduced dimension. Each chunk of passes has sums of its own, which are then added to the whole; the
+// other `chunks` cut it further.
 void NestEmitter::summing_loop(const char* name, unsigned stage, Value* first, Value* last, int64_t step,
                                llvm::ArrayRef<int64_t> chunks, llvm::ArrayRef<Value**> carried,
                                const std::function<void(Value*)>& body) {

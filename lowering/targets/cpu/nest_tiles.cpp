@@ -1,7 +1,7 @@
 // Tiled nests: squares of as many rows (of the tile dimension) as a vector has lanes. What is dense along the rows is
-// turned round in blocks that fit into registers, before the instructions run, or after. Where they are few, all rows of
-// a square are written out, and its operands stay in registers; otherwise, and for the squares at the edges, there is a
-// loop over rows, and operands wait in a small buffer on the stack.
+// turned round in blocks that fit into registers, before the instructions run, or after. Where they are few, all rows
+// of a square are written out, and its operands stay in registers; otherwise, and for the squares at the edges, there
+// is a loop over rows, and operands wait in a small buffer on the stack.
 #include <llvm/IR/Intrinsics.h>
 
 #include "lowering/targets/cpu/nest_emitter.h"

@@ -52,8 +52,8 @@ Accumulator NestEmitter::join_warp(const Inst& x, Accumulator a, unsigned from, 
 }
 
 uint64_t NestEmitter::reduction_slots() const {
-  return kRowSlots * std::count_if(nest_.insts.begin(), nest_.insts.end(),
-                                   [](const Inst& x) { return x.code == Code::Reduce; });
+  return kRowSlots *
+         std::count_if(nest_.insts.begin(), nest_.insts.end(), [](const Inst& x) { return x.code == Code::Reduce; });
 }
 
 // A row's accumulators: of a thread's lanes, of its warp, then of the block's warps through shared memory, where each

@@ -1,6 +1,6 @@
 // Which points of the iteration space a thread takes, but for tiles.
-#include "lowering/targets/gpu/nest_emitter.h"
 #include "ir/error.h"
+#include "lowering/targets/gpu/nest_emitter.h"
 #include "lowering/targets/gpu/threads.h"
 #include "lowering/targets/loop.h"
 #include "lowering/targets/primitives.h"
@@ -78,7 +78,8 @@ void NestEmitter::set_row(Value* number) {
 // One team, the block, does all rows of the launch or chunk, one behind the other. Each thread has the same columns in
 // every row, and what they add up to in registers. What the next row loads is on its way while this one is computed.
 void NestEmitter::all_rows() {
-  LAZULI_CHECK(variant_.resident && variant_.team == variant_.threads, "sums across rows are for threads that hold a row");
+  LAZULI_CHECK(variant_.resident && variant_.team == variant_.threads,
+               "sums across rows are for threads that hold a row");
   set_reduced_points(natural(0));
   const std::vector<Value*> before = address_;
   llvm::SmallVector<Value**, 8> carried;

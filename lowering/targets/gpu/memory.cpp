@@ -105,9 +105,7 @@ void store_words(VectorIR& ir, DType memory, Value* address, const Values& words
   }
 }
 
-Value* load_one(VectorIR& ir, DType memory, Value* address) {
-  return load_neighbours(ir, memory, address, 1)[0];
-}
+Value* load_one(VectorIR& ir, DType memory, Value* address) { return load_neighbours(ir, memory, address, 1)[0]; }
 void store_one(VectorIR& ir, DType memory, Value* address, Value* x) { store_neighbours(ir, memory, address, {x}); }
 
 Values load_neighbours(VectorIR& ir, DType memory, Value* address, unsigned lanes) {

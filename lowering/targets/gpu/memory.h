@@ -17,8 +17,8 @@ void store_neighbours(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm
 llvm::Value* load_one(VectorIR& ir, ir::DType memory, llvm::Value* address);
 void store_one(VectorIR& ir, ir::DType memory, llvm::Value* address, llvm::Value* x);
 
-// As they are in memory, for moving without looking at them: in words of 4 bytes (of 8 for elements of 8, of all of them
-// if they take less), by accesses of up to `widest` bytes, by which the address is aligned.
+// As they are in memory, for moving without looking at them: in words of 4 bytes (of 8 for elements of 8, of all of
+// them if they take less), by accesses of up to `widest` bytes, by which the address is aligned.
 Values load_words(VectorIR& ir, ir::DType memory, llvm::Value* address, unsigned lanes, unsigned widest = kAccessBytes);
 void store_words(VectorIR& ir, ir::DType memory, llvm::Value* address, const Values& words, unsigned lanes,
                  unsigned widest = kAccessBytes);

@@ -57,9 +57,9 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       precision_(find_precision(nest, first_)),
       b_(module.getContext()),
       ir_(b_, 1, {.c_library = false, .nvptx = true}),
-      function_(declare_kernel(
-          module, symbol, variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
-          variant.threads)),
+      function_(declare_kernel(module, symbol,
+                               variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
+                               variant.threads)),
       int_(variant.wide ? b_.getInt64Ty() : b_.getInt32Ty()),
       fixed_(nest.rank),
       index_(nest.rank),

@@ -123,7 +123,7 @@ class NestEmitter {
   std::vector<std::pair<Value*, Value*>> tile_index_;  // per pass: within the tile, along and across; lane 0's
   bool unsynced_loads_ = false;                        // since the team's last barrier
   Value* shared_ = nullptr;
-  Value* odd_row_ = nullptr;  // 0 or 1, of a nest that accumulates
+  Value* odd_row_ = nullptr;                                     // 0 or 1, of a nest that accumulates
   std::vector<Values> results_;                                  // per instruction, passes x lanes
   std::vector<llvm::SmallVector<Accumulator, 8>> accumulators_;  // per instruction and lane
 };

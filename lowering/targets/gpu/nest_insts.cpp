@@ -147,7 +147,8 @@ void NestEmitter::add_to_sum(size_t i) {
   for (unsigned u = 0; u < passes(); ++u)
     for (unsigned c = 0; c < lanes(); ++c) {
       Value*& sum = results_[i][u * lanes() + c];
-      sum = ir::is_floating(x.dtype) ? b_.CreateFAdd(sum, operand(x.args[0], u, c)) : b_.CreateAdd(sum, operand(x.args[0], u, c));
+      sum = ir::is_floating(x.dtype) ? b_.CreateFAdd(sum, operand(x.args[0], u, c))
+                                     : b_.CreateAdd(sum, operand(x.args[0], u, c));
     }
 }
 

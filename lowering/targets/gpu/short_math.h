@@ -1,7 +1,7 @@
 // Cheaper forms of float32 primitives for results that become bfloat16 or float16: few instructions, no branches. For
 // Precision::Short, relative errors of about 2^-16 are a small part of such a type's unit in the last place. For
-// Precision::Near they are about 2^-21 (an exponential's, as if its argument were rounded), and so are small beside what
-// is left of a sum, unless it is nearly 0.
+// Precision::Near they are about 2^-21 (an exponential's, as if its argument were rounded), and so are small beside
+// what is left of a sum, unless it is nearly 0.
 #pragma once
 #include <span>
 
