@@ -1,5 +1,5 @@
-// Functions of complex numbers as functions of their parts, where the formulas of torch's kernels for the CPU overflow
-// to nan on the way to a result that is finite.
+// Functions of complex numbers as functions of their parts, so that they fuse with what is around them. Where the
+// formulas of torch's kernels for the CPU overflow to nan on the way to a result that is finite, these do not.
 #include <limits>
 #include <ATen/Functions.h>
 #include "backend/record/dispatch.h"
@@ -40,9 +40,18 @@ Parts expm1(const Tensor& a, const Tensor& im) {
   return {re.masked_fill(unbounded, kInfinity), at::where(b == 0, b, at::exp(a) * at::sin(b))};
 }
 
-template <ir::Op op, Parts (*formula)(const Tensor&, const Tensor&)>
+// z / |z|, and 0 of 0.
+Parts sgn(const Tensor& a, const Tensor& b) {
+  const Tensor size = at::hypot(a, b), zero = size == 0;
+  return {(a / size).masked_fill(zero, 0), (b / size).masked_fill(zero, 0)};
+}
+
+constexpr char kSigmoid[] = "sigmoid", kExpm1[] = "expm1", kSgn[] = "sgn";
+
+// `aten`: the operator. `op`: its row for numbers that are not complex.
+template <const char* aten, ir::Op op, Parts (*formula)(const Tensor&, const Tensor&)>
 struct Function {
-  static std::string name() { return "aten::" + std::string(ir::name(op)); }
+  static std::string name() { return std::string("aten::") + aten; }
   static Tensor complex(const Tensor& x) {
     if (lazy::Tape::current()) throw NotTaped{};
     const Parts y = formula(at::real(x), at::imag(x));
@@ -71,18 +80,33 @@ struct Function {
     return out;
   }
   static void implement(torch::Library& m) {
-    const std::string n(ir::name(op));
+    const std::string n(aten);
     m.impl(n.c_str(), plain);
     m.impl((n + "_").c_str(), in_place);
     m.impl((n + ".out").c_str(), out);
   }
 };
 
+// |z|, which is real.
+Tensor magnitude(const Tensor& x) {
+  if (Tensor t = unary_fast(ir::Op::abs, x); t.defined()) return t;
+  if (has_parts(x)) {
+    if (lazy::Tape::current()) throw NotTaped{};
+    Tensor out = at::hypot(at::real(x), at::imag(x));
+    take_strides_of_ones(out, {{&x, {}}});
+    return out;
+  }
+  if (Tensor t = elementwise(ir::Op::abs, {{&x, {}}}); t.defined()) return t;
+  return fall_back<Tensor>("aten::abs", "", x);
+}
+
 }  // namespace
 
 void register_complex_functions(torch::Library& m) {
-  Function<ir::Op::sigmoid, sigmoid>::implement(m);
-  Function<ir::Op::expm1, expm1>::implement(m);
+  Function<kSigmoid, ir::Op::sigmoid, sigmoid>::implement(m);
+  Function<kExpm1, ir::Op::expm1, expm1>::implement(m);
+  Function<kSgn, ir::Op::sign, sgn>::implement(m);
+  m.impl("abs", magnitude);
 }
 
 }  // namespace lazuli::backend

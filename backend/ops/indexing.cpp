@@ -172,6 +172,46 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   return out;
 }
 
+// As eager's kernel counts: the first half from the start and the second from the end, so that both are exact.
+Tensor& linspace_out(const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
+  const ir::DType to = lazy::to_ir(out.scalar_type());
+  const auto is_plain = [](const Scalar& s) { return !s.isComplex() && std::isfinite(s.toDouble()); };
+  const bool ours = is_ours(out) && (to == ir::DType::F32 || to == ir::DType::F64) && steps > 0;
+  if (!ours || !is_plain(start) || !is_plain(end))
+    return fall_back<Tensor>("aten::linspace", "out", start, end, steps, out), out;
+  if (out.numel() != steps) out.resize_({steps});
+  const double step = steps > 1 ? (end.toDouble() - start.toDouble()) / static_cast<double>(steps - 1) : 0;
+  lazy::Recording r;
+  const ir::Type type{ir::DType::I64, {steps}};
+  const ir::Value i = r.emit(ir::Op::iota, {}, {{steps}}, {&type, 1});
+  const auto along = [&](ir::Value from, const Scalar& base) {
+    return r.add(r.mul(r.convert(from, ir::DType::F64), r.number(step, ir::DType::F64)),
+                 r.number(base, ir::DType::F64));
+  };
+  ir::Value v = along(i, start);
+  if (steps > 1) {
+    const ir::Value first_half = r.emit(ir::Op::lt, {i, r.number(steps / 2, ir::DType::I64)});
+    const ir::Value back = r.sub(i, r.number(steps - 1, ir::DType::I64));
+    v = r.emit(ir::Op::where, {first_half, v, along(back, end)});
+  }
+  r.write(out, r.reshape(r.convert(v, to), lazy::to_dims(out.sizes())));
+  return out;
+}
+
+Tensor& eye_out(int64_t n, int64_t m, Tensor& out) {
+  if (!is_ours(out) || n < 0 || m < 0) return fall_back<Tensor>("aten::eye", "m_out", n, m, out), out;
+  out.resize_({n, m});
+  lazy::Recording r;
+  const auto counted = [&](int64_t size, const ir::Dims& shape) {
+    const ir::Type type{ir::DType::I64, {size}};
+    return r.broadcast(r.reshape(r.emit(ir::Op::iota, {}, {{size}}, {&type, 1}), shape), ir::Dims{n, m});
+  };
+  const ir::Value on_diagonal = r.emit(ir::Op::eq, {counted(n, ir::Dims{n, 1}), counted(m, ir::Dims{1, m})});
+  r.write(out, r.convert(on_diagonal, lazy::to_ir(out.scalar_type())));
+  return out;
+}
+Tensor& square_eye_out(int64_t n, Tensor& out) { return eye_out(n, n, out); }
+
 // Torch's kernel for the CPU checks its arguments itself, and refuses in these words.
 Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   const IntArrayRef self_sizes = self.sizes();
@@ -213,6 +253,9 @@ void register_indexing(torch::Library& m) {
   m.impl("slice_backward", slice_backward);
   m.impl("flip", flip);
   m.impl("arange.start_out", arange_out);
+  m.impl("linspace.out", linspace_out);
+  m.impl("eye.out", square_eye_out);
+  m.impl("eye.m_out", eye_out);
 }
 
 }  // namespace lazuli::backend

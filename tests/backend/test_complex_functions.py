@@ -8,7 +8,7 @@ import torch
 from differential import assert_same
 
 TYPES = pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-FUNCTIONS = {"sigmoid": torch.sigmoid, "expm1": torch.expm1}
+FUNCTIONS = {"sigmoid": torch.sigmoid, "expm1": torch.expm1, "sgn": torch.sgn, "abs": torch.abs}
 
 
 def sigmoid(z: complex) -> complex:
@@ -48,6 +48,29 @@ def test_expm1_of_small_and_of_infinite_numbers(dtype, device):
     unbounded = torch.tensor(complex(inf, nan), dtype=dtype, device=device).expm1().cpu()
     assert unbounded.real == inf
     assert unbounded.imag.isnan()
+
+
+@TYPES
+def test_magnitude_and_direction_at_the_ends(dtype, device):
+    inf, nan, large = math.inf, math.nan, torch.finfo(dtype).max / 2
+    numbers = [0j, complex(-0.0, 0), complex(inf, nan), complex(3, -inf), complex(nan, 1), 3 - 4j]
+    z = torch.tensor([*numbers, complex(large, large)], dtype=dtype)
+    found = z.to(device)
+    expected = torch.tensor([0, 0, inf, inf, nan, 5, math.hypot(large, large)], dtype=z.real.dtype)
+    torch.testing.assert_close(found.abs().cpu(), expected, equal_nan=True)
+    torch.testing.assert_close(found[:2].sgn().cpu(), z[:2] * 0)
+    torch.testing.assert_close(
+        found[5:].sgn().cpu(), torch.tensor([0.6 - 0.8j, (1 + 1j) / 2**0.5]).to(dtype)
+    )
+    assert found[4].sgn().isnan()
+
+
+def test_magnitudes_fuse_with_what_is_around_them(device):
+    spectrum = torch.fft.rfft(torch.randn(3, 64).to(device))
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_metrics()
+    ((spectrum.abs() ** 2).sum() + spectrum.sgn().real.sum()).item()
+    assert torch.lazuli.metrics()["external_calls"] == {}
 
 
 @TYPES
