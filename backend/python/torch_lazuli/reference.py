@@ -1,7 +1,7 @@
 """Reference mode, LAZULI_KERNELS=eager: torch's Python decides as it does for the backing device.
 
-Kernels are the plugin's business (backend/reference/reference.cpp). Which of them an optimizer calls, one for
-each parameter or one for a list, torch decides by the device's name.
+Kernels are the plugin's business (backend/reference/reference.cpp). Which of them an optimizer
+calls, one for each parameter or one for a list, torch decides by the device's name.
 """
 
 import functools
