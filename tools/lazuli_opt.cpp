@@ -17,7 +17,7 @@
 #include "ir/verify.h"
 #include "jit/device.h"
 #include "jit/devices/cuda/launch.h"
-#include "lowering/graph/align_products.h"
+#include "lowering/graph/target_passes.h"
 #include "lowering/plan/plan.h"
 
 namespace {
@@ -149,7 +149,7 @@ int run(const Arguments& a) {
   graph = run_passes(std::move(graph), a.passes, options);
   if (!a.plan.empty()) {
     const lazuli::lowering::PlanOptions with = plan_options(a.plan);
-    graph = lazuli::lowering::align_products(graph, *with.libraries);
+    graph = run_passes(std::move(graph), lazuli::lowering::target_passes(*with.libraries), options);
     std::cout << print(graph, make_plan(graph, with));
   } else if (a.interpret) {
     interpret_on_ramps(graph);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include "ir/error.h"
 #include "ir/hash.h"
+#include "ir/passes/rewrite.h"
 #include "ir/verify.h"
 
 namespace lazuli::ir {
@@ -19,11 +20,14 @@ bool reduction_or_product(const Node& n) { return reduction(n) || product(n); }
 bool view(const Node& n) { return is_view(n.op); }
 constexpr bool (*any)(const Node&) = nullptr;
 
-constexpr Pass kPasses[] = {
+const std::vector<Pass>& passes_in_order() {
+  static const auto* all = new std::vector<Pass>{
 #define PASS(name, begins_at, doc) {#name, doc, &passes::name, begins_at},
 #include "ir/passes/passes.def"
 #undef PASS
-};
+  };
+  return *all;
+}
 
 Graph run_one(const Graph& graph, const Pass& pass, bool check) {
   try {
@@ -37,10 +41,10 @@ Graph run_one(const Graph& graph, const Pass& pass, bool check) {
 
 }  // namespace
 
-std::span<const Pass> all_passes() { return kPasses; }
+std::span<const Pass> all_passes() { return passes_in_order(); }
 
 const Pass* find_pass(std::string_view name) {
-  for (const Pass& p : kPasses)
+  for (const Pass& p : all_passes())
     if (p.name == name) return &p;
   return nullptr;
 }

@@ -10,7 +10,7 @@ namespace lazuli::ir {
 struct Pass {
   std::string_view name;
   std::string_view doc;
-  Graph (*run)(const Graph& graph);
+  std::function<Graph(const Graph& graph)> run;
   bool (*begins_at)(const Node& node) = nullptr;  // whether a graph with such a node may change; null: any does
 };
 std::span<const Pass> all_passes();            // passes.def

@@ -55,6 +55,8 @@ Graph rewrite(const Graph& graph, Visit visit) {
   return r.finish();
 }
 
+// Whether it pads by a negative amount.
+bool crops(const Node& node);
 // How often each node's results are used, outputs included.
 std::vector<uint32_t> count_uses(const Graph& graph);
 // The constant that this is, or is the broadcast of.

@@ -6,8 +6,7 @@
 #include "jit/compile.h"
 #include "jit/device.h"
 #include "jit/dump.h"
-#include "lowering/graph/align_products.h"
-#include "lowering/graph/crop_pads.h"
+#include "lowering/graph/target_passes.h"
 
 namespace lazuli::jit {
 namespace {
@@ -18,7 +17,7 @@ double elapsed_ms(std::chrono::steady_clock::time_point since) {
 
 Device& device_of(const CompileOptions& options) { return options.device ? *options.device : cpu_device(); }
 
-ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump) {
+ir::Graph simplified(ir::Graph graph, const lowering::Libraries& libraries, const CompileOptions& options, Dump& dump) {
   ir::PassOptions passes;
   passes.disabled = options.disabled_passes;
 #ifdef LAZULI_VERIFY
@@ -28,7 +27,7 @@ ir::Graph simplified(ir::Graph graph, const CompileOptions& options, Dump& dump)
     passes.on_change = [&](const ir::Pass& pass, const ir::Graph&, const ir::Graph& after) {
       dump.pass(pass.name, after);
     };
-  return lowering::crop_pads(ir::run_passes(std::move(graph), ir::all_passes(), passes));
+  return ir::run_passes(std::move(graph), lowering::all_passes(libraries), passes);
 }
 
 }  // namespace
@@ -40,11 +39,18 @@ std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
   return text.empty() ? "copy" : text;
 }
 
+std::vector<std::string> pass_names(const CompileOptions& options) {
+  const lowering::PlanOptions plan_options = device_of(options).plan_options(options);
+  std::vector<std::string> names;
+  for (const ir::Pass& pass : lowering::all_passes(*plan_options.libraries)) names.emplace_back(pass.name);
+  return names;
+}
+
 lowering::Plan draft(ir::Graph& graph, const CompileOptions& options, Dump& dump, CompileStats& stats) {
   dump.trace(graph);
   auto start = std::chrono::steady_clock::now();
   const lowering::PlanOptions plan_options = device_of(options).plan_options(options);
-  graph = lowering::align_products(simplified(std::move(graph), options, dump), *plan_options.libraries);
+  graph = simplified(std::move(graph), *plan_options.libraries, options, dump);
   stats.passes_ms += elapsed_ms(start);
   dump.picture(graph);
   start = std::chrono::steady_clock::now();

@@ -163,5 +163,7 @@ struct CompileOptions {
 
 // Runs the passes, fuses, plans memory and compiles. Throws InternalError.
 std::unique_ptr<Executable> compile(ir::Graph graph, const CompileOptions& options);
+// The passes that it runs, in their order.
+std::vector<std::string> pass_names(const CompileOptions& options);
 
 }  // namespace lazuli::jit

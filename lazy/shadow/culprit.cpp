@@ -3,7 +3,6 @@
 #include <chrono>
 #include <ATen/ATen.h>
 #include "ir/interpret.h"
-#include "ir/passes/pass.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/rows/torch_host.h"
@@ -65,9 +64,7 @@ std::vector<std::string> search_settings(const Case& c, const jit::CompileOption
   if (std::ranges::any_of(c.graph.donated, [](bool d) { return d; }))
     attempt("donated inputs", [](jit::CompileOptions&, Case& changed) { changed.graph.donated.clear(); });
   if (options.fusion) attempt("fusion", [](jit::CompileOptions& o, Case&) { o.fusion = false; });
-  std::string last;
-  for (const ir::Pass& p : ir::all_passes()) {
-    const std::string name(p.name);
+  for (const std::string& name : jit::pass_names(options)) {
     if (std::ranges::find(found, "pass " + name) != found.end() ||
         std::ranges::find(options.disabled_passes, name) != options.disabled_passes.end())
       continue;

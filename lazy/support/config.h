@@ -6,12 +6,11 @@
 namespace lazuli::lazy {
 
 struct Config {
-  // Whose kernels compute: lazuli (our own) or eager (torch's: reference mode, below); read.
+  // Whose kernels compute: lazuli (our own) or eager (torch's: reference mode, below). Read when the plugin is loaded.
   std::string kernels = "lazuli";
-  // when the plugin is loaded
   bool fusion = true;              // group ops into kernels; off: one kernel an op
   std::string fallback = "quiet";  // an op without a kernel of ours: quiet, warn or error
-  // Whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU)
+  // Whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU).
   std::string random = "philox";
   std::string debug;           // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;  // comma-separated names
@@ -21,26 +20,26 @@ struct Config {
   bool cut_at_step = true;    // end the trace with each optimizer step
   bool cut_at_repeat = true;  // end the trace where it begins to repeat itself (repetition.h)
   bool time_host = false;     // metrics()["host_seconds"]: where the host's time goes (host_time.h)
-  // Nodes that hold what was recorded (backend/autograd); read when the plugin is loaded.
+  // Nodes that hold what was recorded (backend/autograd). Read when the plugin is loaded.
   bool light_autograd = true;
   bool inline_backward = true;  // run their backward on the caller's thread (backend/autograd/engine.h)
-  // Record backward again as it was recorded in the same trace before, without taking.
+  // Record backward again as it was recorded in the same trace before, without taking derivatives
+  // (backend/autograd/repeat.h): on, off, or check (take them and compare).
   std::string repeat_backward = "on";
-  // derivatives (backend/autograd/repeat.h): on, off, or check (take them and compare)
-  // How traces are compiled: parts (each distinct part once), plans (each trace whole), or auto:
+  // How traces are compiled: parts (each distinct part once), plans (each trace whole), or auto: a new one in parts,
+  // whole when it has come plan_after times; on a GPU plans.
   std::string tiers = "auto";
-  // a new one in parts, whole when it has come plan_after times; on a GPU plans
   int64_t plan_after = 4;  // a trace that is mostly turns of a loop: 16 times as often
-  // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where.
+  // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where they were never there
+  // before), never, or always (for tests); on a GPU never.
   std::string unplanned = "auto";
-  // they were never there before), never, or always (for tests); on a GPU never
-  std::string other_sizes =
-      "auto";  // plans of parts that serve other sizes: auto (made the second time that sizes are others),
-               // always (the first time), never (each set of sizes has its own)
-  std::string run_ahead =
-      "on";            // parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on,
-                       // off, or all (its end waits until all that can be has been, for tests)
-  int64_t shadow = 0;  // compute so many traces a second time, op by op, and compare (shadow.h)
+  // Plans of parts that serve other sizes: auto (made the second time that sizes are others), always (the first time),
+  // never (each set of sizes has its own).
+  std::string other_sizes = "auto";
+  // Parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on, off, or all (its end
+  // waits until all that can be has been, for tests).
+  std::string run_ahead = "on";
+  int64_t shadow = 0;                   // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   // Where what it takes to see a difference again is written; empty: the system's for such.
   std::string shadow_folder;

@@ -47,7 +47,7 @@ Value aligned(ir::Rewriter& r, const ir::Node& node, ir::Size multiple) {
 
 }  // namespace
 
-ir::Graph align_products(ir::Graph graph, const Libraries& libraries) {
+ir::Graph align_products(const ir::Graph& graph, const Libraries& libraries) {
   const auto multiple = [&](const ir::Node& node) {
     return node.op == Op::matmul && node.types[0].rank() == 2 ? libraries.good_multiple(node) : 1;
   };

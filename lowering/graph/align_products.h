@@ -9,6 +9,6 @@ namespace lazuli::lowering {
 class Libraries;
 
 // Looks at products of two matrices whose sizes are all large; `libraries` says what is a good multiple for each.
-ir::Graph align_products(ir::Graph graph, const Libraries& libraries);
+ir::Graph align_products(const ir::Graph& graph, const Libraries& libraries);
 
 }  // namespace lazuli::lowering

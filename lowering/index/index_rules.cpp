@@ -56,7 +56,7 @@ std::vector<Root> place_cat(const Graph& g, Value v) {
   return roots;
 }
 
-// Amounts are not negative here: crop_pads.h has cropped the operand before.
+// Amounts are not negative here: the pass crop_pads has cropped the operand before.
 std::vector<Root> place_pad(const Graph& g, Value v) {
   const ir::Node& node = g[v];
   const Dims& shape = g.type(v).shape;

@@ -9,7 +9,7 @@
 #include "jit/devices/cuda/launch.h"
 #include "jit/kernels/nvptx_compiler.h"
 #include "jit/run/executor.h"
-#include "lowering/graph/align_products.h"
+#include "lowering/graph/target_passes.h"
 
 namespace lazuli::jit::cuda {
 namespace {
@@ -45,7 +45,7 @@ void emit_for_gpu(const ir::Graph& given, const CompileOptions& options) {
   if (folder().empty()) return;
   const lowering::GpuTarget target;
   const lowering::PlanOptions for_gpu = plan_options(options, target);
-  const ir::Graph graph = lowering::align_products(given, *for_gpu.libraries);
+  const ir::Graph graph = ir::run_passes(given, lowering::target_passes(*for_gpu.libraries));
   const lowering::Plan plan = lowering::make_plan(graph, for_gpu);
   for (uint32_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];

@@ -1,0 +1,21 @@
+#include "lowering/graph/target_passes.h"
+#include "lowering/graph/align_products.h"
+
+namespace lazuli::lowering {
+
+std::vector<ir::Pass> target_passes(const Libraries& libraries) {
+  return {
+#define PASS(name, doc) {#name, doc, [&libraries](const ir::Graph& graph) { return name(graph, libraries); }},
+#include "lowering/graph/target_passes.def"
+#undef PASS
+  };
+}
+
+std::vector<ir::Pass> all_passes(const Libraries& libraries) {
+  const auto common = ir::all_passes();
+  std::vector<ir::Pass> all(common.begin(), common.end());
+  for (ir::Pass& pass : target_passes(libraries)) all.push_back(std::move(pass));
+  return all;
+}
+
+}  // namespace lazuli::lowering
