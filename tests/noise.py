@@ -47,6 +47,9 @@ EXACT = set(
     """.split()  # noqa: SIM905
 )
 
+# Of complex numbers these round.
+OF_PARTS = {"abs", "sgn"}
+
 DISCRETE = set(
     """
     floor_divide floor_divide_ remainder remainder_ fmod fmod_ div_mode eq ne lt le gt ge argmax
@@ -197,7 +200,9 @@ class Noise(TorchDispatchMode):
             function(*args, **kwargs)  # its errors, and out's shape
             with self:
                 return out.copy_(parts(*args, **{k: x for k, x in kwargs.items() if x is not out}))
-        moves = name not in EXACT and not is_view(function) and not takes_extremes(name, args)
+        moves = (
+            not is_exact(name, args) and not is_view(function) and not takes_extremes(name, args)
+        )
         if moves and name not in DISCRETE:
             self.move_written(function, args)
             # A list may be written tensor by tensor, each from what the last has left.
@@ -349,6 +354,12 @@ def takes_extremes(name: str, args: tuple) -> bool:
     """Whether it takes the largest or smallest by index: its derivative asks where those are."""
     by_index = name.rstrip("_").removesuffix("_two") in ("scatter_reduce", "index_reduce")
     return by_index and any(isinstance(x, str) and x in ("amax", "amin") for x in args)
+
+
+def is_exact(name: str, args: tuple) -> bool:
+    if name in OF_PARTS and args[0].is_complex():
+        return False
+    return name in EXACT
 
 
 def is_view(function) -> bool:

@@ -110,14 +110,18 @@ def test_a_linear_combination_is_written_not_added(device):
 
 def test_the_kernel_for_the_backing_device_goes_before_one_for_all():
     """As torchaudio has them: its filter's kernel for all devices is a loop over samples."""
-    library = torch.library.Library("torchaudio", "DEF")
-    library.define("_lfilter_core_loop(Tensor x, Tensor a, Tensor(b!) y) -> Tensor(b!)")
-    library.impl("_lfilter_core_loop", lambda x, a, y: y.copy_(x + a), "CPU")
-    library.impl("_lfilter_core_loop", lambda x, a, y: y.zero_(), "CompositeExplicitAutograd")
+    with torch.library._scoped_library("torchaudio", "DEF") as library:
+        library.define("_lfilter_core_loop(Tensor x, Tensor a, Tensor(b!) y) -> Tensor(b!)")
+        library.impl("_lfilter_core_loop", lambda x, a, y: y.copy_(x + a), "CPU")
+        library.impl("_lfilter_core_loop", lambda x, a, y: y.zero_(), "CompositeExplicitAutograd")
 
-    def call(device):
-        x, a, y = normal(4, device=device), torch.ones(4).to(device), torch.zeros(4, device=device)
-        torch.ops.torchaudio._lfilter_core_loop(x, a, y)
-        return y
+        def call(device):
+            x, a, y = (
+                normal(4, device=device),
+                torch.ones(4).to(device),
+                torch.zeros(4, device=device),
+            )
+            torch.ops.torchaudio._lfilter_core_loop(x, a, y)
+            return y
 
-    assert_same(call)
+        assert_same(call)

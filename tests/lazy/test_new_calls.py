@@ -46,18 +46,18 @@ def test_nothing_is_called_but_once():
         seen.append("meta")
         return torch.empty_like(x)
 
-    library = torch.library.Library("lazuli_new_calls", "DEF")
-    library.define("counted(Tensor x, int times) -> Tensor")
-    library.impl("counted", kernel, "CPU")
-    library.impl("counted", meta, "Meta")
-    x = torch.arange(5.0, device=DEVICE)
-    for times in range(2, 5):
-        y = torch.ops.lazuli_new_calls.counted(x, times)
-        assert y.tolist() == [times * i for i in range(5)]
-    assert seen == ["kernel"] * 3
-    for _ in range(3):
-        torch.ops.lazuli_new_calls.counted(x, 2).tolist()
-    assert seen == [*["kernel"] * 4, "meta", *["kernel"] * 2]
+    with torch.library._scoped_library("lazuli_new_calls", "DEF") as library:
+        library.define("counted(Tensor x, int times) -> Tensor")
+        library.impl("counted", kernel, "CPU")
+        library.impl("counted", meta, "Meta")
+        x = torch.arange(5.0, device=DEVICE)
+        for times in range(2, 5):
+            y = torch.ops.lazuli_new_calls.counted(x, times)
+            assert y.tolist() == [times * i for i in range(5)]
+        assert seen == ["kernel"] * 3
+        for _ in range(3):
+            torch.ops.lazuli_new_calls.counted(x, 2).tolist()
+        assert seen == [*["kernel"] * 4, "meta", *["kernel"] * 2]
 
 
 def test_what_is_written_by_a_new_call():

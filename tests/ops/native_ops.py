@@ -72,7 +72,8 @@ split_with_sizes squeeze squeeze.multiple t transpose unbind unflatten unfold un
 view view_as vsplit T mT diagonal_scatter select_scatter slice_scatter as_strided_scatter
 tensor_split unsafe_chunk unsafe_split view_copy unfold_copy squeeze_copy narrow_copy"""
 
-CREATION = """arange clone fill full full_like linspace new_full new_ones
+CREATION = """arange clone fill full full_like linspace
+linspace.tensor_overload new_full new_ones
 new_zeros ones ones_like zeros zeros_like eye scalar_tensor zero_ logspace bfloat16 bool byte char
 double float half int long short to _softmax_backward_data"""
 
