@@ -143,6 +143,11 @@ Tensor flip(const Tensor& x, IntArrayRef dims) {
   return out;
 }
 
+// 0, 1, ..., n - 1.
+ir::Value count_to(lazy::Recording& r, int64_t n) {
+  return r.emit(ir::Op::iota, std::span<const ir::Value>(), ir::Attrs{{n}});
+}
+
 // How many elements a range has; nothing where eager has an error for it, or rounds in a way of its own.
 optional<int64_t> range_size(const Scalar& start, const Scalar& end, const Scalar& step, ir::DType type) {
   if (start.isComplex() || end.isComplex() || step.isComplex() || type == ir::DType::Bool ||
@@ -163,8 +168,7 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   if (out.numel() != *n) out.resize_({*n});
   lazy::Recording r;
   const ir::DType compute = ir::is_floating(to) ? ir::DType::F64 : ir::DType::I64;
-  ir::Type type{ir::DType::I64, {*n}};
-  ir::Value v = r.convert(r.emit(ir::Op::iota, {}, {{*n}}, {&type, 1}), compute);
+  ir::Value v = r.convert(count_to(r, *n), compute);
   if (step.toDouble() != 1) v = r.mul(v, r.number(step, compute));
   const bool downwards = step.toDouble() < 0;  // 0 * step is -0.0 then, and 0 + -0.0 is 0
   if (start.toDouble() != 0 || downwards) v = r.add(v, r.number(start, compute));
@@ -182,8 +186,7 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, int64_t steps, Tens
   if (out.numel() != steps) out.resize_({steps});
   const double step = steps > 1 ? (end.toDouble() - start.toDouble()) / static_cast<double>(steps - 1) : 0;
   lazy::Recording r;
-  const ir::Type type{ir::DType::I64, {steps}};
-  const ir::Value i = r.emit(ir::Op::iota, {}, {{steps}}, {&type, 1});
+  const ir::Value i = count_to(r, steps);
   const auto along = [&](ir::Value from, const Scalar& base) {
     return r.add(r.mul(r.convert(from, ir::DType::F64), r.number(step, ir::DType::F64)),
                  r.number(base, ir::DType::F64));
@@ -202,11 +205,10 @@ Tensor& eye_out(int64_t n, int64_t m, Tensor& out) {
   if (!is_ours(out) || n < 0 || m < 0) return fall_back<Tensor>("aten::eye", "m_out", n, m, out), out;
   out.resize_({n, m});
   lazy::Recording r;
-  const auto counted = [&](int64_t size, const ir::Dims& shape) {
-    const ir::Type type{ir::DType::I64, {size}};
-    return r.broadcast(r.reshape(r.emit(ir::Op::iota, {}, {{size}}, {&type, 1}), shape), ir::Dims{n, m});
+  const auto along = [&](const ir::Dims& shape) {
+    return r.broadcast(r.reshape(count_to(r, product(shape)), shape), ir::Dims{n, m});
   };
-  const ir::Value on_diagonal = r.emit(ir::Op::eq, {counted(n, ir::Dims{n, 1}), counted(m, ir::Dims{1, m})});
+  const ir::Value on_diagonal = r.emit(ir::Op::eq, {along({n, 1}), along({1, m})});
   r.write(out, r.convert(on_diagonal, lazy::to_ir(out.scalar_type())));
   return out;
 }

@@ -11,7 +11,7 @@ struct Pass {
   std::string_view name;
   std::string_view doc;
   std::function<Graph(const Graph& graph)> run;
-  bool (*begins_at)(const Node& node) = nullptr;  // whether a graph with such a node may change; null: any does
+  std::function<bool(const Node& node)> begins_at;  // whether a graph with such a node may change; none: any does
 };
 std::span<const Pass> all_passes();            // passes.def
 const Pass* find_pass(std::string_view name);  // null: there is none

@@ -45,18 +45,19 @@ Value aligned(ir::Rewriter& r, const ir::Node& node, ir::Size multiple) {
   return r.builder().emit(Op::slice, {all}, Attrs().add(Dims{0, 0}).add(shape).add(Dims{1, 1}));
 }
 
+int64_t multiple_of(const ir::Node& node, const Libraries& libraries) {
+  return node.op == Op::matmul && node.types[0].rank() == 2 ? libraries.good_multiple(node) : 1;
+}
+
 }  // namespace
 
+bool is_slow_product(const ir::Node& node, const Libraries& libraries) { return multiple_of(node, libraries) > 1; }
+
 ir::Graph align_products(const ir::Graph& graph, const Libraries& libraries) {
-  const auto multiple = [&](const ir::Node& node) {
-    return node.op == Op::matmul && node.types[0].rank() == 2 ? libraries.good_multiple(node) : 1;
-  };
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& n) { return multiple(n) > 1; }))
-    return graph;
   return ir::rewrite(graph, [&](ir::Rewriter& r, uint32_t id) -> Value {
     const ir::Node& node = graph.nodes[id];
-    const ir::Size of = multiple(node);
-    return of > 1 ? aligned(r, node, of) : Value{};
+    const int64_t multiple = multiple_of(node, libraries);
+    return multiple > 1 ? aligned(r, node, multiple) : Value{};
   });
 }
 

@@ -10,5 +10,7 @@ class Libraries;
 
 // Looks at products of two matrices whose sizes are all large; `libraries` says what is a good multiple for each.
 ir::Graph align_products(const ir::Graph& graph, const Libraries& libraries);
+// Whether the node may be such a product.
+bool is_slow_product(const ir::Node& node, const Libraries& libraries);
 
 }  // namespace lazuli::lowering

@@ -5,7 +5,9 @@ namespace lazuli::lowering {
 
 std::vector<ir::Pass> target_passes(const Libraries& libraries) {
   return {
-#define PASS(name, doc) {#name, doc, [&libraries](const ir::Graph& graph) { return name(graph, libraries); }},
+#define PASS(name, begins_at, doc)                                             \
+  {#name, doc, [&](const ir::Graph& graph) { return name(graph, libraries); }, \
+   [&](const ir::Node& node) { return begins_at(node, libraries); }},
 #include "lowering/graph/target_passes.def"
 #undef PASS
   };
