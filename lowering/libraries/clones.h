@@ -28,6 +28,7 @@ inline Features host_features() {
 #define LAZULI_TARGET_AVX2
 #endif
 #define LAZULI_INLINE inline __attribute__((always_inline))
+#define LAZULI_INLINE_LAMBDA __attribute__((always_inline))
 
 // Runs Body::run(args...), which must be LAZULI_INLINE, as compiled for the host. The body must not hold an OpenMP
 // region (an outlined region loses the target), and should be loops that the compiler vectorizes: GCC splits explicit

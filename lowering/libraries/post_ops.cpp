@@ -1,19 +1,11 @@
 #include "lowering/libraries/post_ops.h"
 #include <algorithm>
 #include <numeric>
+#include "lowering/libraries/post_op_block.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {
-
-// Elements that go through all ops together.
-constexpr int64_t kChunk = 128;
-
-// Reads element `at` of an operand of any floating type as C.
-template <class C>
-C load(ir::DType dtype, const void* data, int64_t at) {
-  return with_element_type(dtype, [&](auto e) { return static_cast<C>(static_cast<const decltype(e)*>(data)[at]); });
-}
 
 }  // namespace
 
@@ -64,45 +56,100 @@ bool run_relu(std::span<const PostOp> ops, const Layout& result, void* data) {
   return true;
 }
 
+// Walks over a result block by block: a block goes through all ops while it is in the first cache.
+template <class T>
+class Walk {
+ public:
+  Walk(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands)
+      : ops_(ops), result_(result), data_(static_cast<T*>(data)), operands_(operands) {
+    const size_t rank = result.shape.size();
+    columns_ = rank ? int64_t{result.shape[rank - 1]} : 1;
+    rows_ = rank > 1 ? int64_t{result.shape[rank - 2]} : 1;
+    rows_a_block_ = std::clamp<int64_t>(kBlock / std::max<int64_t>(columns_, 1), 1, std::max<int64_t>(rows_, 1));
+    blocks_ = (rows_ + rows_a_block_ - 1) / rows_a_block_;
+    matrices_ = ir::product(std::span(result.shape.data(), rank > 2 ? rank - 2 : 0));
+  }
+
+  void run() const {
+    share_out(matrices_ * blocks_, matrices_ * rows_ * columns_ > 64 * 1024, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i % blocks_ * rows_a_block_, rows = std::min(rows_a_block_, rows_ - row);
+        for (int64_t column = 0; column < columns_; column += kBlock)
+          visit(i / blocks_, row, rows, column, std::min(kBlock, columns_ - column));
+      }
+    });
+  }
+
+ private:
+  using C = Compute<T>;
+  static constexpr int64_t kBlock = 4096;  // elements
+
+  // How far apart elements are.
+  struct Steps {
+    Steps(const ir::Dims& strides) {
+      const size_t rank = strides.size();
+      along = rank ? int64_t{strides[rank - 1]} : 0;
+      down = rank > 1 ? int64_t{strides[rank - 2]} : 0;
+    }
+    int64_t down, along;
+  };
+  int64_t offset(const ir::Dims& strides, int64_t matrix, int64_t row, int64_t column) const {
+    const Steps step(strides);
+    int64_t at = row * step.down + column * step.along;
+    for (size_t d = strides.size() < 2 ? 0 : strides.size() - 2; d-- > 0; matrix /= result_.shape[d])
+      at += matrix % result_.shape[d] * strides[d];
+    return at;
+  }
+
+  void visit(int64_t matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+    const Steps step(result_.strides);
+    T* out = data_ + offset(result_.strides, matrix, row, column);
+    PostOpBlock<C> block{nullptr, step.down, rows, columns};
+    C copy[kBlock];
+    const bool in_place = std::is_same_v<T, C> && step.along == 1;
+    if (in_place)
+      block.data = reinterpret_cast<C*>(out);
+    else {
+      block.data = copy, block.stride = columns;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c)
+          copy[r * columns + c] = static_cast<C>(out[r * step.down + c * step.along]);
+    }
+    apply(block, matrix, row, column);
+    if (in_place) return;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        out[r * step.down + c * step.along] = static_cast<T>(copy[r * columns + c]);
+  }
+
+  void apply(const PostOpBlock<C>& block, int64_t matrix, int64_t row, int64_t column) const {
+    const void* const* next = operands_;
+    for (const PostOp& op : ops_) {
+      if (!has_operand(op)) {
+        run_post_op(op, block, static_cast<const C*>(nullptr), 0, 0);
+        continue;
+      }
+      const Steps step(op.operand.strides);
+      const int64_t first = offset(op.operand.strides, matrix, row, column);
+      const void* operand = *next++;
+      with_element_type(op.operand.dtype, [&](auto e) {
+        run_post_op(op, block, static_cast<const decltype(e)*>(operand) + first, step.down, step.along);
+      });
+    }
+  }
+
+  std::span<const PostOp> ops_;
+  const Layout& result_;
+  T* data_;
+  const void* const* operands_;
+  int64_t rows_, columns_, matrices_, rows_a_block_, blocks_;
+};
+
 }  // namespace
 
 void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
   if (ops.empty() || run_relu(ops, result, data)) return;
-  const int64_t columns = result.shape.empty() ? ir::Size(1) : result.shape.back();
-  const int64_t rows = columns ? ir::product(result.shape) / columns : ir::Size(0);
-  const size_t rank = result.shape.size();
-  const auto offset_of = [&](const ir::Dims& strides, int64_t row) {
-    int64_t at = 0;
-    for (size_t d = rank; d-- > 1; row /= result.shape[d - 1]) at += row % result.shape[d - 1] * strides[d - 1];
-    return at;
-  };
-  with_element_type(result.dtype, [&](auto e) {
-    using T = decltype(e);
-    using C = Compute<T>;
-    share_out(rows, rows * columns > 64 * 1024, [&](int64_t first_row, int64_t last_row, int) {
-      for (int64_t row = first_row; row < last_row; ++row) {
-        T* out = static_cast<T*>(data) + offset_of(result.strides, row);
-        const int64_t step = rank ? result.strides[rank - 1] : ir::Size(0);
-        for (int64_t begin = 0; begin < columns; begin += kChunk) {
-          const int64_t n = std::min(kChunk, columns - begin);
-          C x[kChunk], y[kChunk] = {};
-          for (int64_t j = 0; j < n; ++j) x[j] = static_cast<C>(out[(begin + j) * step]);
-          size_t at = 0;
-          for (const PostOp& op : ops) {
-            if (has_operand(op)) {
-              const ir::Dims& strides = op.operand.strides;
-              const int64_t along = rank ? strides[rank - 1] : ir::Size(0),
-                            first = offset_of(strides, row) + begin * along;
-              for (int64_t j = 0; j < n; ++j) y[j] = load<C>(op.operand.dtype, operands[at], first + j * along);
-              ++at;
-            }
-            for (int64_t j = 0; j < n; ++j) x[j] = apply_post_op(op, x[j], y[j]);
-          }
-          for (int64_t j = 0; j < n; ++j) out[(begin + j) * step] = static_cast<T>(x[j]);
-        }
-      }
-    });
-  });
+  with_element_type(result.dtype, [&](auto e) { Walk<decltype(e)>(ops, result, data, operands).run(); });
 }
 
 }  // namespace lazuli::lowering

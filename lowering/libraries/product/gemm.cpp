@@ -4,7 +4,7 @@
 #include <type_traits>
 #include "lowering/libraries/clones.h"
 #include "lowering/libraries/elements.h"
-#include "lowering/libraries/post_ops.h"
+#include "lowering/libraries/post_op_block.h"
 #include "lowering/libraries/product/pack.h"
 #include "lowering/libraries/product/register_block.h"
 #include "lowering/threads/crew.h"
@@ -91,32 +91,6 @@ void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& s
       return micro_kernel_baseline(a, b, depth, sum);
   }
 }
-
-// A chain of post-ops on a part of the result: each is a loop of its own, over rows that stay in the first cache.
-struct FinishRow {
-  template <class C, class E>
-  LAZULI_INLINE static void run(const PostOp* op, C* x, int64_t n, const E* y, int64_t stride) {
-    switch (op->kind) {
-      case PostOp::Add:
-        if (stride == 1)
-          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] + static_cast<C>(y[c]));
-        else
-          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] + static_cast<C>(y[c * stride]));
-        return;
-      case PostOp::Mul:
-        if (stride == 1)
-          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] * static_cast<C>(y[c]));
-        else
-          for (int64_t c = 0; c < n; ++c) x[c] = static_cast<C>(x[c] * static_cast<C>(y[c * stride]));
-        return;
-      case PostOp::Relu:
-        for (int64_t c = 0; c < n; ++c) x[c] = x[c] < C(0) ? C(0) : x[c];
-        return;
-      default:
-        for (int64_t c = 0; c < n; ++c) x[c] = apply_post_op(*op, x[c], C(0));
-    }
-  }
-};
 
 class Gemm final : public LibraryCall {
  public:
@@ -220,6 +194,7 @@ class Gemm final : public LibraryCall {
     if constexpr (std::is_same_v<T, C>)
       if (in_place) sums = to, stride = out_.strides[row];
 
+    const int64_t finished = 4 * block_columns;  // at once, while they are in the first cache
     for (int64_t k = 0; k < k_; k += kDepth) {
       const int64_t depth = std::min(kDepth, k_ - k);
       pack(Matrix<T>{b + k * b_.strides[row], b_.strides[column], b_.strides[row]}, columns, depth, block_columns,
@@ -243,8 +218,11 @@ class Gemm final : public LibraryCall {
             run_block(block, packed_b + c * depth, depth, {tile + r * stride + c, stride, k == 0},
                       !in_place || (high == block_rows && wide == block_columns) ? nullptr : edge, high, wide);
           }
-          if (k + depth == k_ && !ops_.empty())
-            finish<T>(operands + 2, tile + c, stride, rows, wide, batch, first, j + c);
+          const int64_t done = c + wide;
+          if (k + depth == k_ && !ops_.empty() && (done == columns || done % finished == 0)) {
+            const int64_t at = (done - 1) / finished * finished;
+            finish<T>(operands + 2, tile + at, stride, rows, done - at, batch, first, j + at);
+          }
         }
       }
     }
@@ -281,8 +259,7 @@ class Gemm final : public LibraryCall {
       const int64_t down = operand ? int64_t{s[row]} : 0, along = operand ? int64_t{s[column]} : 0;
       with_element_type(operand ? op.operand.dtype : out_.dtype, [&](auto e) {
         const auto* y = static_cast<const decltype(e)*>(operand);
-        for (int64_t r = 0; r < rows; ++r)
-          run_for_host<FinishRow>(&op, sum + r * stride, columns, y ? y + base + r * down : y, along);
+        run_post_op(op, PostOpBlock<Compute<T>>{sum, stride, rows, columns}, y ? y + base : y, down, along);
       });
     }
   }
