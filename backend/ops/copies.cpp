@@ -99,6 +99,11 @@ void copy_within(const Tensor& self, const Tensor& src) {
 // `dst` may also be torch's own tensor on the backing GPU: that copy does not wait, so it goes where its readers are.
 void copy_to_host(const Tensor& self, const Tensor& dst) {
   const Tensor from = lazy::host_view(self, lazy::SyncReason::HostCopy);
+  const size_t bytes = from.nbytes();
+  if (from.is_contiguous() && from.sizes() == dst.sizes() && is_plain(dst, from.scalar_type(), bytes)) {
+    std::memcpy(dst.mutable_data_ptr(), from.const_data_ptr(), bytes);
+    return lazy::backing().raise_failures();
+  }
   c10::OptionalStreamGuard guard(dst.is_cpu() ? lazy::stream_to_read(self) : std::nullopt);
   lazy::backing().waiting([&] { const_cast<Tensor&>(dst).copy_(from); });
   lazy::backing().raise_failures();
