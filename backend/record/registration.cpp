@@ -22,6 +22,7 @@ void register_rows(torch::Library& m) {
   register_attention(m);
   register_complex_functions(m);
   register_contractions(m);
+  register_linear(m);
   register_explicit_fallbacks(m);
   register_filling(m);
   register_foreach(m);

@@ -20,6 +20,7 @@ void register_histogram(torch::Library& m);
 void register_host_operands(torch::Library& m);
 void register_indexing(torch::Library& m);
 void register_irregular_elementwise(torch::Library& m);
+void register_linear(torch::Library& m);
 void register_losses(torch::Library& m);
 void register_lstm(torch::Library& m);
 void register_pixel_shuffle(torch::Library& m);

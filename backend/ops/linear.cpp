@@ -1,0 +1,69 @@
+// A linear layer: one call where torch writes a transposed view and a sum of a product, which are recorded all the same.
+#include <ATen/ops/linear.h>
+#include <ATen/ops/linear_native.h>
+#include "backend/autograd/light.h"
+#include "backend/record/operands.h"
+#include "backend/record/registration.h"
+#include "lazy/support/config.h"
+
+namespace lazuli::backend {
+namespace {
+
+using at::Tensor;
+using Bias = std::optional<Tensor>;
+
+// Rows of features by a matrix of one row a result, all of one floating type; the rest is torch's to write.
+bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
+  if (!is_floating(x) || !is_ours(weight) || x.dim() < 2 || weight.dim() != 2 || x.size(-1) != weight.size(1) ||
+      weight.scalar_type() != x.scalar_type() || !(x.dim() == 2 || x.is_contiguous()))
+    return false;
+  return !bias || !bias->defined() ||
+         (is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
+          bias->size(0) == weight.size(0));
+}
+
+Tensor recorded_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
+  if (lazy::is_reference_mode() || !fits(x, weight, bias)) return at::native::linear(x, weight, bias);
+  const ir::Dims in = lazy::to_dims(x.sizes());
+  ir::Dims out = in;
+  out.back() = weight.size(0);
+  lazy::Recording r;
+  ir::Value rows = r.value(x);
+  if (in.size() > 2) {
+    const int64_t count = ir::product(std::span(in.data(), in.size() - 1));
+    rows = r.reshape(rows, ir::Dims{count, in.back()});
+  }
+  ir::Value y = r.emit(ir::Op::matmul, {rows, r.permute(r.value(weight), ir::Dims{1, 0})});
+  if (bias && bias->defined()) y = r.add(y, r.value(*bias));
+  return r.tensor(in.size() > 2 ? r.reshape(y, out) : y, x.scalar_type());
+}
+
+// Torch writes it in differentiable operators wherever this is not one of our steps.
+Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const Bias& bias) {
+  OpTensors tensors;
+  tensors.add(x), tensors.add(weight), tensors.add(bias);
+  switch (tensors.route(keys)) {
+    case Route::Below: {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      return recorded_linear(x, weight, bias);
+    }
+    case Route::Light:
+      if (lazy::config().light_autograd && fits(x, weight, bias))
+        return Light<at::_ops::linear>::call(keys, x, weight, bias);
+      [[fallthrough]];
+    case Route::Torch:
+      break;
+  }
+  return at::native::linear(x, weight, bias);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  Light<at::_ops::linear>::kind =
+      implement<at::_ops::linear, &differentiable_linear>(m, {.name = "LinearBackward0", .traits = {}});
+}
+
+}  // namespace
+
+void register_linear(torch::Library& m) { m.impl("linear", recorded_linear); }
+
+}  // namespace lazuli::backend
