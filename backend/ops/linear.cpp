@@ -1,4 +1,4 @@
-// A linear layer: one call where torch writes a transposed view and a sum of a product, which are recorded all the same.
+// A linear layer: one call where torch writes a transposed view and a sum of a product, which are recorded either way.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linear_native.h>
 #include "backend/autograd/light.h"

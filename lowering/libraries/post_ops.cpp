@@ -5,9 +5,7 @@
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
   Layout out{operand.dtype, shape, ir::Dims(shape.size(), 0)};
@@ -118,8 +116,7 @@ class Walk {
     apply(block, matrix, row, column);
     if (in_place) return;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c)
-        out[r * step.down + c * step.along] = static_cast<T>(copy[r * columns + c]);
+      for (int64_t c = 0; c < columns; ++c) out[r * step.down + c * step.along] = static_cast<T>(copy[r * columns + c]);
   }
 
   void apply(const PostOpBlock<C>& block, int64_t matrix, int64_t row, int64_t column) const {

@@ -87,7 +87,9 @@ def test_strides(strides):
     assert_same(program)
 
 
-@pytest.mark.parametrize("shapes", [((4, 5), (3, 6), (3,)), ((4, 5), (3, 5), (4,)), ((), (5,), None)])
+@pytest.mark.parametrize(
+    "shapes", [((4, 5), (3, 6), (3,)), ((4, 5), (3, 5), (4,)), ((), (5,), None)]
+)
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
 def test_errors(shapes, mode):
     def program(device):

@@ -221,8 +221,8 @@ bool is_for_gemm(const Product& p, Effort effort) {
          std::ranges::all_of(p.ops, is_simple);
 }
 
-// Whether a BLAS is the better choice in any case: it begins five times faster than a primitive of oneDNN, which takes a
-// microsecond, and our post-ops on a result in the first cache cost less than oneDNN's after a product.
+// Whether a BLAS is the better choice in any case: it begins five times faster than a primitive of oneDNN, which takes
+// a microsecond, and our post-ops on a result in the first cache cost less than oneDNN's after a product.
 bool is_for_blas(const Product& p) {
   return p.out.dtype == DType::F32 && p.a.dtype == DType::F32 && p.b.dtype == DType::F32 &&
          is_little(ir::product(p.out.shape) * p.a.shape.back()) && std::ranges::all_of(p.ops, is_simple);
