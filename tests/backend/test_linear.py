@@ -113,7 +113,7 @@ def test_a_weight_written_before_backward_is_an_error(device):
     y = F.linear(x, w)
     with torch.no_grad():
         w.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*version 1"):
         y.sum().backward()
 
 
