@@ -49,6 +49,11 @@ def test_includes_to_the_right_are_fine(tmp_path):
             '"lazy/run/b.h"',
             'lazy/trace/ may not include lazy/run/: "lazy/run/b.h"',
         ),
+        (
+            "backend/torch_internals/a.cpp",
+            '"jit/b.h"',
+            'backend/torch_internals/ may include nothing else of ours: "jit/b.h"',
+        ),
         ("jit/a.cpp", '"b.h"', "is not spelled from the repository's root"),
         ("jit/a.cpp", '"jit/none.h"', '"jit/none.h" does not exist'),
         ("jit/a.cpp", "<jit/b.h>", "<jit/b.h> is ours: use quotes"),
