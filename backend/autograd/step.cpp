@@ -11,10 +11,7 @@ lazy::Mutex& graph_mutex() {
   return *m;
 }
 
-const at::Tensor& StepViewMeta::fw_grad(uint64_t level, const at::TensorBase& self) const {
-  if (get_creation_meta() != torch::autograd::CreationMeta::DEFAULT) materialize(self);
-  return AutogradMeta::fw_grad(level, self);
-}
+void StepViewMeta::prepare_to_be_written(const at::TensorBase& self) const { materialize(self); }
 
 void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs,
                   lazy::Tensors results) {

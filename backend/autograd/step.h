@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 #include "backend/autograd/operation.h"
+#include "backend/torch_internals/own_history.h"
 #include "lazy/support/block_pool.h"
 #include "lazy/support/mutex.h"
 #include "lazy/support/reference_count.h"
@@ -45,32 +46,23 @@ class StepRef {
   Step* p_ = nullptr;
 };
 
-// The autograd metadata of a result whose node nobody has asked for yet carries its step, and a mark in its output
-// number. Torch knows such a tensor by its hooks only (nodes_on_demand.h); what writes a tensor's history directly also
-// writes its output number, and so undoes the mark.
+// The autograd metadata of a result whose node nobody has asked for yet carries its step, and a mark by which it is
+// known (torch_internals/own_history.h).
 struct WithStep {
-  static constexpr uint32_t kMark = 1u << 31;
   StepRef step;  // stays when there is a node, for other threads that are looking
 };
-struct StepMeta final : torch::autograd::AutogradMeta, WithStep, lazy::Pooled<StepMeta, 320> {
+struct StepMeta final : OwnHistory, WithStep, lazy::Pooled<StepMeta, 320> {
   using lazy::Pooled<StepMeta, 320>::operator new;
   using lazy::Pooled<StepMeta, 320>::operator delete;
-  StepMeta(StepRef s, uint32_t output) : WithStep{std::move(s)} { output_nr_ = output | kMark; }
-  bool requires_grad() const override { return requires_grad_ || grad_fn_ || output_nr_ & kMark; }
+  StepMeta(StepRef s, uint32_t output) : OwnHistory(output), WithStep{std::move(s)} {}
 };
-struct StepViewMeta final : torch::autograd::DifferentiableViewMeta, WithStep, lazy::Pooled<StepViewMeta, 448> {
+struct StepViewMeta final : OwnViewHistory, WithStep, lazy::Pooled<StepViewMeta, 448> {
   using lazy::Pooled<StepViewMeta, 448>::operator new;
   using lazy::Pooled<StepViewMeta, 448>::operator delete;
   StepViewMeta(c10::TensorImpl* view, const at::Tensor& base, torch::autograd::CreationMeta creation, StepRef s,
                uint32_t output)
-      : DifferentiableViewMeta(view, torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
-                               /*shared_view_info=*/true, creation),
-        WithStep{std::move(s)} {
-    output_nr_ = output | kMark;
-  }
-  bool requires_grad() const override { return output_nr_ & kMark || DifferentiableViewMeta::requires_grad(); }
-  // Torch's kernels ask for this before they look whether a view may be written, and name its node if not.
-  const at::Tensor& fw_grad(uint64_t level, const at::TensorBase& self) const override;
+      : OwnViewHistory(view, base, creation, output), WithStep{std::move(s)} {}
+  void prepare_to_be_written(const at::TensorBase& self) const override;
 };
 
 // The step of a tensor's history, as far as it is one.
@@ -78,31 +70,27 @@ class StepOf {
  public:
   StepOf(torch::autograd::AutogradMeta* meta) {
     if (!meta) return;
-    const uint32_t number = __atomic_load_n(&meta->output_nr_, __ATOMIC_ACQUIRE);
-    if (!(number & WithStep::kMark)) return;
+    const std::optional<uint32_t> output = own_output(*meta);
+    if (!output) return;
     meta_ = meta;
-    output_ = number & ~WithStep::kMark;
+    output_ = *output;
   }
-  StepOf(const c10::TensorImpl& t)
-      : StepOf(static_cast<torch::autograd::AutogradMeta*>(const_cast<c10::TensorImpl&>(t).autograd_meta())) {}
+  StepOf(const c10::TensorImpl& t) : StepOf(meta_of(t)) {}
   explicit operator bool() const { return meta_ != nullptr; }
   StepRef& step() const {
-    return meta_->is_view_ ? static_cast<StepViewMeta*>(meta_)->step : static_cast<StepMeta*>(meta_)->step;
+    return is_view(*meta_) ? static_cast<StepViewMeta*>(meta_)->step : static_cast<StepMeta*>(meta_)->step;
   }
   uint32_t output() const { return output_; }
   // Writing to other windows on a view's memory gives it another history, which torch finds out when asked.
   bool is_current(const c10::TensorImpl& t) const {
-    return !meta_->is_view_ ||
+    return !is_view(*meta_) ||
            static_cast<StepViewMeta*>(meta_)->get_attr_version() == t.version_counter().current_version();
   }
   // From now on the tensor has a node like any other. Other threads may be looking.
-  void become(std::shared_ptr<torch::autograd::Node> node) const {
-    meta_->grad_fn_ = std::move(node);
-    __atomic_store_n(&meta_->output_nr_, output_, __ATOMIC_RELEASE);
-  }
+  void become(std::shared_ptr<torch::autograd::Node> node) const { give_history(*meta_, std::move(node), output_); }
   // Of a tensor that becomes a leaf.
   void forget() const {
-    meta_->output_nr_ = 0;
+    end_history(*meta_);
     step() = {};
   }
 
@@ -110,10 +98,6 @@ class StepOf {
   torch::autograd::AutogradMeta* meta_ = nullptr;
   uint32_t output_ = 0;
 };
-
-inline torch::autograd::AutogradMeta* meta_of(const at::TensorBase& t) {
-  return static_cast<torch::autograd::AutogradMeta*>(t.unsafeGetTensorImpl()->autograd_meta());
-}
 
 // Where a gradient of an input flows to.
 class History {
@@ -209,17 +193,17 @@ inline History::History(const at::Tensor& t) {
     kind_ = Kind::Step;
     number_ = own.output();
     new (&step_) StepRef(own.step());
-  } else if (meta->is_view_) {
+  } else if (is_view(*meta)) {
     if (!meta->requires_grad()) return;
     auto edge = torch::autograd::impl::gradient_edge(t);
     if (!edge.is_valid()) return;
     kind_ = Kind::Node;
     number_ = edge.input_nr;
     new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(edge.function));
-  } else if (meta->grad_fn_) {
+  } else if (const auto& node = torch_node(*meta)) {
     kind_ = Kind::Node;
-    number_ = meta->output_nr_;
-    new (&node_) std::shared_ptr<torch::autograd::Node>(meta->grad_fn_);
+    number_ = torch_output(*meta);
+    new (&node_) std::shared_ptr<torch::autograd::Node>(node);
   } else if (meta->requires_grad()) {
     kind_ = Kind::Node;
     new (&node_) std::shared_ptr<torch::autograd::Node>(torch::autograd::impl::grad_accumulator(t));

@@ -13,6 +13,8 @@ import torch
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_uint32
 QUESTIONS = {
     "imported_function": (POINTER, ctypes.c_char_p),
+    "output_number": (NUMBER, POINTER),
+    "set_output_number": (None, POINTER, NUMBER),
 }
 
 
