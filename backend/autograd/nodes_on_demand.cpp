@@ -1,7 +1,7 @@
 #include "backend/autograd/nodes_on_demand.h"
 
-#include <ATen/core/VariableHooksInterface.h>
 #include "backend/autograd/light_node.h"
+#include "backend/torch_internals/tensor_hooks.h"
 #include "lazy/support/metrics.h"
 
 namespace lazuli::backend {
@@ -44,9 +44,9 @@ void give_node(Step& s, std::shared_ptr<LightNode> node, std::vector<c10::SmallV
   s.inputs.clear();
 }
 
-class Hooks final : public at::impl::VariableHooksInterface {
+class Hooks final : public TensorHooks {
  public:
-  Hooks(const at::impl::VariableHooksInterface& torch, const RootNodes& roots) : torch_(torch), roots_(roots) {}
+  Hooks(const at::impl::VariableHooksInterface& torch, const RootNodes& roots) : TensorHooks(torch), roots_(roots) {}
 
   const std::shared_ptr<autograd::Node>& grad_fn(const TensorBase& t) const override {
     if (t.defined() && StepOf(meta_of(t))) {
@@ -74,31 +74,11 @@ class Hooks final : public at::impl::VariableHooksInterface {
     torch_.set_grad_dtype(with_node(t), type);
   }
 
-  TensorBase tensor_data(const TensorBase& t) const override { return torch_.tensor_data(t); }
-  TensorBase variable_data(const TensorBase& t) const override { return torch_.variable_data(t); }
-  void remove_hook(const TensorBase& t, unsigned position) const override { torch_.remove_hook(t, position); }
-  bool is_view(const TensorBase& t) const override { return torch_.is_view(t); }
-  const TensorBase& base(const TensorBase& t) const override { return torch_.base(t); }
-  const std::string& name(const TensorBase& t) const override { return torch_.name(t); }
-  TensorBase data(const TensorBase& t) const override { return torch_.data(t); }
-  int64_t _version(const TensorBase& t) const override { return torch_._version(t); }
-  bool retains_grad(const TensorBase& t) const override { return torch_.retains_grad(t); }
-  void _backward(const at::Tensor& t, at::TensorList inputs, const std::optional<at::Tensor>& gradient,
-                 std::optional<bool> keep_graph, bool create_graph) const override {
-    torch_._backward(t, inputs, gradient, keep_graph, create_graph);
-  }
-  void basic_autograd_not_implemented_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                                               torch::jit::Stack* stack) const override {
-    torch_.basic_autograd_not_implemented_fallback(op, keys, stack);
-  }
-  std::optional<c10::ScalarType> grad_dtype(const TensorBase& t) const override { return torch_.grad_dtype(t); }
-
  private:
   static const TensorBase& with_node(const TensorBase& t) {
     if (t.defined()) materialize(t);
     return t;
   }
-  const at::impl::VariableHooksInterface& torch_;
   const RootNodes roots_;
 };
 
@@ -138,12 +118,12 @@ void materialize(const TensorBase& t) {
 }
 
 void forget_step(const TensorBase& t) {
-  if (const StepOf own(meta_of(t)); own && !meta_of(t)->is_view_) own.forget();
+  if (const StepOf own(meta_of(t)); own && !is_view(*meta_of(t))) own.forget();
 }
 
 void install_hooks(const RootNodes& roots) {
-  static auto* hooks = new Hooks(*at::impl::GetVariableHooks(), roots);
-  at::impl::SetVariableHooks(hooks);
+  static auto* hooks = new Hooks(tensor_hooks(), roots);
+  replace_tensor_hooks(*hooks);
 }
 
 }  // namespace lazuli::backend

@@ -1,6 +1,6 @@
 // Autograd nodes for steps (step.h), made when somebody asks for them: through `grad_fn`, or because torch's own
-// autograd takes their results further. Torch's hooks for tensors are replaced by ones that know of steps, so that
-// everything which asks a tensor for its history finds a node as always.
+// autograd takes their results further. Torch's hooks for tensors are replaced by ones that know of steps
+// (torch_internals/tensor_hooks.h), so that everything which asks a tensor for its history finds a node as always.
 #pragma once
 #include "backend/autograd/step.h"
 
