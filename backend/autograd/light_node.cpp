@@ -3,8 +3,8 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include "backend/autograd/vmap.h"
 #include "backend/record/operands.h"
+#include "backend/torch_internals/vmap.h"
 #include "ir/error.h"
 
 namespace lazuli::backend {

@@ -3,10 +3,19 @@
 #include <torch/csrc/autograd/variable.h>
 #include "backend/torch_internals/imported_functions.h"
 #include "backend/torch_internals/own_history.h"
+#include "backend/torch_internals/vmap.h"
 
 #define LAZULI_QUESTION extern "C" [[gnu::visibility("default")]]
 
 namespace lazuli::backend {
+namespace {
+
+at::Tensor as_tensor(c10::TensorImpl* t) {
+  return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t));
+}
+
+}  // namespace
+
 // The function that libtorch_cpu calls by that name; null: it has no entry that could be replaced.
 LAZULI_QUESTION void* lazuli_imported_function(const char* symbol) {
   void** entry = find_import(symbol);
@@ -16,5 +25,12 @@ LAZULI_QUESTION void* lazuli_imported_function(const char* symbol) {
 // The field as it is, with the mark in it.
 LAZULI_QUESTION uint32_t lazuli_output_number(c10::TensorImpl* t) { return meta_of(*t)->output_nr_; }
 LAZULI_QUESTION void lazuli_set_output_number(c10::TensorImpl* t, uint32_t number) { meta_of(*t)->output_nr_ = number; }
+
+// -1: the tensor is not batched by that kind of vmap.
+LAZULI_QUESTION int64_t lazuli_vmap_size(c10::TensorImpl* t, bool of_func) {
+  const Vmap& vmap = of_func ? vmap_of_func : vmap_of_autograd;
+  const at::Tensor tensor = as_tensor(t);
+  return vmap.level(tensor) ? vmap.size(tensor) : -1;
+}
 
 }  // namespace lazuli::backend

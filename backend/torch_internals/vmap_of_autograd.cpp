@@ -1,5 +1,5 @@
 #include <ATen/LegacyBatchedTensorImpl.h>
-#include "backend/autograd/vmap.h"
+#include "backend/torch_internals/vmap.h"
 
 namespace lazuli::backend {
 namespace {

@@ -1,5 +1,6 @@
 // Torch's two kinds of vmap, alike: torch.func's, and the one by which torch.autograd batches gradients
-// (`is_grads_batched`, `vectorize=True`). Their headers cannot be included together.
+// (`is_grads_batched`, `vectorize=True`). A node sees the wrapped tensors of both, and neither has a public C++ API.
+// Their headers cannot be included together.
 #pragma once
 #include <ATen/core/Tensor.h>
 
