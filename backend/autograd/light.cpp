@@ -2,6 +2,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include "backend/record/operands.h"
+#include "backend/torch_internals/autograd_kernels.h"
 #include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
@@ -64,16 +65,13 @@ std::vector<NodeType>& node_types() {
 }
 
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  // The kernel that another device's autograd key has, which nobody overrides; kept by operator.
   static auto& mutex = *new lazy::Mutex(lazy::Rank::Leaf);
   static auto* kernels = new std::unordered_map<c10::OperatorName, std::unique_ptr<c10::SafeKernelFunction>>;
   c10::SafeKernelFunction* kernel;
   {
     std::lock_guard lock(mutex);
     auto& known = (*kernels)[op.operator_name()];
-    if (!known)
-      known =
-          std::make_unique<c10::SafeKernelFunction>(op.getComputedKernelForDispatchKey(c10::DispatchKey::AutogradXLA));
+    if (!known) known = std::make_unique<c10::SafeKernelFunction>(torch_autograd_kernel(op));
     kernel = known.get();
   }
   kernel->callBoxed(op, keys, stack);
