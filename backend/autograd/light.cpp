@@ -3,21 +3,11 @@
 #include <ATen/SavedTensorHooks.h>
 #include "backend/record/operands.h"
 #include "backend/torch_internals/autograd_kernels.h"
+#include "backend/torch_internals/dispatch_keys.h"
 #include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
 namespace {
-
-// Nobody else (functorch, a Python mode, a tensor subclass, a tracer) takes part in the call.
-bool alone(c10::DispatchKeySet keys) {
-  using K = c10::DispatchKey;
-  using S = c10::DispatchKeySet;
-  static const uint64_t known =
-      (S(K::PrivateUse1) | S(K::AutogradPrivateUse1) | S(K::ADInplaceOrView) | S(K::CPU) | S(K::AutogradCPU) |
-       S(K::AutocastPrivateUse1) | S(K::AutocastCPU) | S(K::BackendSelect))
-          .raw_repr();
-  return !(keys.raw_repr() & ~known);
-}
 
 bool hooks_on_saved_tensors() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
@@ -28,20 +18,21 @@ bool hooks_on_saved_tensors() {
 // place without autograd: what torch's nodes give is then made to fit, or refused.
 bool is_as_made(const at::Tensor& t, torch::autograd::AutogradMeta* meta) {
   if (const StepOf own(meta); own) return ir::equal(own.step()->outputs[own.output()].sizes, t.sizes());
-  return !meta->grad_fn_ || meta->grad_fn_->input_metadata(meta->output_nr_).shape_as_dim_vector() == t.sym_sizes();
+  const auto& node = torch_node(*meta);
+  return !node || node->input_metadata(torch_output(*meta)).shape_as_dim_vector() == t.sym_sizes();
 }
 
 }  // namespace
 
 Route OpTensors::route(c10::DispatchKeySet keys) {
-  if (!alone(keys)) return Route::Torch;
+  if (!is_alone(keys)) return Route::Torch;
   const lazy::Tensors all = tensors();
   bool ours = all.size() <= 32;
   for (size_t i = 0; i < all.size(); ++i) {
     const at::Tensor* t = all[i];
     if (!t) continue;
     auto* meta = meta_of(*t);
-    if (meta && meta->fw_grad_) return Route::Torch;
+    if (meta && has_forward_gradient(*meta)) return Route::Torch;
     const bool requires_grad = meta && (StepOf(meta) || meta->requires_grad());
     if (requires_grad) requiring_grad_ |= uint64_t{1} << (i & 63);
     const bool is_simple =

@@ -50,14 +50,6 @@ void set_history_of_constant(const Tensor& t, autograd::Edge to) {
 
 }  // namespace
 
-bool is_plain(const c10::TensorImpl& t) {
-  using K = c10::DispatchKey;
-  static const uint64_t known = (c10::DispatchKeySet(K::PrivateUse1) | c10::DispatchKeySet(K::AutogradPrivateUse1) |
-                                 c10::DispatchKeySet(K::ADInplaceOrView) | c10::DispatchKeySet(K::AutocastPrivateUse1))
-                                    .raw_repr();
-  return !(t.key_set().raw_repr() & ~known);
-}
-
 void add_output(autograd::Node& node, const Step::Output& out) {
   if (!out.flows) {
     node.add_input_metadata(autograd::Node::undefined_input());

@@ -2,6 +2,7 @@
 // anomaly mode and foreign nodes beside it work as always.
 #pragma once
 #include "backend/autograd/step.h"
+#include "backend/torch_internals/dispatch_keys.h"
 
 namespace lazuli::backend {
 
@@ -58,8 +59,6 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
   mutable std::unique_ptr<Lifted> lifted_;  // since compiled autograd has asked
 };
 
-// Plain tensors of this device can be recorded; a wrapper's content is its own business.
-bool is_plain(const c10::TensorImpl& t);
 inline bool is_plain(const at::Tensor& t) { return is_plain(*t.unsafeGetTensorImpl()); }
 
 // Tells torch what gradient to expect for a result.

@@ -1,6 +1,7 @@
 // Questions of the tests in tests/torch_internals, which ask through ctypes what torch's C++ holds. Nothing else does.
 #include <cstdint>
 #include <torch/csrc/autograd/variable.h>
+#include "backend/torch_internals/dispatch_keys.h"
 #include "backend/torch_internals/imported_functions.h"
 #include "backend/torch_internals/own_history.h"
 #include "backend/torch_internals/vmap.h"
@@ -25,6 +26,8 @@ LAZULI_QUESTION void* lazuli_imported_function(const char* symbol) {
 // The field as it is, with the mark in it.
 LAZULI_QUESTION uint32_t lazuli_output_number(c10::TensorImpl* t) { return meta_of(*t)->output_nr_; }
 LAZULI_QUESTION void lazuli_set_output_number(c10::TensorImpl* t, uint32_t number) { meta_of(*t)->output_nr_ = number; }
+
+LAZULI_QUESTION bool lazuli_is_plain(c10::TensorImpl* t) { return is_plain(*t); }
 
 // -1: the tensor is not batched by that kind of vmap.
 LAZULI_QUESTION int64_t lazuli_vmap_size(c10::TensorImpl* t, bool of_func) {

@@ -15,6 +15,7 @@ QUESTIONS = {
     "imported_function": (POINTER, ctypes.c_char_p),
     "output_number": (NUMBER, POINTER),
     "set_output_number": (None, POINTER, NUMBER),
+    "is_plain": (ctypes.c_bool, POINTER),
     "vmap_size": (ctypes.c_int64, POINTER, ctypes.c_bool),
 }
 
