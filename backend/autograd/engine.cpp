@@ -12,6 +12,7 @@
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
 #include "backend/record/operands.h"
+#include "backend/torch_internals/node_hooks.h"
 #include "lazy/support/config.h"
 
 namespace lazuli::backend {

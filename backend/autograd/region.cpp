@@ -6,6 +6,7 @@
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
 #include "backend/record/operands.h"
+#include "backend/torch_internals/node_hooks.h"
 #include "ir/error.h"
 #include "lazy/support/config.h"
 #include "lazy/support/metrics.h"
@@ -115,10 +116,6 @@ bool is_quiet(autograd::Node& n) { return is_accumulator(n) && !is_hooked(n); }
 }  // namespace
 
 bool is_accumulator(const autograd::Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
-bool is_hooked(autograd::Node& n) {
-  return !n.pre_hooks().empty() || !n.tensor_pre_hooks().empty() || !n.post_hooks().empty() ||
-         !n.retains_grad_hooks().empty() || n.tensor_post_acc_grad_hooks();
-}
 
 std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
   std::vector<Step*> steps = find_steps(roots);

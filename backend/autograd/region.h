@@ -83,7 +83,6 @@ class Region final : public torch::autograd::Node {
 };
 
 bool is_accumulator(const torch::autograd::Node& n);
-bool is_hooked(torch::autograd::Node& n);
 
 // Until the next backward of this thread's begins, or these roots' histories have been asked for as often as they stand
 // here, the node of those that have none yet is a region's; `others`, whose gradients are wanted too, get their own

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include "backend/torch_internals/dispatch_keys.h"
 #include "backend/torch_internals/imported_functions.h"
+#include "backend/torch_internals/node_hooks.h"
 #include "backend/torch_internals/own_history.h"
 #include "backend/torch_internals/vmap.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 at::Tensor as_tensor(c10::TensorImpl* t) {
   return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t));
+}
+std::shared_ptr<torch::autograd::Node> accumulator_of(c10::TensorImpl* leaf) {
+  return torch::autograd::impl::grad_accumulator(as_tensor(leaf));
 }
 
 }  // namespace
@@ -29,6 +33,7 @@ LAZULI_QUESTION void lazuli_set_output_number(c10::TensorImpl* t, uint32_t numbe
 
 LAZULI_QUESTION bool lazuli_is_plain(c10::TensorImpl* t) { return is_plain(*t); }
 
+LAZULI_QUESTION bool lazuli_leaf_is_hooked(c10::TensorImpl* leaf) { return is_hooked(*accumulator_of(leaf)); }
 // -1: the tensor is not batched by that kind of vmap.
 LAZULI_QUESTION int64_t lazuli_vmap_size(c10::TensorImpl* t, bool of_func) {
   const Vmap& vmap = of_func ? vmap_of_func : vmap_of_autograd;

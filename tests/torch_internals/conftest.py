@@ -16,6 +16,7 @@ QUESTIONS = {
     "output_number": (NUMBER, POINTER),
     "set_output_number": (None, POINTER, NUMBER),
     "is_plain": (ctypes.c_bool, POINTER),
+    "leaf_is_hooked": (ctypes.c_bool, POINTER),
     "vmap_size": (ctypes.c_int64, POINTER, ctypes.c_bool),
 }
 
