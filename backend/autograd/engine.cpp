@@ -6,13 +6,13 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include "backend/autograd/backward_range.h"
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/region.h"
 #include "backend/record/operands.h"
+#include "backend/torch_internals/backward_task.h"
 #include "backend/torch_internals/node_hooks.h"
+#include "backend/torch_internals/node_mutex.h"
 #include "lazy/support/config.h"
 
 namespace lazuli::backend {
@@ -21,25 +21,11 @@ namespace {
 namespace autograd = torch::autograd;
 using at::Tensor;
 using autograd::Edge;
-using autograd::GraphTask;
 using autograd::Node;
 using autograd::variable_list;
 
 bool is_light(const Node& n) { return dynamic_cast<const LightNode*>(&n); }
 bool is_region(const Node& n) { return typeid(n) == typeid(Region); }
-
-// Torch's engine collects what a run warns of, and says it on the caller's thread; it exports no way to do that.
-template <auto Member>
-struct Expose {
-  friend auto& warnings_of(autograd::utils::DelayWarningHandler& h) { return h.*Member; }
-};
-auto& warnings_of(autograd::utils::DelayWarningHandler& h);
-template struct Expose<&autograd::utils::DelayWarningHandler::warnings_>;
-
-// The lock that torch's nodes take while they run.
-struct NodeMutex : Node {
-  static std::mutex& of(Node& n) { return n.*(&NodeMutex::mutex_); }
-};
 
 // What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
 struct Pending {
@@ -53,17 +39,16 @@ struct Pending {
 
 class Backward final : public Node {
  public:
-  Backward(GraphTask& task, std::shared_ptr<Node> root)
-      : task_(task), root_(std::move(root)), filtered_(!task.exec_info_.empty()) {}
+  explicit Backward(const BackwardTask& task) : task_(task), filtered_(task.is_filtered()) {}
   std::string name() const override { return "LazuliBackward"; }
   const std::shared_ptr<Node>& running() const { return running_; }
 
  private:
   variable_list apply(variable_list&&) override {
-    auto& root = static_cast<autograd::GraphRoot&>(*root_);
-    pending_.reserve(task_.dependencies_.size());
-    for (size_t i = 0; i < root.next_edges().size(); ++i)
-      if (const Edge& e = root.next_edge(i); e.is_valid()) feed(e, root.outputs[i]);
+    const autograd::edge_list& roots = task_.root_edges();
+    pending_.reserve(task_.node_count());
+    for (size_t i = 0; i < roots.size(); ++i)
+      if (roots[i].is_valid()) feed(roots[i], task_.root_gradients()[i]);
     try {
       while (!ready_.empty()) run_next();
     } catch (...) {
@@ -91,28 +76,23 @@ class Backward final : public Node {
     bool operator<(const Turn& o) const { return sequence != o.sequence ? sequence < o.sequence : arrival > o.arrival; }
   };
 
-  GraphTask::ExecInfo* info(Node* n) {
-    if (!filtered_) return nullptr;
-    auto it = task_.exec_info_.find(n);
-    return it == task_.exec_info_.end() ? nullptr : &it->second;
-  }
-  bool is_wanted(Node* n) {
+  const BackwardTask::Filter* filter(Node* n) const { return filtered_ ? task_.filter(n) : nullptr; }
+  bool is_wanted(Node* n) const {
     if (!filtered_) return true;
-    auto* i = info(n);
-    return i && i->should_execute();
+    auto* f = filter(n);
+    return f && f->should_execute();
   }
 
   // One of the edges that lead to a node has been followed. Null when nothing is to be done there.
   Pending* arrive(const Edge& e) {
     Node* n = e.function.get();
-    auto it = task_.dependencies_.find(n);
-    // Torch does not look behind nodes that are made too early to lead to what is wanted.
-    if (it == task_.dependencies_.end()) {
+    int* left = task_.edges_left(n);
+    if (!left) {
       TORCH_INTERNAL_ASSERT(filtered_);
       return nullptr;
     }
-    const bool ready = --it->second == 0;
-    if (ready) task_.dependencies_.erase(it);
+    const bool ready = --*left == 0;
+    if (ready) task_.take_out(n);
     if (!is_wanted(n)) return nullptr;
     Pending& p = pending_[n];
     if (!p.node) {
@@ -146,7 +126,7 @@ class Backward final : public Node {
   void feed(const Region& from, size_t edge, lazy::CellRef g) {
     const Edge& e = from.next_edge(edge);
     if (is_next(*e.function) && accumulate(*e.function, g)) {
-      task_.dependencies_.erase(e.function.get());
+      task_.take_out(e.function.get());
       return;
     }
     Pending* p = arrive(e);
@@ -184,8 +164,8 @@ class Backward final : public Node {
 
   void run(Pending p) {
     Node& n = *p.node;
-    const GraphTask::ExecInfo* i = info(&n);
-    const bool captured = i && (i->captures_ || !i->needed_);
+    const BackwardTask::Filter* f = filter(&n);
+    const bool captured = f && (f->captures_ || !f->needed_);
     if (!captured && p.tensors.empty() && p.takes_values && !is_hooked(n)) {
       if (p.light) return run_light(p);
       if (p.region) return run_region(p);
@@ -194,7 +174,7 @@ class Backward final : public Node {
     to_tensors(p);
     pause();
     running_ = p.node;
-    run_torch(p, i);
+    run_torch(p, f);
     running_.reset();
   }
 
@@ -237,7 +217,7 @@ class Backward final : public Node {
     }
     auto end_scope = [&] {
       pause();
-      if (!task_.keep_graph_) n.release_variables();
+      if (!task_.keeps_graph()) n.release_variables();
     };
     try {
       p.run->advance(
@@ -260,8 +240,8 @@ class Backward final : public Node {
   bool is_next(Node& n) const {
     if (filtered_ || c10::GradMode::is_enabled() || !is_accumulator(n) || is_hooked(n)) return false;
     if (!ready_.empty() && ready_.top().sequence >= n.sequence_nr()) return false;
-    auto left = task_.dependencies_.find(&n);
-    return left != task_.dependencies_.end() && left->second == 1 && !pending_.contains(&n);
+    const int* left = task_.edges_left(&n);
+    return left && *left == 1 && !pending_.contains(&n);
   }
 
   // A leaf's first gradient (null: none came) becomes its `.grad` as it is; further ones are added by torch's own node.
@@ -281,18 +261,18 @@ class Backward final : public Node {
     return true;
   }
 
-  void run_torch(Pending& p, const GraphTask::ExecInfo* i) {
+  void run_torch(Pending& p, const BackwardTask::Filter* f) {
     Node& n = *p.node;
     variable_list in = std::move(p.tensors);
     in.resize(std::max<size_t>(in.size(), n.num_inputs()));
     for (const auto& hook : n.tensor_pre_hooks()) in = (*hook)(in);
     for (const auto& hook : n.retains_grad_hooks()) in = (*hook.second)(in);
-    if (i) {
-      if (i->captures_) capture(*i, in);
-      if (!i->needed_) return;
+    if (f) {
+      if (f->captures_) task_.capture(*f, in);
+      if (!f->needed_) return;
     }
     for (const auto& hook : n.pre_hooks()) in = (*hook)(in);
-    if (!task_.keep_graph_) n.will_release_variables();
+    if (!task_.keeps_graph()) n.will_release_variables();
     const bool watched = !n.post_hooks().empty();
     variable_list seen;
     if (watched) seen = in;
@@ -300,16 +280,9 @@ class Backward final : public Node {
     autograd::validate_outputs(
         n.next_edges(), out, [&](const std::string& what) { return "Function " + n.name() + " returned an " + what; });
     for (const auto& hook : n.post_hooks()) out = (*hook)(out, seen);
-    if (!task_.keep_graph_) n.release_variables();
+    if (!task_.keeps_graph()) n.release_variables();
     for (size_t e = 0; e < out.size() && e < n.num_outputs(); ++e)
       if (n.next_edge(e).is_valid()) feed(n.next_edge(e), std::move(out[e]));
-  }
-  void capture(const GraphTask::ExecInfo& i, const variable_list& in) {
-    for (const auto& c : *i.captures_) {
-      Tensor g = in[c.input_idx_];
-      for (const auto& hook : c.DO_NOT_USE_DEPRECATED_get_capture_hooks()) g = (*hook)(g);
-      task_.captured_vars_[c.output_idx_] = std::move(g);
-    }
   }
 
   // Light nodes share a scope of recording. It holds the trace's lock, so it ends before anything runs that may be
@@ -320,13 +293,12 @@ class Backward final : public Node {
   }
   void pause() {
     recording_.reset();
-    if (!task_.keep_graph_)
+    if (!task_.keeps_graph())
       for (const auto& n : done_) n->release_variables();
     done_.clear();
   }
 
-  GraphTask& task_;
-  const std::shared_ptr<Node> root_;
+  const BackwardTask task_;
   const bool filtered_;  // only some nodes are wanted
   const bool profiled_ = BackwardRange::wanted();
   std::unordered_map<Node*, Pending> pending_;
@@ -337,42 +309,33 @@ class Backward final : public Node {
   std::shared_ptr<Node> running_;  // null: none that has foreign code
 };
 
-variable_list finish(GraphTask& task, std::shared_ptr<Node> root) {
-  lazy::HostTimer timer(lazy::HostAccount::Autograd);
-  auto& engine = autograd::Engine::get_default_engine();
-  auto result =
-      engine.execute_with_graph_task(task.shared_from_this(), std::move(root), autograd::InputBuffer(variable_list()));
-  result->wait();
-  for (const c10::Warning& w : std::exchange(warnings_of(task.warning_handler_), {})) c10::warn(w);
-  lazy::begin_part();  // what follows does not depend on the batch's size: an optimizer's step, usually
-  return result->value().toTensorVector();
-}
-
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
-bool takes_over(const GraphTask& task, const autograd::GraphRoot& root) {
+bool takes_over(const BackwardTask& task) {
   if (!lazy::config().inline_backward || autograd::AnomalyMode::is_enabled() ||
       c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python))
     return false;
   bool light = false;
-  for (const Edge& e : root.next_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
+  for (const Edge& e : task.root_edges()) light |= e.is_valid() && e.function->device().is_privateuseone();
   if (!light) return false;
-  for (const Tensor& t : root.outputs)
+  for (const Tensor& t : task.root_gradients())
     if (!t.defined()) return false;
   if (!at::globalContext().hasCUDA()) return true;
-  for (const auto& [n, count] : task.dependencies_)
-    if (!is_light(*n) && n->device().is_cuda()) return false;
-  return true;
+  return !task.any_node([](Node& n) { return !is_light(n) && n.device().is_cuda(); });
 }
 
-variable_list hook(const std::shared_ptr<Node>& root, const GraphTask& given, bool /*accumulate_grad*/,
-                   const autograd::edge_list&) {
+std::shared_ptr<Node> as_one_node(const BackwardTask& task) {
+  auto node = std::make_shared<Backward>(task);
+  node->add_input_metadata(Node::undefined_input());
+  return node;
+}
+
+variable_list hook(const BackwardTask& task) {
   end_backward();  // all roots are there
-  auto& task = const_cast<GraphTask&>(given);
-  if (!takes_over(task, static_cast<const autograd::GraphRoot&>(*root))) return finish(task, root);
-  auto run = std::make_shared<Backward>(task, root);
-  run->add_input_metadata(Node::undefined_input());
-  if (!task.exec_info_.empty()) task.exec_info_[run.get()].needed_ = true;
-  return finish(task, std::move(run));
+  const bool ours = takes_over(task);
+  lazy::HostTimer timer(lazy::HostAccount::Autograd);
+  variable_list gradients = ours ? task.run(as_one_node(task)) : task.run_as_ever();
+  lazy::begin_part();  // what follows does not depend on the batch's size: an optimizer's step, usually
+  return gradients;
 }
 
 }  // namespace
@@ -386,7 +349,7 @@ std::optional<Tensor> running_node() {
 }
 
 void install_engine_hook() {
-  if (lazy::config().light_autograd) autograd::Engine::set_compiled_autograd(&hook);
+  if (lazy::config().light_autograd) set_backward_hook(&hook);
 }
 
 }  // namespace lazuli::backend

@@ -4,6 +4,7 @@
 #include "backend/torch_internals/dispatch_keys.h"
 #include "backend/torch_internals/imported_functions.h"
 #include "backend/torch_internals/node_hooks.h"
+#include "backend/torch_internals/node_mutex.h"
 #include "backend/torch_internals/own_history.h"
 #include "backend/torch_internals/vmap.h"
 
@@ -34,6 +35,12 @@ LAZULI_QUESTION void lazuli_set_output_number(c10::TensorImpl* t, uint32_t numbe
 LAZULI_QUESTION bool lazuli_is_plain(c10::TensorImpl* t) { return is_plain(*t); }
 
 LAZULI_QUESTION bool lazuli_leaf_is_hooked(c10::TensorImpl* leaf) { return is_hooked(*accumulator_of(leaf)); }
+LAZULI_QUESTION bool lazuli_leaf_is_locked(c10::TensorImpl* leaf) {
+  const auto node = accumulator_of(leaf);
+  std::unique_lock lock(NodeMutex::of(*node), std::try_to_lock);
+  return !lock;
+}
+
 // -1: the tensor is not batched by that kind of vmap.
 LAZULI_QUESTION int64_t lazuli_vmap_size(c10::TensorImpl* t, bool of_func) {
   const Vmap& vmap = of_func ? vmap_of_func : vmap_of_autograd;

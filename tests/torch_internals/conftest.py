@@ -17,6 +17,7 @@ QUESTIONS = {
     "set_output_number": (None, POINTER, NUMBER),
     "is_plain": (ctypes.c_bool, POINTER),
     "leaf_is_hooked": (ctypes.c_bool, POINTER),
+    "leaf_is_locked": (ctypes.c_bool, POINTER),
     "vmap_size": (ctypes.c_int64, POINTER, ctypes.c_bool),
 }
 
