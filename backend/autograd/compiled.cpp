@@ -1,16 +1,15 @@
 // Light nodes under Python's compiled autograd, which makes one graph of a whole backward: a node's derivative becomes
 // a call of one operator, over the gradients and the values that the node keeps, with the rest as constants. A view's
 // derivative is torch's operators, which that graph shows one by one.
-#include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 #include "backend/autograd/light_node.h"
+#include "backend/torch_internals/compiled_autograd.h"
 #include "lazy/record/derivative_program.h"
 
 namespace lazuli::backend {
 namespace {
 
 namespace autograd = torch::autograd;
-namespace dynamo = torch::dynamo::autograd;
 using at::Tensor;
 using autograd::variable_list;
 using lazy::Program;
@@ -70,16 +69,13 @@ variable_list call_view_derivative(const variable_list& gradients, const autogra
 
 c10::IValue packed(const ir::Dims& d) { return std::vector<int64_t>(d.begin(), d.end()); }
 
-// Python knows functions of graphs by their names.
-void bind_functions(PyObject* compiler) {
-  static std::once_flag bound;
-  std::call_once(bound, [&] {
+void name_functions(autograd::SwapSavedVariables& graph) {
+  static std::once_flag named;
+  std::call_once(named, [&] {
     const auto integer = at::IntType::get();
     const auto integers = at::ListType::ofInts();
-    const auto& python = dynamo::getPyCompilerInterface();
-    python->bind_function(compiler, "LazuliDerivative", call_derivative,
-                          {at::ListType::ofTensors(), integer, integer, integer});
-    python->bind_function(compiler, "LazuliViewDerivative", call_view_derivative, {integer, integers, integers});
+    name_function(graph, "LazuliDerivative", call_derivative, {at::ListType::ofTensors(), integer, integer, integer});
+    name_function(graph, "LazuliViewDerivative", call_view_derivative, {integer, integers, integers});
   });
 }
 
@@ -110,7 +106,7 @@ void LightNode::compiled_args(autograd::CompiledNodeArgs& args) const {
 }
 
 variable_list LightNode::apply_with_saved(const variable_list& gradients, autograd::SwapSavedVariables& saved) {
-  bind_functions(saved.get_py_compiler());
+  name_functions(saved);
   autograd::ivalue_list args;
   const ViewDerivative* view = operation_.view();
   if (view) {
@@ -120,10 +116,8 @@ variable_list LightNode::apply_with_saved(const variable_list& gradients, autogr
     args = {lifted_->values, lifted_->program, static_cast<int64_t>(lifted_->needs),
             static_cast<int64_t>(next_edges_.size())};
   }
-  variable_list out = dynamo::getPyCompilerInterface()->call_function(
-      saved.get_py_compiler(), "apply_functional", view ? "LazuliViewDerivative" : "LazuliDerivative", gradients, args,
-      dynamo::IValuePacker<std::vector<std::optional<autograd::InputMetadata>>>::pack(
-          dynamo::get_input_metadata(next_edges_)));
+  variable_list out =
+      call_function(saved, view ? "LazuliViewDerivative" : "LazuliDerivative", gradients, args, next_edges_);
   if (!view) saved.after(lifted_->values);
   return out;
 }
