@@ -1,9 +1,9 @@
 // Torch's collectives (torch.distributed) on tensors of the device: they run on the memory that holds the values, by
 // whatever the process group has for the backing device, such as gloo or NCCL.
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
+#include "backend/torch_internals/replaced_kernels.h"
 #include "lazy/memory/backing.h"
 #include "lazy/record/recording.h"
 #include "lazy/run/sync.h"
@@ -197,15 +197,9 @@ void collective(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   }
 }
 
-// Torch has kernels of its own at the device's key, for backends of the device's; the dispatcher warns of who replaces
-// them.
-struct Silent final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
+// Torch has kernels of its own at the device's key, for backends of the device's.
 TORCH_LIBRARY_IMPL(c10d, PrivateUse1, m) {
-  Silent silent;
-  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const ReplacingKernels replacing;
   for (const char* name :
        {"send", "recv_", "recv_any_source_", "reduce_", "broadcast_", "allreduce_", "allreduce_coalesced_",
         "allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_", "reduce_scatter_",
