@@ -15,15 +15,13 @@ def register() -> None:
     path = library.load()
     torch.utils.rename_privateuse1_backend("lazuli")
 
-    from torch_lazuli import device_module, distributed, metrics, node_types, patches
+    from torch_lazuli import device_module, metrics, torch_internals
 
     torch._register_device_module("lazuli", device_module)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
-    node_types.register()
-    distributed.register()
-    patches.apply(path)
+    torch_internals.apply(path)
     # Work that still goes to a GPU must be over before CUDA shuts down.
     atexit.register(torch.ops.lazuli._process_ends)
     metrics.write_at_exit()

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import torch
 
-_MAKE = (
-    "_ZN5torch8autograd25_initFunctionPyTypeObjectER11_typeobjectPKcP11PyGetSetDefP11PyMethodDef"
-)
-_REGISTER = "_ZN5torch8autograd19registerCppFunctionERKSt9type_infoP11_typeobject"
+MAKE = "_ZN5torch8autograd25_initFunctionPyTypeObjectER11_typeobjectPKcP11PyGetSetDefP11PyMethodDef"
+REGISTER = "_ZN5torch8autograd19registerCppFunctionERKSt9type_infoP11_typeobject"
 
 
 def register() -> None:
     """Gives each kind of node its type; without these functions torch calls all CppFunction."""
     library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_python.so"))
     try:
-        make, add = library[_MAKE], library[_REGISTER]
+        make, add = library[MAKE], library[REGISTER]
     except AttributeError:
         return
     make.restype = ctypes.c_void_p

@@ -1,0 +1,88 @@
+"""Which operators an optimizer's step takes, and where it ends.
+
+Torch's optimizers choose by the device's name, from lists in torch.
+"""
+
+import functools
+
+import torch
+from torch.optim import adam, optimizer, swa_utils
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from torch_lazuli.devices import TYPE
+
+
+def step_adam_in_one_call() -> None:
+    """Takes Adam's fused operator where torch takes one operator after the other over lists.
+
+    The graph is the same in the end; recording it costs a fraction, and so does Python, which
+    otherwise computes lists of bias corrections.
+    """
+    original = adam._multi_tensor_adam
+
+    def fits(
+        params,
+        *,
+        lr,
+        beta1,
+        beta2,
+        grad_scale,
+        found_inf,
+        capturable,
+        differentiable,
+        has_complex,
+        **_,
+    ):
+        return (
+            params
+            and all(isinstance(number, float | int) for number in (lr, beta1, beta2))
+            and grad_scale is found_inf is None
+            and not (capturable or differentiable or has_complex)
+            and all(p.device.type == TYPE and p.dtype == params[0].dtype for p in params)
+        )
+
+    def in_one_call(*lists, capturable, differentiable, has_complex, **options):
+        torch.ops.lazuli._count_steps(lists[-1])
+        decoupled = options.pop("decoupled_weight_decay")
+        (torch._fused_adamw_ if decoupled else torch._fused_adam_)(*lists, **options)
+        parameters, _, means, squares, largest, _ = lists
+        decays = decoupled and options["weight_decay"] != 0
+        writes = (parameters, 1 + decays), (means, 1), (squares, 2), (largest, 1)
+        # Of tensors of other classes, such as shares of distributed ones, their own counters.
+        with torch._C._DisableTorchDispatch():
+            for written, times in writes:
+                if written:
+                    torch.ops.lazuli._count_writes(written, times)
+
+    @functools.wraps(original)
+    def multi_tensor_adam(*lists, **options):
+        fused = len(lists) == 6 and fits(lists[0], **options)
+        return (in_one_call if fused else original)(*lists, **options)
+
+    adam._multi_tensor_adam = multi_tensor_adam
+
+
+def step_as_eager() -> None:
+    """Takes operators over lists where torch takes them for the backing device: not on the CPU."""
+    original = optimizer._get_foreach_kernels_supported_devices
+
+    @functools.wraps(original)
+    def supported_devices() -> list[str]:
+        backing = torch.ops.lazuli._backing().type
+        return [name for name in original() if name != TYPE or backing in original()]
+
+    for module in (optimizer, swa_utils):
+        module._get_foreach_kernels_supported_devices = supported_devices
+
+
+def end_traces_after_steps() -> None:
+    """Ends the trace after an optimizer's step, so that a training loop repeats one trace."""
+    register_optimizer_step_post_hook(_end_step)
+
+
+def _end_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
+    for group in optimizer.param_groups:
+        parameters = group["params"]
+        if parameters and parameters[0].device.type == TYPE:
+            torch.ops.lazuli._step_end()
+            return

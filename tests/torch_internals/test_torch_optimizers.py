@@ -1,0 +1,71 @@
+"""backend/python/torch_lazuli/torch_internals/optimizers.py"""
+
+import inspect
+
+import pytest
+import torch
+from torch.optim import adam, optimizer, swa_utils
+
+LISTS = 6
+OPTIONS = {
+    "grad_scale",
+    "found_inf",
+    "amsgrad",
+    "has_complex",
+    "beta1",
+    "beta2",
+    "lr",
+    "weight_decay",
+    "eps",
+    "maximize",
+    "capturable",
+    "differentiable",
+    "decoupled_weight_decay",
+}
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_adam_over_lists_is_one_function(spy, kind):
+    calls = spy(adam, "_multi_tensor_adam")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    kind([parameter], foreach=True).step()
+    assert len(calls) == 1, "Adam and AdamW must call torch.optim.adam._multi_tensor_adam"
+    lists, options = calls[0]
+    assert len(lists) == LISTS
+    assert set(options) == OPTIONS, (
+        "_multi_tensor_adam must take six lists (parameters, gradients, means, squares, largest, "
+        "steps) and these options: Lazuli hands them to the fused operator"
+    )
+
+
+def test_the_fused_operator_takes_the_same(device):
+    parameters = list(inspect.signature(adam._multi_tensor_adam.__wrapped__).parameters)
+    assert parameters[:LISTS] == [
+        "params",
+        "grads",
+        "exp_avgs",
+        "exp_avg_sqs",
+        "max_exp_avg_sqs",
+        "state_steps",
+    ]
+    handed_on = OPTIONS - {"has_complex", "capturable", "differentiable", "decoupled_weight_decay"}
+    for name in ("_fused_adam_", "_fused_adamw_"):
+        schema = getattr(torch.ops.aten, name).default._schema
+        assert handed_on == {a.name for a in schema.arguments[LISTS:]}, (
+            f"{name} must take the options of _multi_tensor_adam, by the same names"
+        )
+
+
+def test_one_function_says_which_devices_take_lists(spy):
+    calls = [spy(m, "_get_foreach_kernels_supported_devices") for m in (optimizer, swa_utils)]
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    torch.optim.SGD([parameter]).step()
+    average = torch.optim.swa_utils.AveragedModel(torch.nn.Linear(2, 2))
+    for _ in range(2):
+        average.update_parameters(torch.nn.Linear(2, 2))
+    assert all(calls), (
+        "optimizers must ask _get_foreach_kernels_supported_devices, by that name in their module, "
+        "which devices take operators over lists: reference mode answers for its own"
+    )
