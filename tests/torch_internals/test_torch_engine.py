@@ -56,14 +56,13 @@ def test_that_function_only_calls_the_engine(monkeypatch):
 def test_compiled_autograd_takes_the_hook_by_one_function(spy):
     calls = spy(torch._C._dynamo.compiled_autograd, "set_autograd_compiler")
     with compiled_autograd._enable(lambda graph: graph):
-        assert len(calls) == 1
-    assert len(calls) == 2, (
+        when_on = len(calls)
+    assert (when_on, len(calls)) == (1, 2), (
         "torch._dynamo.compiled_autograd must turn itself on and off by set_autograd_compiler"
     )
 
 
 def test_compiled_autograd_leaves_the_hook_empty():
-    assert name_of_runner() == "LazuliBackward"
     module = torch._C._dynamo.compiled_autograd
     module.set_autograd_compiler.__wrapped__(None, False)
     try:
@@ -72,7 +71,6 @@ def test_compiled_autograd_leaves_the_hook_empty():
         )
     finally:
         torch.ops.lazuli._take_engine()
-    assert name_of_runner() == "LazuliBackward"
 
 
 def test_python_asks_by_one_function_which_node_runs(spy, monkeypatch):

@@ -26,7 +26,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
 def test_adam_over_lists_is_one_function(spy, kind):
-    calls = spy(adam, "_multi_tensor_adam")
+    calls = spy(adam, "_multi_tensor_adam", result=())
     parameter = torch.ones(2, requires_grad=True)
     parameter.grad = torch.ones(2)
     kind([parameter], foreach=True).step()

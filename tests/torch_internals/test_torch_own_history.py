@@ -41,7 +41,9 @@ def test_output_numbers_of_torch_are_small(ask):
 
 def test_a_recorded_tensor_has_the_mark(ask, device):
     x = torch.ones(2, device=device, requires_grad=True)
-    assert ask.output_number((x * 2).unbind()[1]) == MARK | 1
+    assert ask.output_number((x * 2).unbind()[1]) == MARK | 1, (
+        "AutogradMeta must keep `output_nr_` as its maker set it"
+    )
 
 
 def test_kernels_ask_for_the_forward_gradient_before_they_refuse_to_write(ask, device):
