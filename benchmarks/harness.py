@@ -45,33 +45,6 @@ def synchronize(arm: str) -> None:
         torch.cuda.synchronize()
 
 
-def enqueue(arm: str) -> None:
-    """Sees that what the arm was asked for is computed at some time; on a CPU that is now."""
-    if arm == "lazuli":
-        torch.ops.lazuli._step_end()
-
-
-def time_asynchronous(
-    steps: dict[str, Callable[[], object]], rounds: int, repeats: int
-) -> dict[str, list[float]]:
-    """Seconds of a call in a loop that waits only at its end, by arm: what a GPU's user sees.
-
-    The arms take turns of `repeats` calls. Each turn gives one number, the mean of its calls.
-    """
-    seconds: dict[str, list[float]] = {arm: [] for arm in steps}
-    for number in range(rounds):
-        order = list(steps) if number % 2 == 0 else list(reversed(steps))
-        for arm in order:
-            steps[arm]()
-            synchronize(arm)
-            begin = time.perf_counter()
-            for _ in range(repeats):
-                steps[arm]()
-            synchronize(arm)
-            seconds[arm].append((time.perf_counter() - begin) / repeats)
-    return seconds
-
-
 def time_interleaved(
     steps: dict[str, Callable[[], object]], rounds: int, repeats: int
 ) -> dict[str, list[float]]:

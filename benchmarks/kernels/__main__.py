@@ -1,8 +1,9 @@
 """Measures fused computations at several sizes: eager, torch.compile and lazuli.
 
 GB/s counts the bytes that a perfect kernel has to move: every operand read once, every result
-written once. On a CPU a result is waited for in every call; on a GPU calls are enqueued and waited
-for together, and a device-to-device copy of the same bytes is measured beside them.
+written once. On a CPU a result is waited for in every call. On a GPU some calls' results are kept
+and waited for together, on every arm, so each call writes memory of its own; a device-to-device
+copy of the same bytes is measured beside them.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from benchmarks import harness
+from benchmarks import harness, turns
 
 
 @dataclass
@@ -138,21 +139,20 @@ SIZES = {
     "cpu": [(64, 256), (512, 768), (2048, 1024), (8192, 2048)],
     "cuda": [(2048, 1024), (16384, 1024), (65536, 1024)],  # the last two have 64 MiB and more
 }
+KEPT_BYTES = 8 * 2**30  # on a GPU, in one turn
 # Of 8x12x128x64, BERT's attention on a batch of eight, besides.
 OTHER_SIZES = {("permute heads", "cpu"): [(1024, 768)]}
 
 
 def step_of(arm: str, case: Case) -> Callable[[], object]:
-    """A call that computes the case on the arm and waits for the result."""
+    """A call that computes the case on the arm, and on a CPU waits for the result."""
     operands = [operand.clone().to(harness.device_of(arm)) for operand in case.operands]
     function = harness.compiled(arm, case.function)
 
     @torch.no_grad()
     def step():
         result = function(*operands)
-        if harness.on_gpu():
-            harness.enqueue(arm)
-        else:
+        if not harness.on_gpu():
             harness.synchronize(arm)
         return result
 
@@ -185,9 +185,7 @@ def compare(name: str, rows: int, columns: int, arms: list[str], rounds: int) ->
     for step in steps.values():
         step()
         step()
-    repeats = max(3, min(50, 50_000_000 // case.bytes_moved)) if not harness.on_gpu() else 50
-    clock = harness.time_asynchronous if harness.on_gpu() else harness.time_interleaved
-    median = harness.medians(clock(steps, rounds, repeats))
+    median = medians(steps, rounds, case.bytes_moved)
     row: dict[str, object] = {"kernel": name, "size": f"{rows}x{columns}"}
     row |= {f"{arm} us": seconds * 1e6 for arm, seconds in median.items()}
     row |= {f"{arm} GB/s": case.bytes_moved / seconds / 1e9 for arm, seconds in median.items()}
@@ -199,12 +197,21 @@ def compare(name: str, rows: int, columns: int, arms: list[str], rounds: int) ->
     return row | {"difference": difference}
 
 
+def medians(steps: dict[str, Callable], rounds: int, bytes_moved: int) -> dict[str, float]:
+    """Seconds of a call, by arm."""
+    if harness.on_gpu():
+        calls = max(5, min(50, KEPT_BYTES // bytes_moved))
+        return turns.take_turns(steps, rounds, calls, turns.wait).medians()
+    calls = max(3, min(50, 50_000_000 // bytes_moved))
+    return harness.medians(harness.time_interleaved(steps, rounds, calls))
+
+
 def copy_bandwidth(size: int) -> float:
     """GB/s of copying `size` bytes on the GPU, counted as read and written."""
     source = torch.empty(size, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    seconds = harness.time_asynchronous({"eager": lambda: target.copy_(source)}, 5, 50)["eager"]
-    return 2 * size / min(seconds) / 1e9
+    copies = turns.take_turns({"eager": lambda: target.copy_(source)}, 5, 50, turns.wait)
+    return 2 * size / min(copies.seconds["eager"]) / 1e9
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import harness
 from benchmarks.harness import relative_distance
-from benchmarks.models import steps, zoo
+from benchmarks.models import heads, steps, zoo
 
 STEPS = 10
 ROUNDING = 1e-7  # relative
@@ -41,7 +41,7 @@ def train(
     for _ in range(STEPS):
         optimizer.zero_grad()
         with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
-            loss = zoo.loss_of(model(**batch))
+            loss = heads.result_of(model(**batch))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

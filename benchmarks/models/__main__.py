@@ -1,10 +1,16 @@
 """Measures whole models, training (AdamW) and inferring: eager, torch.compile and lazuli.
 
-Steady steps are medians over interleaved rounds in one process. On a CPU every step's loss is read;
-on a GPU a turn of steps is waited for at its end, and runs under bfloat16 autocast unless
---float32. First step and peak memory are those of a new process with empty caches; memory is
-counted from when the model was made. The second process's first step finds what the first one left
-in its caches.
+The arms take turns in one process, and the table has the medians of their turns. All follow one
+protocol: a turn takes some steps, keeps what each gives, and ends when all of that was read on the
+host. Inference gives the scores of the classes, or the probability of each token of a text;
+training gives the loss. No arm is told where a step ends, and none waits before the turn's end, so
+each may run ahead as far as it does for a user who reads results later. None can leave a step out,
+for each one's result is read within the time that counts. The results of the last turn's inference
+are compared with the first arm's.
+
+On a GPU the models run under bfloat16 autocast unless --float32. First step and peak memory are
+those of a new process with empty caches; memory is counted from when the model was made. The second
+process's first step finds what the first one left in its caches.
 """
 
 import json
@@ -16,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import harness
+from benchmarks import harness, turns
 from benchmarks.models import steps, zoo
 
 WARM_UP = 5
@@ -55,29 +61,34 @@ def measure_first_steps(name: str, mode: str, arguments, folder: str) -> dict[st
 
 
 def compare_steady(name: str, mode: str, arguments) -> dict[str, object]:
-    """Medians of the steps that follow some to warm up, and how much the arms' losses differ."""
+    """Medians of the turns that follow some steps to warm up, and how the arms' results differ."""
     torch._dynamo.reset()
     runs = {arm: steps.make_step(name, mode, arm, arguments.float32) for arm in arguments.arms}
-    losses = {arm: [run().item() for _ in range(WARM_UP)] for arm, run in runs.items()}
-    if harness.on_gpu():
-        seconds = harness.time_asynchronous(runs, arguments.rounds, arguments.steps)
-    else:
-        read = {arm: (lambda run=run: run().item()) for arm, run in runs.items()}
-        seconds = harness.time_interleaved(read, arguments.rounds, arguments.steps)
-    median = harness.medians(seconds)
+    losses = {
+        arm: [turns.read(arm, [run()])[0] for _ in range(WARM_UP)] for arm, run in runs.items()
+    }
+    taken = turns.take_turns(runs, arguments.rounds, arguments.steps)
+    median = taken.medians()
 
     row: dict[str, object] = {f"{arm} ms": value * 1e3 for arm, value in median.items()}
     others = [arm for arm in arguments.arms if arm != "lazuli"]
     if "lazuli" in median:
         row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in others}
-    row["difference"] = largest_difference(losses)
+    row["difference"] = largest_difference(taken.results if mode == "infer" else losses)
     return row
 
 
-def largest_difference(losses: dict[str, list[float]]) -> float:
-    """The largest relative difference of a loss from the first arm's, over the warm-up steps."""
-    expected, *others = losses.values()
-    return max((harness.relative_distance(run, expected) for run in others), default=0.0)
+def largest_difference(results: dict[str, list[torch.Tensor]]) -> float:
+    """How far the arms' results are from the first one's, in units of its largest number."""
+    expected, *others = results.values()
+    return max(
+        (
+            ((got - want).abs().max() / want.abs().max()).item()
+            for result in others
+            for got, want in zip(result, expected, strict=True)
+        ),
+        default=0.0,
+    )
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks import harness
-from benchmarks.models import zoo
+from benchmarks import harness, turns
+from benchmarks.models import heads, zoo
 
 MODES = ("infer", "train")
 MEASURED_STEPS = 5
@@ -19,14 +19,17 @@ Step = Callable[[], torch.Tensor]
 
 
 def _make_forward(name: str, mode: str, arm: str, float32: bool) -> tuple[torch.nn.Module, Step]:
-    """The model, and a function that computes its loss; the same numbers on every arm.
+    """The model, and a function that computes what it gives; the same numbers on every arm.
 
     On a GPU that runs under bfloat16 autocast, unless `float32`.
     """
     torch.manual_seed(0)
     model, make_batch = zoo.MODELS[name]()
+    batch = make_batch()
+    if mode == "infer":
+        model, batch = heads.Inference(model), heads.without_labels(batch)
     device = harness.device_of(arm)
-    batch = {key: value.to(device) for key, value in make_batch().items()}
+    batch = {key: value.to(device) for key, value in batch.items()}
     model = model.to(device).train(mode == "train")
     without_dropout(model)
     run = harness.compiled(arm, model)
@@ -34,26 +37,18 @@ def _make_forward(name: str, mode: str, arm: str, float32: bool) -> tuple[torch.
 
     def forward() -> torch.Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=narrow):
-            return zoo.loss_of(run(**batch))
+            return heads.result_of(run(**batch))
 
     return model, forward
 
 
 def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Step:
-    """A function that does one step and returns its loss; the same numbers on every arm.
+    """A function that does one step and returns scores or, in training, the loss.
 
     On a GPU it runs under bfloat16 autocast, unless `float32`.
     """
     if mode == "infer":
-        _, forward = _make_forward(name, mode, arm, float32)
-
-        @torch.no_grad()
-        def infer() -> torch.Tensor:
-            loss = forward()
-            harness.enqueue(arm)
-            return loss
-
-        return infer
+        return torch.no_grad()(_make_forward(name, mode, arm, float32)[1])
 
     forward, optimizer = make_training(name, arm, float32)
 
@@ -62,7 +57,7 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Step:
         loss = forward()
         loss.backward()
         optimizer.step()
-        return loss
+        return loss.detach()
 
     return train
 
@@ -87,10 +82,10 @@ def measure_cold(name: str, mode: str, arm: str, float32: bool) -> dict[str, flo
     step = make_step(name, mode, arm, float32)
     with harness.peak_memory() as memory:
         begin = time.perf_counter()
-        step().item()
+        turns.read(arm, [step()])
         first = time.perf_counter() - begin
         for _ in range(MEASURED_STEPS - 1):
-            step().item()
+            turns.read(arm, [step()])
     return {"first_step_s": first, "peak_memory_mb": memory["peak"] / 2**20}
 
 

@@ -3,7 +3,7 @@
 Weights come from a seed, the demo's from its package.
 
 Each builder returns the module and a function that makes a batch for it: keyword arguments of the
-module. `loss_of` says how its output becomes a number.
+module, whose labels make it give its loss (heads.py).
 """
 
 import sys
@@ -16,17 +16,12 @@ from torch import nn
 from transformers.utils import logging
 
 from benchmarks import harness
-
-Batch = dict[str, torch.Tensor]
-VOCABULARY, CLASSES = 2000, 10
+from benchmarks.models import batches
+from benchmarks.models.batches import CLASSES, VOCABULARY, Batch
+from benchmarks.models.heads import Labelled
 
 logging.set_verbosity_error()  # it says that the heads are new, as they should be
 logging.disable_progress_bar()
-
-
-def _tokens(batch: int, length: int, labels: torch.Tensor) -> Batch:
-    tokens = torch.randint(VOCABULARY, (batch, length))
-    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
 
 
 def demo_encoder() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -38,7 +33,7 @@ def demo_encoder() -> tuple[nn.Module, Callable[[], Batch]]:
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, local_files_only=True, num_labels=CLASSES
     )
-    return model, lambda: _tokens(16, 48, torch.randint(CLASSES, (16,)))
+    return model, lambda: batches.tokens(16, 48)
 
 
 def demo_cnn() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -46,7 +41,10 @@ def demo_cnn() -> tuple[nn.Module, Callable[[], Batch]]:
     sys.path.insert(0, str(harness.ROOT / "demo"))
     import digits
 
-    return digits.Net(), lambda: {"x": torch.randn(64, 1, 8, 8)}
+    return Labelled(digits.Net()), lambda: {
+        "x": torch.randn(64, 1, 8, 8),
+        "labels": torch.randint(CLASSES, (64,)),
+    }
 
 
 def bert() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -61,7 +59,7 @@ def bert() -> tuple[nn.Module, Callable[[], Batch]]:
         num_labels=CLASSES,
     )
     model = BertForSequenceClassification(config)
-    return model, lambda: _tokens(8, 128, torch.randint(CLASSES, (8,)))
+    return model, lambda: batches.tokens(8, 128)
 
 
 def gpt2() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -69,7 +67,7 @@ def gpt2() -> tuple[nn.Module, Callable[[], Batch]]:
 
     config = GPT2Config(vocab_size=VOCABULARY, n_positions=128, n_embd=256, n_layer=4, n_head=4)
     config.use_cache = False
-    return GPT2LMHeadModel(config), lambda: _language(8, 128)
+    return GPT2LMHeadModel(config), lambda: batches.language(8, 128)
 
 
 def resnet18() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -83,7 +81,7 @@ def resnet18() -> tuple[nn.Module, Callable[[], Batch]]:
         num_labels=CLASSES,
     )
     model = ResNetForImageClassification(config)
-    return model, lambda: _images(8, 64)
+    return model, lambda: batches.images(8, 64)
 
 
 def vit() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -98,14 +96,7 @@ def vit() -> tuple[nn.Module, Callable[[], Batch]]:
         patch_size=16,
         num_labels=CLASSES,
     )
-    return ViTForImageClassification(config), lambda: _images(8, 96)
-
-
-def _images(batch: int, size: int) -> Batch:
-    return {
-        "pixel_values": torch.randn(batch, 3, size, size),
-        "labels": torch.randint(CLASSES, (batch,)),
-    }
+    return ViTForImageClassification(config), lambda: batches.images(8, 96)
 
 
 class NextToken(nn.Module):
@@ -123,7 +114,10 @@ class NextToken(nn.Module):
 
 def gru() -> tuple[nn.Module, Callable[[], Batch]]:
     """A character model over 64 steps of time."""
-    return NextToken(), lambda: {"x": torch.randint(64, (16, 64))}
+    return Labelled(NextToken()), lambda: {
+        "x": torch.randint(64, (16, 64)),
+        "labels": torch.randint(64, (16, 64)),
+    }
 
 
 def encoder_d128() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -138,20 +132,18 @@ def encoder_d128() -> tuple[nn.Module, Callable[[], Batch]]:
         intermediate_size=512,
         num_labels=CLASSES,
     )
-    return BertForSequenceClassification(config), lambda: _tokens(
-        4, 64, torch.randint(CLASSES, (4,))
-    )
+    return BertForSequenceClassification(config), lambda: batches.tokens(4, 64)
 
 
 def bert_base() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import BertConfig, BertForSequenceClassification
 
     model = BertForSequenceClassification(BertConfig(num_labels=CLASSES))
-    return model, lambda: _tokens(16, 128, torch.randint(CLASSES, (16,)))
+    return model, lambda: batches.tokens(16, 128)
 
 
 def bert_base_tiny_batch() -> tuple[nn.Module, Callable[[], Batch]]:
-    return bert_base()[0], lambda: _tokens(1, 8, torch.randint(CLASSES, (1,)))
+    return bert_base()[0], lambda: batches.tokens(1, 8)
 
 
 def bert_narrow() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -178,7 +170,7 @@ def gpt2_small() -> tuple[nn.Module, Callable[[], Batch]]:
 
     config = GPT2Config()
     config.use_cache = False
-    return GPT2LMHeadModel(config), lambda: _language(8, 512)
+    return GPT2LMHeadModel(config), lambda: batches.language(8, 512)
 
 
 def llama() -> tuple[nn.Module, Callable[[], Batch]]:
@@ -193,31 +185,28 @@ def llama() -> tuple[nn.Module, Callable[[], Batch]]:
         num_attention_heads=16,
     )
     config.use_cache = False
-    return LlamaForCausalLM(config), lambda: _language(4, 1024)
+    return LlamaForCausalLM(config), lambda: batches.language(4, 1024)
 
 
 def resnet50() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    return ResNetForImageClassification(ResNetConfig(num_labels=CLASSES)), lambda: _images(64, 224)
+    return ResNetForImageClassification(ResNetConfig(num_labels=CLASSES)), lambda: batches.images(
+        64, 224
+    )
 
 
 def vit_base() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import ViTConfig, ViTForImageClassification
 
-    return ViTForImageClassification(ViTConfig(num_labels=CLASSES)), lambda: _images(64, 224)
+    return ViTForImageClassification(ViTConfig(num_labels=CLASSES)), lambda: batches.images(64, 224)
 
 
 def swin_tiny() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import SwinConfig, SwinForImageClassification
 
     config = SwinConfig(num_labels=CLASSES, drop_path_rate=0.0)
-    return SwinForImageClassification(config), lambda: _images(64, 224)
-
-
-def _language(batch: int, length: int) -> Batch:
-    tokens = torch.randint(VOCABULARY, (batch, length))
-    return {"input_ids": tokens, "labels": tokens.clone()}
+    return SwinForImageClassification(config), lambda: batches.images(64, 224)
 
 
 # By the device that they are meant for.
@@ -253,10 +242,3 @@ MODELS = {
     "vit-base": vit_base,
     "swin-tiny": swin_tiny,
 }
-
-
-def loss_of(output: object) -> torch.Tensor:
-    """A number to minimize: the model's own loss, or for a plain module one made of its output."""
-    if isinstance(output, torch.Tensor):
-        return nn.functional.cross_entropy(output, output.detach().argmin(1))
-    return output.loss

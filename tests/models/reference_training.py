@@ -19,7 +19,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.models import zoo
+from benchmarks.models import heads, zoo
 
 STEPS = 10
 
@@ -111,6 +111,13 @@ def loss_of_diffusion(model: nn.Module, where: str) -> torch.Tensor:
     return nn.functional.mse_loss(model(noisy, times).sample, noise)
 
 
+def loss_of(output: object) -> torch.Tensor:
+    """The model's own loss, or one made of its scores."""
+    if isinstance(output, torch.Tensor) and output.dim():
+        return nn.functional.cross_entropy(output, output.detach().argmin(1))
+    return heads.result_of(output)
+
+
 def build(name: str, whole: bool):
     """The model, and what gives its loss on a device."""
     if name in DETECTORS:
@@ -125,7 +132,7 @@ def build(name: str, whole: bool):
         model, batch = zoo.MODELS[name]()
         size = None if whole else 2
         batch = lambda make=batch: {key: value[:size] for key, value in make().items()}  # noqa: E731
-    return model, lambda where: zoo.loss_of(
+    return model, lambda where: loss_of(
         model(**{key: value.to(where) for key, value in batch().items()})
     )
 
