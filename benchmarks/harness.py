@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -12,14 +13,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from types import NoneType
 
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# An arm is a way to run the same code. All compute on the same machine: eager and compile on the
-# device that --device names, lazuli backed by it.
-ARMS = ("eager", "compile", "lazuli")
+# An arm is a way to run the same code. All compute on the same machine: eager and torch.compile on
+# the device that --device names, lazuli backed by it. torch.compile has an arm for each mode.
+COMPILE_MODES = {
+    "compile": "default",
+    "compile-reduce-overhead": "reduce-overhead",  # CUDA graphs
+    "compile-max-autotune": "max-autotune",  # on a GPU with CUDA graphs, too
+}
+ARMS = ("eager", *COMPILE_MODES, "lazuli")
+USUAL_ARMS = ("eager", "compile", "lazuli")
 DEVICES = ("cpu", "cuda")
 _device = "cpu"
 
@@ -32,9 +40,22 @@ def device_of(arm: str) -> str:
     return "lazuli" if arm == "lazuli" else _device
 
 
+def arms_on(device: str) -> list[str]:
+    """The arms that differ from each other on the device."""
+    return [arm for arm in ARMS if arm != "compile-reduce-overhead" or device == "cuda"]
+
+
 def compiled(arm: str, function: Callable, **options) -> Callable:
     """The function as the arm runs it; `options` are torch.compile's."""
-    return torch.compile(function, **options) if arm == "compile" else function
+    if arm not in COMPILE_MODES:
+        return function
+    return torch.compile(function, mode=COMPILE_MODES[arm], **options)
+
+
+def to_keep(arm: str, result: torch.Tensor) -> torch.Tensor:
+    """A result as one keeps it while steps go on: a CUDA graph's next run overwrites its own."""
+    graphs = arm in COMPILE_MODES and COMPILE_MODES[arm] != "default" and on_gpu()
+    return result.detach().clone() if graphs else result.detach()
 
 
 def synchronize(arm: str) -> None:
@@ -98,6 +119,20 @@ def peak_memory() -> Iterator[dict[str, int]]:
     result["peak"] = read("VmHWM:") - result["before"]
 
 
+def in_a_line(error: Exception) -> str:
+    """An error as a table's cell: its type and the beginning of its text."""
+    text = " ".join(str(error).split())
+    kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
+    return f"{kind}{text}"[:300]
+
+
+def what_failed(output: str, status: int) -> str:
+    """Why a process failed: the line of its error, the last that names one, or its status."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return (errors or lines or [""])[-1] + f" (exit status {status})"
+
+
 # --- Facts ----------------------------------------------------------------------------------------
 def _cpu_facts() -> dict[str, object]:
     facts, flags = {}, set()
@@ -149,7 +184,7 @@ def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=10, help="turns of each arm")
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="what all arms compute on")
     parser.add_argument(
-        "--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="what to compare"
+        "--arms", nargs="+", choices=list(ARMS), default=list(USUAL_ARMS), help="what to compare"
     )
     return parser
 
@@ -165,6 +200,8 @@ def start(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     if on_gpu() and not torch.cuda.is_available():
         sys.exit("--device cuda, but torch finds no GPU here")
+    if unfit := {*arguments.arms} - {*arms_on(_device)}:
+        sys.exit(f"{', '.join(unfit)}: CUDA graphs, so only with --device cuda")
     if "lazuli" in arguments.arms and not hasattr(torch, "lazuli"):
         sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
     if "lazuli" in arguments.arms and torch.ops.lazuli._backing().type != _device:
@@ -175,13 +212,15 @@ def start(arguments: argparse.Namespace) -> None:
 
 
 def print_table(rows: list[dict[str, object]]) -> None:
-    """Prints dicts with the same keys as a table; numbers to the right."""
+    """Prints dicts with the same keys as a table; numbers to the right, and no lists and dicts."""
     if not rows:
         return
-    names = list(rows[0])
+    names = [
+        name for name in rows[0] if not any(isinstance(row[name], dict | list) for row in rows)
+    ]
     cells = [[_text(row[name]) for name in names] for row in rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    right = [isinstance(rows[0][name], float | int) or rows[0][name] is None for name in names]
+    right = [all(isinstance(row[name], float | int | NoneType) for row in rows) for name in names]
 
     def line(values: list[str]) -> str:
         justified = (

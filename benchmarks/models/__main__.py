@@ -10,85 +10,42 @@ are compared with the first arm's.
 
 On a GPU the models run under bfloat16 autocast unless --float32. First step and peak memory are
 those of a new process with empty caches; memory is counted from when the model was made. The second
-process's first step finds what the first one left in its caches.
+process's first step finds what the first one left in its caches. An arm that fails is listed with
+its error.
 """
 
 import json
-import os
-import shutil
-import statistics
 import tempfile
-from pathlib import Path
 
-import torch
-
-from benchmarks import harness, turns
-from benchmarks.models import steps, zoo
-
-WARM_UP = 5
+from benchmarks import harness
+from benchmarks.models import first_steps, steady, steps, zoo
 
 
 def compare(name: str, mode: str, arguments) -> dict[str, object]:
     """One row of the table."""
     row: dict[str, object] = {"model": name, "mode": mode}
+    failed: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        cold = {} if arguments.no_cold else measure_first_steps(name, mode, arguments, folder)
-        if not arguments.cold_only:
+        cold: dict[str, object] = {}
+        if not arguments.no_cold:
+            cold = first_steps.compare(name, mode, arguments, folder, failed)
             # What torch.compile has compiled there need not be compiled once more.
-            if cold:
-                os.environ[steps.INDUCTOR_CACHE] = str(Path(folder, "compile"))
-            row |= compare_steady(name, mode, arguments)
-    return row | cold
+            first_steps.share_caches(folder, arguments.arms)
+        if not arguments.cold_only:
+            row |= steady.compare(name, mode, arguments, failed)
+    return row | cold | {"failed": failed}
 
 
-def measure_first_steps(name: str, mode: str, arguments, folder: str) -> dict[str, float]:
-    """Each arm's first step in a process with empty caches and in the next, and its memory.
-
-    Medians, where they are measured several times. The last caches are left in `folder`.
-    """
-    facts: dict[str, list[float]] = {}
-    for _ in range(arguments.cold_rounds):
-        for arm in arguments.arms:
-            caches = Path(folder, arm)
-            shutil.rmtree(caches, ignore_errors=True)
-            caches.mkdir()
-            for process in ("first", "second"):
-                seen = steps.measure_cold_elsewhere(name, mode, arm, arguments, str(caches))
-                facts.setdefault(f"{arm} {process} s", []).append(seen["first_step_s"])
-                if process == "first":
-                    facts.setdefault(f"{arm} MB", []).append(seen["peak_memory_mb"])
-    return {key: statistics.median(values) for key, values in facts.items()}
-
-
-def compare_steady(name: str, mode: str, arguments) -> dict[str, object]:
-    """Medians of the turns that follow some steps to warm up, and how the arms' results differ."""
-    torch._dynamo.reset()
-    runs = {arm: steps.make_step(name, mode, arm, arguments.float32) for arm in arguments.arms}
-    losses = {
-        arm: [turns.read(arm, [run()])[0] for _ in range(WARM_UP)] for arm, run in runs.items()
-    }
-    taken = turns.take_turns(runs, arguments.rounds, arguments.steps)
-    median = taken.medians()
-
-    row: dict[str, object] = {f"{arm} ms": value * 1e3 for arm, value in median.items()}
-    others = [arm for arm in arguments.arms if arm != "lazuli"]
-    if "lazuli" in median:
-        row |= {f"{arm}/lazuli": median[arm] / median["lazuli"] for arm in others}
-    row["difference"] = largest_difference(taken.results if mode == "infer" else losses)
-    return row
-
-
-def largest_difference(results: dict[str, list[torch.Tensor]]) -> float:
-    """How far the arms' results are from the first one's, in units of its largest number."""
-    expected, *others = results.values()
-    return max(
-        (
-            ((got - want).abs().max() / want.abs().max()).item()
-            for result in others
-            for got, want in zip(result, expected, strict=True)
-        ),
-        default=0.0,
-    )
+def print_results(rows: list[dict[str, object]]) -> None:
+    """Two tables, of what every step and of what the first one costs, and why arms failed."""
+    about_first = {name for name in rows[0] if name.endswith((" MB", " s"))}
+    for names in (rows[0].keys() - about_first, {"model", "mode"} | about_first):
+        print()
+        if names != {"model", "mode"}:
+            harness.print_table([{n: row[n] for n in row if n in names} for row in rows])
+    for row in rows:
+        for arm, error in row["failed"].items():
+            print(f"{arm} failed at {row['model']} {row['mode']}: {error}")
 
 
 def main() -> None:
@@ -109,14 +66,16 @@ def main() -> None:
     parser.add_argument(
         "--cold", nargs=3, metavar=("MODEL", "MODE", "ARM"), help="measure only this, print JSON"
     )
+    parser.set_defaults(arms=None)
     arguments = parser.parse_args()
+    arguments.arms = arguments.arms or harness.arms_on(arguments.device)
     arguments.models = arguments.models or zoo.DEFAULT[arguments.device]
     arguments.steps = arguments.steps or (20 if arguments.device == "cuda" else 3)
     if arguments.cold:
         arguments.arms = [arguments.cold[2]]
     harness.start(arguments)
     if arguments.cold:
-        print(json.dumps(steps.measure_cold(*arguments.cold, arguments.float32)))
+        print(json.dumps(first_steps.measure(*arguments.cold, arguments.float32)))
         return
 
     rows = []
@@ -125,8 +84,7 @@ def main() -> None:
             print(f"[models] {name} {mode} ...", flush=True)
             rows.append(compare(name, mode, arguments))
             harness.save(arguments.json, rows)  # who stops it keeps what there is
-    print()
-    harness.print_table(rows)
+    print_results(rows)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,13 @@
-"""One step of a model on one arm, and what its first step costs."""
+"""One step of a model on one arm."""
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 
 import torch
 
-from benchmarks import harness, turns
+from benchmarks import harness
 from benchmarks.models import heads, zoo
 
 MODES = ("infer", "train")
-MEASURED_STEPS = 5
-INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 Step = Callable[[], torch.Tensor]
 
 
@@ -48,7 +41,8 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Step:
     On a GPU it runs under bfloat16 autocast, unless `float32`.
     """
     if mode == "infer":
-        return torch.no_grad()(_make_forward(name, mode, arm, float32)[1])
+        _, forward = _make_forward(name, mode, arm, float32)
+        return torch.no_grad()(lambda: harness.to_keep(arm, forward()))
 
     forward, optimizer = make_training(name, arm, float32)
 
@@ -57,7 +51,7 @@ def make_step(name: str, mode: str, arm: str, float32: bool = False) -> Step:
         loss = forward()
         loss.backward()
         optimizer.step()
-        return loss.detach()
+        return harness.to_keep(arm, loss)
 
     return train
 
@@ -75,38 +69,3 @@ def without_dropout(model: torch.nn.Module) -> None:
             module.p = 0.0
         if isinstance(getattr(module, "dropout_prob", None), float):
             module.dropout_prob = 0.0
-
-
-def measure_cold(name: str, mode: str, arm: str, float32: bool) -> dict[str, float]:
-    """The first step's seconds and the memory a few steps take, in this process."""
-    step = make_step(name, mode, arm, float32)
-    with harness.peak_memory() as memory:
-        begin = time.perf_counter()
-        turns.read(arm, [step()])
-        first = time.perf_counter() - begin
-        for _ in range(MEASURED_STEPS - 1):
-            turns.read(arm, [step()])
-    return {"first_step_s": first, "peak_memory_mb": memory["peak"] / 2**20}
-
-
-def measure_cold_elsewhere(
-    name: str, mode: str, arm: str, arguments, caches: str
-) -> dict[str, float]:
-    """`measure_cold` in a new process, whose caches on disk are in the empty folder `caches`.
-
-    Raises RuntimeError with the process's output if it fails.
-    """
-    command = [sys.executable, "-m", "benchmarks.models", "--cold", name, mode, arm]
-    options = ["--threads", str(arguments.threads), "--device", arguments.device]
-    options += ["--float32"] if arguments.float32 else []
-    done = subprocess.run(
-        [*command, *options],
-        cwd=harness.ROOT,
-        env=os.environ | {"LAZULI_CACHE_DIR": caches, INDUCTOR_CACHE: caches},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,67 @@
+"""How long steps take after the first ones."""
+
+from collections.abc import Callable
+
+import torch
+
+from benchmarks import harness, turns
+from benchmarks.models import steps
+
+WARM_UP = 5
+
+
+def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str, object]:
+    """Medians of the turns that follow some steps to warm up, and how the arms' results differ.
+
+    An arm that fails to warm up is added to `failed` with its error; those there are not tried.
+    """
+    torch._dynamo.reset()
+    runs, losses = {}, {}
+    for arm in arguments.arms:
+        if arm in failed:
+            continue
+        try:
+            run = steps.make_step(name, mode, arm, arguments.float32)
+            losses[arm] = warm_up(arm, run)
+            runs[arm] = run
+        except Exception as error:
+            failed[arm] = harness.in_a_line(error)
+    taken = turns.take_turns(runs, arguments.rounds, arguments.steps)
+
+    row: dict[str, object] = columns(taken.medians(), arguments.arms)
+    row["difference"] = largest_difference(taken.results if mode == "infer" else losses)
+    in_ms = {arm: [1e3 * value for value in values] for arm, values in taken.seconds.items()}
+    return row | {"turns ms": in_ms}
+
+
+def warm_up(arm: str, run: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+    """Some steps that are read at once, and some that are kept; the former's results."""
+    results = [turns.read(arm, [run()])[0] for _ in range(WARM_UP)]
+    turns.read(arm, [run() for _ in range(2)])
+    return results
+
+
+def columns(medians: dict[str, float], arms: list[str]) -> dict[str, object]:
+    """The arms' milliseconds and lazuli's gain over each; None where an arm failed."""
+    row: dict[str, object] = {
+        f"{arm} ms": medians[arm] * 1e3 if arm in medians else None for arm in arms
+    }
+    if "lazuli" in arms:
+        for arm in arms:
+            known = {arm, "lazuli"} <= medians.keys()
+            if arm != "lazuli":
+                row[f"{arm}/lazuli"] = medians[arm] / medians["lazuli"] if known else None
+    return row
+
+
+def largest_difference(results: dict[str, list[torch.Tensor]]) -> float:
+    """How far the arms' results are from the first one's, in units of its largest number."""
+    expected, *others = results.values()
+    return max(
+        (
+            ((got - want).abs().max() / want.abs().max()).item()
+            for result in others
+            for got, want in zip(result, expected, strict=True)
+        ),
+        default=0.0,
+    )
