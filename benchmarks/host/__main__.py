@@ -3,7 +3,8 @@
 What the device computes is waited for between the parts and not counted, as far as the host does
 not compute it itself: eager on a CPU does, in its kernels, so the narrow model is the one that
 compares hosts there. lazuli's part is split by where its time goes; what is on no account is
-Python's and torch's dispatcher's. Medians over interleaved rounds in one process.
+Python's and torch's dispatcher's. Medians over interleaved rounds in one process. Dropout is as
+each model's configuration has it.
 """
 
 import statistics
@@ -29,9 +30,9 @@ def accounts(arm: str) -> dict[str, float]:
 class Measured:
     """A model in training on one arm, and the seconds that its steps' phases took."""
 
-    def __init__(self, name: str, arm: str, float32: bool):
+    def __init__(self, name: str, arm: str, conditions: steps.Conditions):
         self.arm = arm
-        self.forward, self.optimizer = steps.make_training(name, arm, float32)
+        self.forward, self.optimizer = steps.make_training(name, arm, conditions)
         self.seconds = defaultdict(list)  # by phase and account; account None: all
 
     def step(self, keep: bool) -> None:
@@ -67,7 +68,8 @@ class Measured:
 
 def compare(name: str, arguments) -> list[dict[str, object]]:
     """The model's rows of the table: a phase each, and the whole step."""
-    arms = {arm: Measured(name, arm, arguments.float32) for arm in ("eager", "lazuli")}
+    conditions = steps.Conditions.of(arguments)
+    arms = {arm: Measured(name, arm, conditions) for arm in ("eager", "lazuli")}
     for measured in arms.values():
         for _ in range(WARM_UP):
             measured.step(keep=False)
@@ -87,14 +89,15 @@ def compare(name: str, arguments) -> list[dict[str, object]]:
         )
     total = {key: sum(row[key] for row in rows) for key in rows[0] if key not in ("model", "phase")}
     total["share"] = total["lazuli ms"] / total["eager ms"]
-    return [*rows, {"model": name, "phase": "step"} | total]
+    dropped = {"dropout": conditions.dropout_of(name)}
+    return [row | dropped for row in [*rows, {"model": name, "phase": "step"} | total]]
 
 
 def main() -> None:
     parser = harness.argument_parser("host", __doc__)
     parser.add_argument("--models", nargs="+", choices=list(zoo.MODELS), help="which")
     parser.add_argument("--steps", type=int, default=5, help="steps in each turn")
-    parser.add_argument("--float32", action="store_true", help="no autocast on a GPU")
+    steps.Conditions.add_options(parser)
     arguments = parser.parse_args()
     harness.start(arguments)
     rows = []

@@ -6,7 +6,10 @@ host. Inference gives the scores of the classes, or the probability of each toke
 training gives the loss. No arm is told where a step ends, and none waits before the turn's end, so
 each may run ahead as far as it does for a user who reads results later. None can leave a step out,
 for each one's result is read within the time that counts. The results of the last turn's inference
-are compared with the first arm's.
+are compared with the first arm's, and so are the first losses of training that drops nothing.
+
+Dropout is as each model's configuration has it, and the table has its rates; --without-dropout
+leaves it out of all arms.
 
 On a GPU the models run under bfloat16 autocast unless --float32. First step and peak memory are
 those of a new process with empty caches; memory is counted from when the model was made. The second
@@ -19,6 +22,8 @@ import tempfile
 
 from benchmarks import harness
 from benchmarks.models import first_steps, steady, steps, zoo
+
+NAMING = {"model", "mode"}
 
 
 def compare(name: str, mode: str, arguments) -> dict[str, object]:
@@ -39,10 +44,10 @@ def compare(name: str, mode: str, arguments) -> dict[str, object]:
 def print_results(rows: list[dict[str, object]]) -> None:
     """Two tables, of what every step and of what the first one costs, and why arms failed."""
     about_first = {name for name in rows[0] if name.endswith((" MB", " s"))}
-    for names in (rows[0].keys() - about_first, {"model", "mode"} | about_first):
-        print()
-        if names != {"model", "mode"}:
-            harness.print_table([{n: row[n] for n in row if n in names} for row in rows])
+    for names in (rows[0].keys() - about_first - NAMING, about_first):
+        if names - {"failed"}:
+            print()
+            harness.print_table([{n: row[n] for n in row if n in NAMING | names} for row in rows])
     for row in rows:
         for arm, error in row["failed"].items():
             print(f"{arm} failed at {row['model']} {row['mode']}: {error}")
@@ -59,7 +64,7 @@ def main() -> None:
     parser.add_argument(
         "--steps", type=int, help="steps in each turn (default: 3 on a CPU, 20 on a GPU)"
     )
-    parser.add_argument("--float32", action="store_true", help="no autocast on a GPU")
+    steps.Conditions.add_options(parser)
     parser.add_argument("--no-cold", action="store_true", help="no first steps and peak memory")
     parser.add_argument("--cold-only", action="store_true", help="nothing else")
     parser.add_argument("--cold-rounds", type=int, default=1, help="how often (default: 1)")
@@ -75,7 +80,8 @@ def main() -> None:
         arguments.arms = [arguments.cold[2]]
     harness.start(arguments)
     if arguments.cold:
-        print(json.dumps(first_steps.measure(*arguments.cold, arguments.float32)))
+        conditions = steps.Conditions.of(arguments)
+        print(json.dumps(first_steps.measure(*arguments.cold, conditions)))
         return
 
     rows = []

@@ -54,9 +54,9 @@ def share_caches(folder: str, arms: list[str]) -> None:
     os.environ[INDUCTOR_CACHE] = str(shared)
 
 
-def measure(name: str, mode: str, arm: str, float32: bool) -> dict[str, float]:
+def measure(name: str, mode: str, arm: str, conditions: steps.Conditions) -> dict[str, float]:
     """The first step's seconds and the memory a few steps take, in this process."""
-    step = steps.make_step(name, mode, arm, float32)
+    step = steps.make_step(name, mode, arm, conditions)
     with harness.peak_memory() as memory:
         begin = time.perf_counter()
         turns.read(arm, [step()])
@@ -73,7 +73,7 @@ def measure_elsewhere(name: str, mode: str, arm: str, arguments, caches: str) ->
     """
     command = [sys.executable, "-m", "benchmarks.models", "--cold", name, mode, arm]
     options = ["--threads", str(arguments.threads), "--device", arguments.device]
-    options += ["--float32"] if arguments.float32 else []
+    options += steps.Conditions.of(arguments).options()
     done = subprocess.run(
         [*command, *options],
         cwd=harness.ROOT,

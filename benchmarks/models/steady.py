@@ -16,12 +16,13 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
     An arm that fails to warm up is added to `failed` with its error; those there are not tried.
     """
     torch._dynamo.reset()
+    conditions = steps.Conditions.of(arguments)
     runs, losses = {}, {}
     for arm in arguments.arms:
         if arm in failed:
             continue
         try:
-            run = steps.make_step(name, mode, arm, arguments.float32)
+            run = steps.make_step(name, mode, arm, conditions)
             losses[arm] = warm_up(arm, run)
             runs[arm] = run
         except Exception as error:
@@ -29,7 +30,13 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
     taken = turns.take_turns(runs, arguments.rounds, arguments.steps)
 
     row: dict[str, object] = columns(taken.medians(), arguments.arms)
-    row["difference"] = largest_difference(taken.results if mode == "infer" else losses)
+    dropped = "inactive" if mode == "infer" else conditions.dropout_of(name)
+    row["dropout"] = dropped
+    row["difference"] = None  # what draws numbers cannot be compared
+    if mode == "infer":
+        row["difference"] = largest_difference(taken.results)
+    elif dropped == "none" or conditions.without_dropout:
+        row["difference"] = largest_difference(losses)
     in_ms = {arm: [1e3 * value for value in values] for arm, values in taken.seconds.items()}
     return row | {"turns ms": in_ms}
 

@@ -205,7 +205,7 @@ def vit_base() -> tuple[nn.Module, Callable[[], Batch]]:
 def swin_tiny() -> tuple[nn.Module, Callable[[], Batch]]:
     from transformers import SwinConfig, SwinForImageClassification
 
-    config = SwinConfig(num_labels=CLASSES, drop_path_rate=0.0)
+    config = SwinConfig(num_labels=CLASSES)
     return SwinForImageClassification(config), lambda: batches.images(64, 224)
 
 

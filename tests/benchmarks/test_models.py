@@ -12,6 +12,7 @@ from benchmarks.models import first_steps, steady, steps
 ARGUMENTS = SimpleNamespace(
     arms=["eager", "compile", "lazuli"],
     float32=False,
+    without_dropout=False,
     rounds=1,
     steps=2,
     cold_rounds=2,
@@ -58,6 +59,13 @@ def test_a_process_that_fails_is_reported_and_not_started_again(monkeypatch, tmp
     assert started.count("eager") == 4
     assert row["compile first s"] is None
     assert row["lazuli MB"] == 2.0
+
+
+def test_what_was_not_measured_has_no_table(capsys):
+    models.print_results([{"model": "bert", "mode": "infer", "eager MB": 88.0, "failed": {}}])
+    assert "88" in capsys.readouterr().out
+    models.print_results([{"model": "bert", "mode": "infer", "eager ms": 88.0, "failed": {}}])
+    assert capsys.readouterr().out.count("bert") == 1
 
 
 def test_a_difference_is_relative_to_the_largest_number():
