@@ -56,10 +56,9 @@ def print_results(rows: list[dict[str, object]]) -> None:
 def main() -> None:
     parser = harness.argument_parser("models", __doc__)
     modes = list(steps.MODES)
-    models = [name for names in zoo.DEFAULT.values() for name in names]
-    parser.add_argument(
-        "--models", nargs="+", choices=models, help="which; the device's own by default"
-    )
+    groups = sorted({group for groups in zoo.GROUPS.values() for group in groups})
+    parser.add_argument("--models", nargs="+", choices=list(zoo.MODELS), help="which, by name")
+    parser.add_argument("--group", choices=groups, help="which: those of a size")
     parser.add_argument("--modes", nargs="+", choices=modes, default=modes, help="which")
     parser.add_argument(
         "--steps", type=int, help="steps in each turn (default: 3 on a CPU, 20 on a GPU)"
@@ -74,7 +73,7 @@ def main() -> None:
     parser.set_defaults(arms=None)
     arguments = parser.parse_args()
     arguments.arms = arguments.arms or harness.arms_on(arguments.device)
-    arguments.models = arguments.models or zoo.DEFAULT[arguments.device]
+    arguments.models = zoo.chosen(arguments.device, arguments.group, arguments.models)
     arguments.steps = arguments.steps or (20 if arguments.device == "cuda" else 3)
     if arguments.cold:
         arguments.arms = [arguments.cold[2]]

@@ -1,4 +1,4 @@
-"""The models that are measured: small ones for a CPU, common sizes for a GPU.
+"""The models that are measured: small ones and usual ones (usual.py) for a CPU, usual for a GPU.
 
 Weights come from a seed, the demo's from its package.
 
@@ -16,7 +16,7 @@ from torch import nn
 from transformers.utils import logging
 
 from benchmarks import harness
-from benchmarks.models import batches
+from benchmarks.models import batches, usual
 from benchmarks.models.batches import CLASSES, VOCABULARY, Batch
 from benchmarks.models.heads import Labelled
 
@@ -209,19 +209,25 @@ def swin_tiny() -> tuple[nn.Module, Callable[[], Batch]]:
     return SwinForImageClassification(config), lambda: batches.images(64, 224)
 
 
-# By the device that they are meant for.
-DEFAULT = {
-    "cpu": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit", "gru"],
-    "cuda": [
-        "encoder-d128",
-        "bert-base",
-        "gpt2-small",
-        "llama",
-        "resnet50",
-        "vit-base",
-        "swin-tiny",
-    ],
+# By the device that they are meant for. The first group is the device's default.
+GROUPS = {
+    "cpu": {
+        "small": ["demo-encoder", "demo-cnn", "bert", "gpt2", "resnet18", "vit", "gru"],
+        "usual": list(usual.MODELS),
+    },
+    "cuda": {
+        "usual": [
+            "encoder-d128",
+            "bert-base",
+            "gpt2-small",
+            "llama",
+            "resnet50",
+            "vit-base",
+            "swin-tiny",
+        ],
+    },
 }
+DEFAULT = {device: next(iter(groups.values())) for device, groups in GROUPS.items()}
 # Whose steps cost the host the most beside what they cost the device.
 FOR_HOST = {"cpu": ["bert-base-tiny-batch", "bert-narrow"], "cuda": DEFAULT["cuda"]}
 MODELS = {
@@ -241,4 +247,15 @@ MODELS = {
     "resnet50": resnet50,
     "vit-base": vit_base,
     "swin-tiny": swin_tiny,
+    **usual.MODELS,
 }
+
+
+def chosen(device: str, group: str | None, models: list[str] | None) -> list[str]:
+    """The models that are named, or else a device's group, or else its first one."""
+    if models:
+        return models
+    groups = GROUPS[device]
+    if group and group not in groups:
+        sys.exit(f"no group {group} on {device}: there is {' and '.join(groups)}")
+    return groups[group] if group else DEFAULT[device]

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import harness
 from benchmarks.models import __main__ as models
-from benchmarks.models import first_steps, steady, steps
+from benchmarks.models import first_steps, steady, steps, zoo
 
 ARGUMENTS = SimpleNamespace(
     arms=["eager", "compile", "lazuli"],
@@ -83,3 +83,16 @@ def test_the_line_that_says_why_a_process_failed():
 def test_cuda_graphs_are_no_arm_of_a_cpu():
     assert "compile-reduce-overhead" not in harness.arms_on("cpu")
     assert "compile-reduce-overhead" in harness.arms_on("cuda")
+
+
+def test_a_group_is_chosen_where_no_models_are_named():
+    assert zoo.chosen("cpu", None, None) == zoo.GROUPS["cpu"]["small"]
+    assert "bert-base-2x128" in zoo.chosen("cpu", "usual", None)
+    assert zoo.chosen("cpu", "usual", ["gru"]) == ["gru"]
+    with pytest.raises(SystemExit, match="no group small on cuda"):
+        zoo.chosen("cuda", "small", None)
+
+
+def test_groups_name_models_that_are_there():
+    named = {name for groups in zoo.GROUPS.values() for names in groups.values() for name in names}
+    assert named <= zoo.MODELS.keys()
