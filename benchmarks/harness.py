@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,9 @@ from types import NoneType
 
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks import revision
+
+ROOT = revision.ROOT
 
 # An arm is a way to run the same code. All compute on the same machine: eager and torch.compile on
 # the device that --device names, lazuli backed by it. torch.compile has an arm for each mode.
@@ -30,6 +31,7 @@ ARMS = ("eager", *COMPILE_MODES, "lazuli")
 USUAL_ARMS = ("eager", "compile", "lazuli")
 DEVICES = ("cpu", "cuda")
 _device = "cpu"
+_began: dict[str, object] = {}  # the revision, when measuring began
 
 
 def on_gpu() -> bool:
@@ -146,12 +148,6 @@ def _cpu_facts() -> dict[str, object]:
     return facts | {"features": [flag for flag in wanted if flag in flags]}
 
 
-def _revision() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def facts() -> dict[str, object]:
     """The machine and the versions that a result was measured with."""
     gpu = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if on_gpu() else {}
@@ -165,7 +161,8 @@ def facts() -> dict[str, object]:
             "memory_gib": round(memory / 2**30, 1),
             "system": platform.platform(),
         },
-        "versions": versions | {"python": platform.python_version(), "lazuli": _revision()},
+        "versions": versions | {"python": platform.python_version()},
+        "revision": revision.since(_began),
         "threads": torch.get_num_threads(),
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -179,7 +176,7 @@ def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
         description=description.split("\n\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--json", metavar="FILE", help="write results, machine and versions there")
+    parser.add_argument("--json", metavar="FILE", help="write results, machine and revision there")
     parser.add_argument("--threads", type=int, default=2, help="threads for every arm")
     parser.add_argument("--rounds", type=int, default=10, help="turns of each arm")
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="what all arms compute on")
@@ -192,9 +189,12 @@ def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
 def start(arguments: argparse.Namespace) -> None:
     """Applies the common options.
 
-    Exits with a message if the lazuli device is asked for and not there.
+    Exits with a message if the lazuli device is asked for and not there, or if results are to be
+    stored that nobody could repeat.
     """
-    global _device
+    global _device, _began
+    revision.refuse_unclean(arguments.json)
+    _began = revision.facts()
     _device = arguments.device
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -244,7 +244,7 @@ def _text(value: object) -> str:
 
 
 def save(file: str | None, rows: list[dict[str, object]]) -> None:
-    """Writes results to `file`, if there is one, with the machine and the versions."""
+    """Writes results to `file`, if there is one, with the machine, versions and revision."""
     if file:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(json.dumps(facts() | {"results": rows}, indent=1) + "\n")

@@ -1,0 +1,1 @@
+"""All stored results, renewed by one command."""

@@ -1,0 +1,20 @@
+"""What benchmarks/results keeps: by device and file, the command that measures it."""
+
+STORED = {
+    "cpu": {
+        "models-cpu": "models --group small",
+        "models-cpu-usual": "models --group usual",
+        "models-cpu-first-steps": "models --cold-only --cold-rounds 5 --arms eager lazuli",
+        "shapes-cpu": "shapes",
+        "kernels-cpu": "kernels",
+        "dispatch-cpu": "dispatch",
+        "host-cpu": "host",
+    },
+    "cuda": {
+        "models-cuda": "models --threads 8 --no-cold",
+        "models-cuda-first-steps": "models --cold-only",
+        "kernels-cuda": "kernels",
+        "host-cuda": "host --threads 8",
+        "losses-cuda": "losses",
+    },
+}
