@@ -6,11 +6,14 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
   set_target_properties(lazuli-opt PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
 endif()
 
-if(EXISTS "${CMAKE_SOURCE_DIR}/benchmarks/kernels/kernels_core.cpp")
-  add_executable(kernels_core EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/benchmarks/kernels/kernels_core.cpp")
-  target_link_libraries(kernels_core PRIVATE lazuli_core)
-  set_target_properties(kernels_core PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
-endif()
+# Built when asked for (tools/bench libraries asks for the second).
+foreach(_program kernels_core libraries_core)
+  if(EXISTS "${CMAKE_SOURCE_DIR}/benchmarks/kernels/${_program}.cpp")
+    add_executable(${_program} EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/benchmarks/kernels/${_program}.cpp")
+    target_link_libraries(${_program} PRIVATE lazuli_core)
+    set_target_properties(${_program} PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
+  endif()
+endforeach()
 
 if(LAZULI_TESTS)
   file(GLOB_RECURSE _tests CONFIGURE_DEPENDS

@@ -7,6 +7,7 @@ STORED = {
         "models-cpu-first-steps": "models --cold-only --cold-rounds 5 --arms eager lazuli",
         "shapes-cpu": "shapes",
         "kernels-cpu": "kernels",
+        "libraries-cpu": "libraries",
         "dispatch-cpu": "dispatch",
         "host-cpu": "host",
     },

@@ -1,6 +1,9 @@
-// Library calls on their own: matrix products, convolutions with their gradients, pooling, index-add. For each the
-// time of one run (a low quantile, since machines are shared), the rate, and the time to make the call the first and
-// the second time. Threads as OMP_NUM_THREADS says. Usage: libraries_core [part of a name]
+// Library calls on their own: matrix products, convolutions with their gradients, pooling, index-add. Of each call the
+// variants that matmul.cpp and convolution.cpp choose among: `chosen` is what they take where a call may cost much to
+// make, `quick` where it must cost little, and the others are what there is. A line of JSON for each has the time of
+// one run (a low quantile, since machines are shared), and the times to make the call the first and the second time,
+// in microseconds. Threads as OMP_NUM_THREADS says. `tools/bench libraries` makes a table of it.
+// Usage: libraries_core [part of a name]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,9 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "lowering/libraries/convolution/depthwise.h"
+#include "lowering/libraries/convolution/implicit_gemm.h"
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling/pooling.h"
+#include "lowering/libraries/primitive.h"
 #include "lowering/libraries/product/gemm.h"
 #include "lowering/libraries/strided_copy.h"
 
@@ -22,6 +28,8 @@ using namespace lazuli;
 using namespace lazuli::lowering;
 using ir::Dims;
 using ir::DType;
+using onednn::Inner;
+using onednn::Pass;
 
 namespace {
 
@@ -63,27 +71,38 @@ struct Memory {
 
 const char* filter = "";
 
-// Makes the call twice, runs it on made-up operands, prints a line.
-void bench(const std::string& name, double flops, const std::vector<Layout>& operands,
-           const std::vector<Layout>& results, const std::function<std::unique_ptr<LibraryCall>()>& make,
-           int64_t index_end = 0, bool in_place = false) {
-  if (name.find(filter) == std::string::npos) return;
+using Make = std::function<std::unique_ptr<LibraryCall>()>;
+
+// Made-up operands and results of a call, which its variants share.
+struct Case {
+  std::string name;
+  double flops;
+  std::vector<Layout> operands, results;
+  int64_t index_end = 0;
+  bool in_place = false;
+};
+
+// Makes the call twice, runs it, prints a line. A variant that does not serve the case makes null.
+void bench(const Case& c, const char* variant, const Make& make) {
+  if (c.name.find(filter) == std::string::npos) return;
   double start = now_us();
   auto call = make();
   const double first = now_us() - start;
+  if (!call) return;
   start = now_us();
   call = make();
   const double second = now_us() - start;
   std::vector<std::unique_ptr<Memory>> memory;
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const Layout& l : operands) in.push_back(memory.emplace_back(std::make_unique<Memory>(l, index_end))->data);
-  for (const Layout& l : results) out.push_back(memory.emplace_back(std::make_unique<Memory>(l))->data);
-  if (in_place) out[0] = const_cast<void*>(in[0]);
+  for (const Layout& l : c.operands) in.push_back(memory.emplace_back(std::make_unique<Memory>(l, c.index_end))->data);
+  for (const Layout& l : c.results) out.push_back(memory.emplace_back(std::make_unique<Memory>(l))->data);
+  if (c.in_place) out[0] = const_cast<void*>(in[0]);
   Memory scratch(dense_layout(DType::U8, {static_cast<int64_t>(call->scratch_bytes())}));
   const double us = time_us([&] { call->run(in.data(), out.data(), scratch.data); });
-  std::printf("%-42s %9.1f us %6.0f GF/s  made in %6.0f / %4.0f us  %s\n", name.c_str(), us, flops / us * 1e-3, first,
-              second, call->describe().c_str());
+  std::printf(R"({"call": "%s", "variant": "%s", "us": %.1f, "GF/s": %.0f, "made us": [%.0f, %.0f], "by": "%s"})"
+              "\n",
+              c.name.c_str(), variant, us, c.flops / us * 1e-3, first, second, call->describe().c_str());
   std::fflush(stdout);
 }
 
@@ -109,14 +128,30 @@ void bench_matmul(DType t, int64_t batch, int64_t m, int64_t n, int64_t k) {
                              std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + (ta ? " aT" : "") +
                              (tb ? " bT" : "");
     const double flops = 2.0 * std::max<int64_t>(batch, 1) * m * n * k;
-    bench("mm " + name, flops, {a, b}, {out}, [&] { return make_matmul(a, b, out); });
-    if (t == DType::F32) bench("own mm " + name, flops, {a, b}, {out}, [&] { return make_gemm(a, b, out, {}); });
+    const Case c{"mm " + name, flops, {a, b}, {out}};
+    bench(c, "chosen", [&] { return make_matmul(a, b, out); });
+    if (t == DType::F32) {
+      bench(c, "quick", [&] { return make_matmul(a, b, out, {}, Effort::Little); });
+      bench(c, "own", [&] { return make_gemm(a, b, out, {}); });
+    }
+    if (t == DType::F64) continue;
+    bench(c, "oneDNN as given", [&] { return onednn::matmul(a, b, out, {}, Inner::Given); });
+    bench(c, "oneDNN reordered", [&] { return onednn::matmul(a, b, out, {}, Inner::Best); });
   }
 }
 
 struct Conv {
   int64_t n, c, size, oc, kernel, stride, padding, groups;
 };
+
+// What there is beside the choices: oneDNN on each layout, and ours where images lie channels-last (depthwise: any).
+void bench_implementations(const Case& c, const onednn::Convolution& v, bool channels_last) {
+  bench(c, "oneDNN as given", [&] { return onednn::convolution(v, {}, Inner::Given); });
+  bench(c, "oneDNN channels-last", [&] { return onednn::convolution(v, {}, Inner::ChannelsLast); });
+  bench(c, "oneDNN reordered", [&] { return onednn::convolution(v, {}, Inner::Best); });
+  if (channels_last && serves_implicit_gemm(v)) bench(c, "own", [&] { return make_implicit_gemm(v, {}); });
+  if (serves_depthwise(v)) bench(c, "own", [&] { return make_depthwise(v, {}); });
+}
 
 void bench_convolution(DType t, const Conv& v, bool channels_last) {
   const int64_t o = (v.size + 2 * v.padding - v.kernel) / v.stride + 1;
@@ -128,12 +163,18 @@ void bench_convolution(DType t, const Conv& v, bool channels_last) {
   char name[100];
   std::snprintf(name, sizeof name, "%s %s n%ld c%ld s%ld oc%ld k%ld/%ld g%ld", std::string(ir::name(t)).c_str(),
                 channels_last ? "nhwc" : "nchw", v.n, v.c, v.size, v.oc, v.kernel, v.stride, v.groups);
-  for (Effort effort : {Effort::Much, Effort::Little}) {
-    const std::string what = (effort == Effort::Little ? "quick " : "") + std::string("conv");
-    bench(what + "   " + name, flops, {x, w}, {y}, [&] { return make_convolution(x, w, y, p, {}, effort); });
-    bench(what + "_x " + name, flops, {y, w}, {x}, [&] { return make_convolution_input_grad(y, w, x, p, effort); });
-    bench(what + "_w " + name, flops, {y, x}, {w}, [&] { return make_convolution_weight_grad(y, x, w, p, effort); });
-    if (t != DType::F32 || v.groups != 1) break;  // no other choice
+  const std::pair<Case, std::function<std::unique_ptr<LibraryCall>(Effort)>> passes[] = {
+      {{std::string("conv ") + name, flops, {x, w}, {y}},
+       [&](Effort e) { return make_convolution(x, w, y, p, {}, e); }},
+      {{std::string("conv_x ") + name, flops, {y, w}, {x}},
+       [&](Effort e) { return make_convolution_input_grad(y, w, x, p, e); }},
+      {{std::string("conv_w ") + name, flops, {y, x}, {w}},
+       [&](Effort e) { return make_convolution_weight_grad(y, x, w, p, e); }}};
+  for (const Pass pass : {Pass::Forward, Pass::InputGrad, Pass::WeightGrad}) {
+    const auto& [c, make] = passes[static_cast<size_t>(pass)];
+    bench(c, "chosen", [&] { return make(Effort::Much); });
+    if (t == DType::F32) bench(c, "quick", [&] { return make(Effort::Little); });
+    bench_implementations(c, {pass, x, w, y, p.stride, p.padding, p.dilation, p.groups, false}, channels_last);
   }
 }
 
@@ -143,23 +184,21 @@ void bench_pooling(DType t, bool channels_last) {
   const Layout x = layout(t, {16, 64, 32, 32}), y = layout(t, small), i = layout(DType::I64, small);
   const PoolParams p{{3, 3}, {2, 2}, {1, 1}};
   const std::string name = std::string(ir::name(t)) + (channels_last ? " nhwc" : " nchw");
-  bench("max_pool   " + name, 0, {x}, {y, i}, [&] { return make_max_pool2d(x, y, i, p); });
-  bench("max_pool_x " + name, 0, {y, i}, {x}, [&] { return make_max_pool2d_grad(y, i, x); }, 1024);
-  bench("avg_pool   " + name, 0, {x}, {y}, [&] { return make_avg_pool2d(x, y, p); });
-  bench("avg_pool_x " + name, 0, {y}, {x}, [&] { return make_avg_pool2d_grad(y, x, p); });
+  bench({"max_pool " + name, 0, {x}, {y, i}}, "chosen", [&] { return make_max_pool2d(x, y, i, p); });
+  bench({"max_pool_x " + name, 0, {y, i}, {x}, 1024}, "chosen", [&] { return make_max_pool2d_grad(y, i, x); });
+  bench({"avg_pool " + name, 0, {x}, {y}}, "chosen", [&] { return make_avg_pool2d(x, y, p); });
+  bench({"avg_pool_x " + name, 0, {y}, {x}}, "chosen", [&] { return make_avg_pool2d_grad(y, x, p); });
 }
 
 void bench_indexing(DType t) {
   const Layout table = dense_layout(t, {30522, 384}), index = dense_layout(DType::I64, {2048}),
                src = dense_layout(t, {2048, 384});
   const std::string name(ir::name(t));
-  bench(
-      "index_add  " + name + " 30522x384", 0, {table, index, src}, {table},
-      [&] { return make_index_add(table, index, src, table, 0); }, 30522, true);
+  bench({"index_add " + name + " 30522x384", 0, {table, index, src}, {table}, 30522, true}, "chosen",
+        [&] { return make_index_add(table, index, src, table, 0); });
   const Layout a = dense_layout(t, {2048, 128}), wide = dense_layout(DType::I64, {2048, 128});
-  bench(
-      "scatter_add " + name + " 2048x128", 0, {a, wide, a}, {a},
-      [&] { return make_scatter(a, wide, a, a, 1, ScatterMode::Add); }, 128, true);
+  bench({"scatter_add " + name + " 2048x128", 0, {a, wide, a}, {a}, 128, true}, "chosen",
+        [&] { return make_scatter(a, wide, a, a, 1, ScatterMode::Add); });
 }
 
 }  // namespace
@@ -167,25 +206,12 @@ void bench_indexing(DType t) {
 int main(int argc, char** argv) {
   if (argc > 1) filter = argv[1];
   for (DType t : {DType::F32, DType::BF16}) {
-    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{4, 4, 4},
-                                                              {1, 768, 768},
-                                                              {1, 3072, 768},
-                                                              {1, 768, 3072},
-                                                              {8, 768, 768},
-                                                              {32, 128, 128},
-                                                              {32, 768, 768},
-                                                              {32, 3072, 768},
-                                                              {128, 128, 128},
-                                                              {128, 768, 768},
-                                                              {512, 768, 768},
-                                                              {512, 3072, 768},
-                                                              {512, 768, 3072},
-                                                              {2048, 128, 512},
-                                                              {2048, 768, 768},
-                                                              {2048, 3072, 768},
-                                                              {768, 768, 2048},
-                                                              {1024, 256, 480},
-                                                              {256, 1024, 480}})
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+             {4, 4, 4},         {1, 768, 768},    {1, 3072, 768},   {1, 768, 3072},   {8, 768, 768},
+             {32, 128, 128},    {32, 768, 768},   {32, 3072, 768},  {16, 768, 768},   {64, 768, 768},
+             {256, 768, 768},   {1024, 768, 768}, {1536, 768, 768}, {128, 128, 128},  {128, 768, 768},
+             {512, 768, 768},   {512, 3072, 768}, {512, 768, 3072}, {2048, 128, 512}, {2048, 768, 768},
+             {2048, 3072, 768}, {768, 768, 2048}, {1024, 256, 480}, {256, 1024, 480}})
       bench_matmul(t, 0, m, n, k);
     for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
              {64, 64, 32}, {128, 128, 64}, {128, 64, 128}, {64, 16, 64}, {128, 128, 16}})

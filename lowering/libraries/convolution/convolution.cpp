@@ -65,7 +65,7 @@ bool row_major(const Layout& l) { return same_strides(l, dense_layout(l.dtype, l
 
 // The layout to compute in: channels-last wins by far where either side has it already. Row-major operands are
 // reordered to whatever the implementation likes, except where reordering costs more than oneDNN's GEMM on row-major
-// operands does. Measured by benchmarks/libraries_core.cpp.
+// operands does. Measured by `tools/bench libraries`.
 Inner inner_for(const Convolution& c) {
   const bool ambiguous = row_major(c.x) && row_major(c.y);
   if (!ambiguous && (channels_last(c.x) || channels_last(c.y))) return Inner::ChannelsLast;
@@ -112,7 +112,7 @@ bool are_ours(std::span<const PostOp> ops) {
       ops, [](const PostOp& op) { return is_simple(op) && (!has_operand(op) || op.operand.dtype == DType::F32); });
 }
 
-// Whether our own convolution is the fastest, by benchmarks/kernels/libraries_core.cpp. Making oneDNN's takes half a
+// Whether our own convolution is the fastest, by `tools/bench libraries`. Making oneDNN's takes half a
 // millisecond or more. On processors without AVX-512 ours is also faster at gradients, of more than one tap for
 // weights, and with a stride for inputs; but each thread copies the whole image for its part of the weights.
 bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Effort effort) {

@@ -88,7 +88,7 @@ Product canonical(const Layout& a, const Layout& b, const Layout& out, std::span
 }
 
 // Whether reordering b before the product costs less than reading it in plain order throughout. The numbers of rows
-// from which it does were measured with benchmarks/kernels/libraries_core.cpp.
+// from which it does were measured with `tools/bench libraries`.
 onednn::Inner b_layout_for(const Product& p) {
   if (p.out.shape.size() > 2) return onednn::Inner::Given;
   const bool straight = p.b.strides[1] == 1, bf16 = p.b.dtype == DType::BF16;
@@ -203,7 +203,7 @@ class SwappedCall final : public LibraryCall {
 // Whether our own product is the fastest on processors without AVX-512: of all that is not small, where making the call
 // must cost little, so that the other choice is a BLAS; else of gradients of weights, whose first operand is
 // transposed. For those oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
-// benchmarks/kernels/libraries_core.cpp.
+// `tools/bench libraries`.
 bool is_for_gemm(const Product& p, Effort effort) {
   constexpr int64_t kFew = 48, kEnough = 1 << 15;
   const size_t rank = p.out.shape.size(), row = rank - 2, column = rank - 1;

@@ -1,0 +1,1 @@
+"""How fast library calls are, and whether the fastest is chosen."""
