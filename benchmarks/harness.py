@@ -27,7 +27,8 @@ COMPILE_MODES = {
     "compile-reduce-overhead": "reduce-overhead",  # CUDA graphs
     "compile-max-autotune": "max-autotune",  # on a GPU with CUDA graphs, too
 }
-ARMS = ("eager", *COMPILE_MODES, "lazuli")
+RIVALS = ("openvino", "onnxruntime")  # for models' inference on a CPU (benchmarks/rivals)
+ARMS = ("eager", *COMPILE_MODES, *RIVALS, "lazuli")
 USUAL_ARMS = ("eager", "compile", "lazuli")
 DEVICES = ("cpu", "cuda")
 _device = "cpu"
@@ -43,8 +44,9 @@ def device_of(arm: str) -> str:
 
 
 def arms_on(device: str) -> list[str]:
-    """The arms that differ from each other on the device."""
-    return [arm for arm in ARMS if arm != "compile-reduce-overhead" or device == "cuda"]
+    """torch's arms that differ from each other on the device."""
+    arms = [arm for arm in ARMS if arm not in RIVALS]
+    return [arm for arm in arms if arm != "compile-reduce-overhead" or device == "cuda"]
 
 
 def compiled(arm: str, function: Callable, **options) -> Callable:
@@ -169,8 +171,11 @@ def facts() -> dict[str, object]:
 
 
 # --- Command line and output ----------------------------------------------------------------------
-def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
+def argument_parser(
+    name: str, description: str, rivals: tuple[str, ...] = ()
+) -> argparse.ArgumentParser:
     """The options that every benchmark has, and the first paragraph of `description`."""
+    arms = [arm for arm in ARMS if arm in rivals or arm not in RIVALS]
     parser = argparse.ArgumentParser(
         prog=f"tools/bench {name}",
         description=description.split("\n\n")[0],
@@ -181,7 +186,7 @@ def argument_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=10, help="turns of each arm")
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="what all arms compute on")
     parser.add_argument(
-        "--arms", nargs="+", choices=list(ARMS), default=list(USUAL_ARMS), help="what to compare"
+        "--arms", nargs="+", choices=arms, default=list(USUAL_ARMS), help="what to compare"
     )
     return parser
 
@@ -200,8 +205,8 @@ def start(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     if on_gpu() and not torch.cuda.is_available():
         sys.exit("--device cuda, but torch finds no GPU here")
-    if unfit := {*arguments.arms} - {*arms_on(_device)}:
-        sys.exit(f"{', '.join(unfit)}: CUDA graphs, so only with --device cuda")
+    if "compile-reduce-overhead" in arguments.arms and not on_gpu():
+        sys.exit("compile-reduce-overhead: CUDA graphs, so only with --device cuda")
     if "lazuli" in arguments.arms and not hasattr(torch, "lazuli"):
         sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
     if "lazuli" in arguments.arms and torch.ops.lazuli._backing().type != _device:

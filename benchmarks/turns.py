@@ -38,6 +38,10 @@ class Turns:
         self.results: dict[str, object] = {}
 
     def take(self, arm: str, step: Callable[[], object], steps: int, read: Read) -> None:
+        if hasattr(step, "take_turn"):  # it follows the protocol in a process of its own
+            seconds, self.results[arm] = step.take_turn(steps)
+            self.seconds.setdefault(arm, []).append(seconds)
+            return
         read(arm, [step()])
         begin = time.perf_counter()
         kept = [step() for _ in range(steps)]

@@ -1,9 +1,11 @@
 """What benchmarks/results keeps: by device and file, the command that measures it."""
 
+WITH_RIVALS = "--arms eager compile compile-max-autotune openvino onnxruntime lazuli"
+
 STORED = {
     "cpu": {
         "models-cpu": "models --group small",
-        "models-cpu-usual": "models --group usual",
+        "models-cpu-usual": f"models --group usual {WITH_RIVALS}",
         "models-cpu-first-steps": "models --cold-only --cold-rounds 5 --arms eager lazuli",
         "shapes-cpu": "shapes",
         "kernels-cpu": "kernels",

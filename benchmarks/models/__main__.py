@@ -11,6 +11,10 @@ are compared with the first arm's, and so are the first losses of training that 
 Dropout is as each model's configuration has it, and the table has its rates; --without-dropout
 leaves it out of all arms.
 
+The arms openvino and onnxruntime infer on a CPU, in float32. Each has a process of its own, which
+follows the same protocol when it is its turn. Their first step comes after a conversion, whose
+time is given beside it. They are measured only where --arms names them.
+
 On a GPU the models run under bfloat16 autocast unless --float32. First step and peak memory are
 those of a new process with empty caches; memory is counted from when the model was made. The second
 process's first step finds what the first one left in its caches. An arm that fails is listed with
@@ -54,7 +58,7 @@ def print_results(rows: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = harness.argument_parser("models", __doc__)
+    parser = harness.argument_parser("models", __doc__, harness.RIVALS)
     modes = list(steps.MODES)
     groups = sorted({group for groups in zoo.GROUPS.values() for group in groups})
     parser.add_argument("--models", nargs="+", choices=list(zoo.MODELS), help="which, by name")
@@ -73,6 +77,8 @@ def main() -> None:
     parser.set_defaults(arms=None)
     arguments = parser.parse_args()
     arguments.arms = arguments.arms or harness.arms_on(arguments.device)
+    if arguments.device == "cuda" and {*arguments.arms} & {*harness.RIVALS}:
+        parser.error(f"{' and '.join(harness.RIVALS)} are measured on a CPU")
     arguments.models = zoo.chosen(arguments.device, arguments.group, arguments.models)
     arguments.steps = arguments.steps or (20 if arguments.device == "cuda" else 3)
     if arguments.cold:

@@ -24,10 +24,11 @@ def compare(
     Medians, where they are measured several times. The last caches are left in `folder`. An arm
     whose process fails is added to `failed` with its error.
     """
-    keys = [f"{arm} {what}" for arm in arguments.arms for what in ("first s", "MB", "second s")]
+    arms = [arm for arm in arguments.arms if arm not in harness.RIVALS]
+    keys = [f"{arm} {what}" for arm in arms for what in ("first s", "MB", "second s")]
     facts: dict[str, list[float]] = {key: [] for key in keys}
     for _ in range(arguments.cold_rounds):
-        for arm in arguments.arms:
+        for arm in arms:
             caches = Path(folder, arm)
             shutil.rmtree(caches, ignore_errors=True)
             caches.mkdir()

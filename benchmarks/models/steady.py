@@ -1,11 +1,13 @@
 """How long steps take after the first ones."""
 
+import contextlib
 from collections.abc import Callable
 
 import torch
 
 from benchmarks import harness, turns
 from benchmarks.models import steps
+from benchmarks.rivals.arm import Rival
 
 WARM_UP = 5
 
@@ -15,6 +17,13 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
 
     An arm that fails to warm up is added to `failed` with its error; those there are not tried.
     """
+    with contextlib.ExitStack() as stack:
+        return _compare(name, mode, arguments, failed, stack)
+
+
+def _compare(
+    name: str, mode: str, arguments, failed: dict[str, str], stack: contextlib.ExitStack
+) -> dict[str, object]:
     torch._dynamo.reset()
     conditions = steps.Conditions.of(arguments)
     runs, losses = {}, {}
@@ -22,6 +31,9 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
         if arm in failed:
             continue
         try:
+            if arm in harness.RIVALS:
+                runs[arm] = stack.enter_context(make_rival(name, mode, arm, arguments.threads))
+                continue
             run = steps.make_step(name, mode, arm, conditions)
             losses[arm] = warm_up(arm, run)
             runs[arm] = run
@@ -30,6 +42,10 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
     taken = turns.take_turns(runs, arguments.rounds, arguments.steps)
 
     row: dict[str, object] = columns(taken.medians(), arguments.arms)
+    for arm in harness.RIVALS:
+        if arm in arguments.arms:
+            begun = runs[arm].begun if arm in runs else {}
+            row |= {f"{arm} {what}": begun.get(what) for what in ("convert s", "first s")}
     dropped = "inactive" if mode == "infer" else conditions.dropout_of(name)
     row["dropout"] = dropped
     row["difference"] = None  # what draws numbers cannot be compared
@@ -39,6 +55,15 @@ def compare(name: str, mode: str, arguments, failed: dict[str, str]) -> dict[str
         row["difference"] = largest_difference(losses)
     in_ms = {arm: [1e3 * value for value in values] for arm, values in taken.seconds.items()}
     return row | {"turns ms": in_ms}
+
+
+def make_rival(name: str, mode: str, engine: str, threads: int) -> Rival:
+    """An engine that has the model, and has run it some times."""
+    if mode == "train":
+        raise RuntimeError("does not train")
+    rival = Rival(engine, name, threads)
+    rival.take_turn(WARM_UP)
+    return rival
 
 
 def warm_up(arm: str, run: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
