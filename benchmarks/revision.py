@@ -15,7 +15,7 @@ def _git(*arguments: str, root: Path) -> str | None:
     done = subprocess.run(
         ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.rstrip("\n") if done.returncode == 0 else None
 
 
 def _digest(file: str) -> str:

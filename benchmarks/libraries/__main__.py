@@ -11,6 +11,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -74,6 +75,8 @@ def main() -> None:
     arguments = parser.parse_args()
     harness.start(arguments)
     path = program()
+    if not path.exists():
+        sys.exit(f"{path} is not there: unset LAZULI_LIBRARY to have it built")
     lines = []
     for number in range(arguments.rounds):
         print(f"[libraries] pass {number + 1} of {arguments.rounds} ...", flush=True)

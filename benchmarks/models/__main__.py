@@ -22,6 +22,7 @@ its error.
 """
 
 import json
+import statistics
 import tempfile
 
 from benchmarks import harness
@@ -45,13 +46,28 @@ def compare(name: str, mode: str, arguments) -> dict[str, object]:
     return row | cold | {"failed": failed}
 
 
+def mean_gains(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """By mode, the geometric means of lazuli's gains over the other arms, where neither failed."""
+    means = []
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        mean: dict[str, object] = {"geometric mean": mode}
+        for name in (name for name in rows[0] if name.endswith("/lazuli")):
+            gains = [row[name] for row in rows if row["mode"] == mode and row[name]]
+            mean[name] = statistics.geometric_mean(gains) if gains else None
+        means.append(mean)
+    return means
+
+
 def print_results(rows: list[dict[str, object]]) -> None:
-    """Two tables, of what every step and of what the first one costs, and why arms failed."""
+    """Tables of what every step and what the first one costs, of means, and why arms failed."""
     about_first = {name for name in rows[0] if name.endswith((" MB", " s"))}
     for names in (rows[0].keys() - about_first - NAMING, about_first):
         if names - {"failed"}:
             print()
             harness.print_table([{n: row[n] for n in row if n in NAMING | names} for row in rows])
+    if any(name.endswith("/lazuli") for name in rows[0]):
+        print()
+        harness.print_table(mean_gains(rows))
     for row in rows:
         for arm, error in row["failed"].items():
             print(f"{arm} failed at {row['model']} {row['mode']}: {error}")

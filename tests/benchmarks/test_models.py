@@ -96,3 +96,11 @@ def test_a_group_is_chosen_where_no_models_are_named():
 def test_groups_name_models_that_are_there():
     named = {name for groups in zoo.GROUPS.values() for names in groups.values() for name in names}
     assert named <= zoo.MODELS.keys()
+
+
+def test_means_are_by_mode_and_leave_failures_out():
+    gains = [("infer", 2.0), ("train", 3.0), ("infer", 8.0), ("infer", None)]
+    rows = [{"model": "bert", "mode": mode, "eager/lazuli": gain} for mode, gain in gains]
+    infer, train = models.mean_gains(rows)
+    assert infer == {"geometric mean": "infer", "eager/lazuli": pytest.approx(4.0)}
+    assert train["eager/lazuli"] == pytest.approx(3.0)
