@@ -2,7 +2,7 @@
 # sources, and lets only the named files see LLVM, oneDNN and cuBLASLt. An empty folder is an empty library.
 
 set(LAZULI_LLVM_SOURCES
-  "/lowering/targets/" "/jit/kernels/compiler" "/jit/kernels/nvptx_compiler")
+  "/lowering/targets/" "/jit/kernels/compiler" "/jit/devices/cuda/ptx_compiler")
 set(LAZULI_DNNL_SOURCES "/lowering/libraries/onednn[^/]*\\.cpp$")
 set(LAZULI_CUBLASLT_SOURCES "/lowering/libraries/cuda/cublaslt\\.cpp$")
 

@@ -5,8 +5,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include "ir/print.h"
-#include "jit/kernels/compiler.h"
-#include "jit/kernels/nvptx_compiler.h"
 
 extern char** environ;
 
@@ -87,19 +85,9 @@ void Dump::plan(const ir::Graph& graph, const lowering::Plan& plan) {
   if (wants("plan")) write(numbered("plan.txt"), lowering::print(graph, plan));
 }
 
-void Dump::kernel(const std::string& name, const lowering::LoopNest& nest) {
+void Dump::kernel(const std::string& name, const std::function<std::vector<Text>()>& texts) {
   if (!wants("kernels")) return;
-  write(name + ".nest", nest.print());
-  write(name + ".ll", Compiler::host().ir_text(nest, name));
-  write(name + ".s", Compiler::host().assembly_text(nest, name));
-}
-
-void Dump::gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
-                      int capability) {
-  if (!wants("kernels")) return;
-  write(name + ".nest", variant.print() + "\n" + nest.print());
-  write(name + ".ll", gpu_ir_text(nest, variant, name));
-  write(name + ".ptx", compile_ptx(nest, variant, name, capability));
+  for (const auto& [ending, text] : texts()) write(name + "." + ending, text);
 }
 
 void Dump::picture(const ir::Graph& graph) {

@@ -1,10 +1,11 @@
 // What became of a graph, written to a folder for a person to read: the trace, the graph after each pass that changed
-// it, the plan with its loop nests, each kernel's LLVM IR and assembly, and a picture of the graph.
+// it, the plan with its loop nests, each kernel's code, and a picture of the graph.
 #pragma once
+#include <functional>
 #include <string>
+#include <vector>
 #include "ir/graph.h"
 #include "jit/run/executable.h"
-#include "lowering/nest/gpu_variant.h"
 #include "lowering/plan/plan.h"
 
 namespace lazuli::jit {
@@ -18,9 +19,11 @@ class Dump {
   void trace(const ir::Graph& graph);
   void pass(std::string_view name, const ir::Graph& after);
   void plan(const ir::Graph& graph, const lowering::Plan& plan);
-  void kernel(const std::string& name, const lowering::LoopNest& nest);
-  void gpu_kernel(const std::string& name, const lowering::LoopNest& nest, const lowering::GpuVariant& variant,
-                  int capability);
+  // What there is to read of a kernel, by the ending of its file's name: the device says that, and only if asked.
+  struct Text {
+    std::string ending, text;
+  };
+  void kernel(const std::string& name, const std::function<std::vector<Text>()>& texts);
   void picture(const ir::Graph& graph);  // DOT always, SVG where Graphviz is installed
 
  private:

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 #include "ir/graph.h"
-#include "lowering/libraries/cuda/cublaslt.h"
+#include "lowering/libraries/library.h"
+#include "lowering/libraries/matmul_settings.h"
 
 namespace lazuli::jit {
 
@@ -154,7 +155,7 @@ struct CompileOptions {
   OtherSizes other_sizes = OtherSizes::Second;
   bool little_effort = false;      // library calls that are made fast rather than run fast
   bool interpret_kernels = false;  // run loop nests through the reference interpreter: slow, for tests
-  lowering::GpuMatmulSettings matmul;
+  lowering::MatmulSettings matmul;
   int threads = 0;          // 0: as many as OpenMP would use
   std::string dump_folder;  // empty: no dump
   std::string dump_stages;

@@ -14,8 +14,8 @@ namespace lazuli::lazy {
 namespace {
 
 // What torch's settings say about products.
-lowering::GpuMatmulSettings matmul_settings() {
-  lowering::GpuMatmulSettings s;
+lowering::MatmulSettings matmul_settings() {
+  lowering::MatmulSettings s;
   if (!backing().is_gpu()) return s;
   const at::Context& torch = at::globalContext();
   const auto allowed = at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
@@ -24,7 +24,7 @@ lowering::GpuMatmulSettings matmul_settings() {
   s.f16_reduced_precision_reduction = torch.allowFP16ReductionCuBLAS() == allowed;
   return s;
 }
-uint64_t bits_of(const lowering::GpuMatmulSettings& s) {
+uint64_t bits_of(const lowering::MatmulSettings& s) {
   return uint64_t{s.tf32} | uint64_t{s.bf16_reduced_precision_reduction} << 1 |
          uint64_t{s.f16_reduced_precision_reduction} << 2;
 }

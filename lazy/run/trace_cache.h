@@ -14,7 +14,7 @@ namespace lazuli::lazy {
 
 // What decides beside a trace how it is compiled: under other settings it is a new one.
 struct Settings {
-  lowering::GpuMatmulSettings matmul;
+  lowering::MatmulSettings matmul;
   bool fusion, pack;
   int threads;  // that OpenMP would use
   std::string disable_passes, debug, other_sizes;

@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "jit/devices/cuda/linker.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "jit/kernels/disk_cache.h"
-#include "jit/kernels/nvptx_compiler.h"
 #include "tests/gpu/assembled_store.h"
 
 namespace lazuli::testing {
@@ -147,7 +147,7 @@ std::string for_capability(std::string ptx, int capability) {
   if (const size_t at = ptx.find(target); at != ptx.npos)
     ptx.replace(at + target.size(), ptx.find('\n', at) - at - target.size(), std::to_string(capability));
   static const std::regex kOverlap("\t// begin inline asm\n\tgriddepcontrol[^\n]*\n\t// end inline asm\n");
-  if (capability < jit::kOverlapping) ptx = std::regex_replace(ptx, kOverlap, "");
+  if (capability < jit::cuda::kOverlapping) ptx = std::regex_replace(ptx, kOverlap, "");
   return ptx;
 }
 

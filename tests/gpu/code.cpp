@@ -4,7 +4,7 @@
 #include <chrono>
 #include <set>
 
-#include "jit/kernels/nvptx_compiler.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "tests/gpu/assembler.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/random_step.h"
@@ -29,7 +29,7 @@ struct Code : ::testing::Test {
                   int capability) {
     if (!seen_.insert({nest.hash(), variant.hash() + static_cast<uint64_t>(capability)}).second) return {};
     const auto start = std::chrono::steady_clock::now();
-    const std::string ptx = jit::compile_ptx(nest, variant, "kernel", capability);
+    const std::string ptx = jit::cuda::compile_ptx(nest, variant, "kernel", capability);
     emit_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     ++kernels;
     Assembled a = assemble(ptx, capability);
@@ -57,8 +57,8 @@ TEST(CodeText, DiffersOnlyInWhatOverlaps) {
   auto expect_same = [](const lowering::PlanStep& step) {
     const lowering::GpuVariant variant = choose_launch(step).variant;
     EXPECT_EQ(choose_launch(step, {.capability = 80}).variant, variant);
-    const std::string newer = jit::compile_ptx(step.loops.nest, variant, "kernel", 90);
-    EXPECT_EQ(jit::compile_ptx(step.loops.nest, variant, "kernel", 80), for_capability(newer, 80));
+    const std::string newer = jit::cuda::compile_ptx(step.loops.nest, variant, "kernel", 90);
+    EXPECT_EQ(jit::cuda::compile_ptx(step.loops.nest, variant, "kernel", 80), for_capability(newer, 80));
   };
   for (const GpuCase& c : small_cases())
     for (const lowering::PlanStep& step : c.plan().steps) expect_same(step);
@@ -82,7 +82,7 @@ TEST_F(Code, OfGroupsAssembles) {
     variant.members = static_cast<uint16_t>(std::min<size_t>(size_t{2} << seed % 7, most));
     check_both("seed " + std::to_string(seed), random.step.loops.nest, variant);
     if (HasFailure()) return;
-    const std::string ptx = jit::compile_ptx(random.step.loops.nest, variant, "kernel", 90);
+    const std::string ptx = jit::cuda::compile_ptx(random.step.loops.nest, variant, "kernel", 90);
     EXPECT_EQ(ptx.find(".local"), std::string::npos) << "arguments are copied to the stack: " << ptx;
   }
 }

@@ -1,5 +1,5 @@
 #include "tests/gpu/kernels.h"
-#include "jit/kernels/nvptx_compiler.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 
 namespace lazuli::testing {
 
@@ -13,8 +13,9 @@ GpuKernels::Ready GpuKernels::load(const lowering::PlanStep& step, Ready r) {
   if (r.launch.grid[0] == 0) return r;
   Gpu::Function& f = kernels_[{step.loops.nest.hash(), r.launch.variant.hash()}];
   if (!f)
-    f = gpu_.load(jit::compile_ptx(step.loops.nest, r.launch.variant, "kernel", std::min(target_.capability, kNewest)),
-                  "kernel");
+    f = gpu_.load(
+        jit::cuda::compile_ptx(step.loops.nest, r.launch.variant, "kernel", std::min(target_.capability, kNewest)),
+        "kernel");
   r.function = f;
   return r;
 }

@@ -10,7 +10,7 @@ namespace {
 using ir::DType;
 using testing::layout;
 
-const GpuMatmulSettings kSettings;
+const MatmulSettings kSettings;
 
 bool takes(DType t, std::vector<PostOp> ops, Layout out) { return cublaslt_takes(t, ops, out); }
 

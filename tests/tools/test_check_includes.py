@@ -43,6 +43,18 @@ def test_includes_to_the_right_are_fine(tmp_path):
         ("lowering/plan/plan.cpp", '"llvm/IR/Module.h"', "LLVM may not be used here"),
         ("lazy/a.cpp", "<dnnl.hpp>", "oneDNN may not be used here: dnnl.hpp"),
         ("jit/cache.cpp", "<cuda.h>", "the CUDA driver may not be used here: cuda.h"),
+        ("jit/devices/cpu/a.cpp", "<cuda.h>", "the CUDA driver may not be used here: cuda.h"),
+        ("jit/executable.h", "<cublasLt.h>", "cuBLASLt may not be used here: cublasLt.h"),
+        (
+            "jit/devices/cpu/a.cpp",
+            '"jit/devices/cuda/b.h"',
+            'only cuda/ may include "jit/devices/cuda/b.h"',
+        ),
+        (
+            "jit/run/a.h",
+            '"lowering/libraries/cuda/b.h"',
+            'only cuda/ may include "lowering/libraries/cuda/b.h"',
+        ),
         ("backend/a.cpp", "<Python.h>", "Python may not be used here: Python.h"),
         (
             "lazy/trace/a.cpp",
@@ -60,7 +72,8 @@ def test_includes_to_the_right_are_fine(tmp_path):
     ],
 )
 def test_a_broken_rule_is_named(tmp_path, file, include, message):
-    headers = {"jit/b.h": "", "lazy/run/b.h": ""}
+    names = ("jit/b.h", "lazy/run/b.h", "jit/devices/cuda/b.h", "lowering/libraries/cuda/b.h")
+    headers = dict.fromkeys(names, "")
     output = check(tmp_path, headers | {file: f"#include {include}\n"})
     assert output.startswith(f"{file}:1: ")
     assert message in output
@@ -71,6 +84,15 @@ def test_earlier_rooms_are_fine(tmp_path):
         "lazy/support/b.h": "",
         "lazy/c.h": "",
         "lazy/trace/a.cpp": '#include "lazy/c.h"\n#include "lazy/support/b.h"\n',
+    }
+    assert check(tmp_path, files) == ""
+
+
+def test_what_lists_all_makers_is_fine(tmp_path):
+    files = {
+        "lowering/libraries/cuda/b.h": "",
+        "jit/devices/cuda/b.h": '#include "lowering/libraries/cuda/b.h"\n',
+        "jit/devices/emission.cpp": '#include "jit/devices/cuda/b.h"\n',
     }
     assert check(tmp_path, files) == ""
 

@@ -6,7 +6,8 @@
 #include <utility>
 #include <omp.h>
 #include "jit/devices/cpu/launch.h"
-#include "jit/devices/cuda/emission.h"
+#include "jit/devices/emission.h"
+#include "jit/kernels/compiler.h"
 #include "jit/kernels/kernel.h"
 #include "jit/run/arena_pool.h"
 
@@ -29,7 +30,7 @@ class CpuDevice final : public Device {
 
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                 const CompileOptions& options, Dump& dump) override {
-    cuda::emit_for_gpu(graph, options);
+    emit_for_absent_devices(graph, options);
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
@@ -39,7 +40,7 @@ class CpuDevice final : public Device {
       std::shared_ptr<const Kernel> kernel;
       if (!options.interpret_kernels) {
         kernel = kernel_for(step.loops.nest, [&] { return label(graph, step); });
-        dump.kernel(kernel->name, step.loops.nest);
+        dump.kernel(kernel->name, [&] { return texts(step.loops.nest, kernel->name); });
       }
       steps[s] = std::make_unique<CpuLaunch>(graph, members, std::move(kernel));
     }
@@ -59,6 +60,13 @@ class CpuDevice final : public Device {
   void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
             void*) override {
     library.run(operands, results, scratch);
+  }
+
+ private:
+  static std::vector<Dump::Text> texts(const lowering::LoopNest& nest, const std::string& name) {
+    return {{"nest", nest.print()},
+            {"ll", Compiler::host().ir_text(nest, name)},
+            {"s", Compiler::host().assembly_text(nest, name)}};
   }
 };
 

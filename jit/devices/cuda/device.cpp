@@ -6,6 +6,7 @@
 #include "jit/devices/cuda/kernels.h"
 #include "jit/devices/cuda/launch.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "jit/devices/cuda/status_words.h"
 #include "jit/failures.h"
 #include "jit/run/arguments.h"
@@ -108,7 +109,7 @@ class CudaDevice final : public Device {
     const auto kernels = cuda::kernels_for(context_, requests);
     for (size_t i = 0; i < at.size(); ++i) {
       static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, cuda::members(plan, at[i]), groups[i], kernels[i]->function);
-      dump.gpu_kernel(kernels[i]->name, *requests[i].nest, requests[i].variant, target_.capability);
+      dump.kernel(kernels[i]->name, [&] { return texts(requests[i], kernels[i]->name); });
     }
     return steps;
   }
@@ -127,6 +128,12 @@ class CudaDevice final : public Device {
   }
 
  private:
+  std::vector<Dump::Text> texts(const cuda::KernelRequest& r, const std::string& name) const {
+    return {{"nest", r.variant.print() + "\n" + r.nest->print()},
+            {"ll", cuda::gpu_ir_text(*r.nest, r.variant, name)},
+            {"ptx", cuda::compile_ptx(*r.nest, r.variant, name, target_.capability)}};
+  }
+
   Context& context_;
   cuda::StatusWords words_;
   lowering::GpuTarget target_;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include "jit/kernels/nvptx_compiler.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "lowering/libraries/shared_library.h"
 
 namespace lazuli::jit::cuda {

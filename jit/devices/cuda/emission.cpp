@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "ir/hash.h"
 #include "jit/devices/cuda/launch.h"
-#include "jit/kernels/nvptx_compiler.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "jit/run/executor.h"
 #include "lowering/graph/target_passes.h"
 

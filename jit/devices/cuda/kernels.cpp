@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include "ir/hash.h"
 #include "jit/devices/cuda/linker.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 #include "jit/kernels/kernel.h"
-#include "jit/kernels/nvptx_compiler.h"
 
 namespace lazuli::jit::cuda {
 namespace {

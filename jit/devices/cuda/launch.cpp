@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include "jit/devices/cuda/libraries.h"
 #include "jit/run/arguments.h"
-#include "lowering/plan/cuda_libraries.h"
 
 namespace lazuli::jit::cuda {
 
@@ -28,7 +28,7 @@ lowering::PlanOptions plan_options(const CompileOptions& options, const lowering
           .threads = target.multiprocessors,
           .accumulate = options.fusion ? kCached : INT64_MAX,
           .tiles = false,
-          .libraries = &lowering::cuda_libraries(options.matmul)};
+          .libraries = &libraries(options.matmul)};
 }
 
 std::span<const PlanStep> members(const lowering::Plan& plan, uint32_t first) {

@@ -266,7 +266,7 @@ class NoProduct final : public LibraryCall {
 class EmptySum final : public LibraryCall {
  public:
   static std::unique_ptr<LibraryCall> make(const Layout& a, const Layout& b, const Layout& out,
-                                           std::span<const PostOp> post_ops, const GpuMatmulSettings& settings) {
+                                           std::span<const PostOp> post_ops, const MatmulSettings& settings) {
     const size_t rank = out.shape.size();
     const auto zeros = [&](const Layout& operand, size_t summed, size_t kept) {
       Layout l{operand.dtype, operand.shape, ir::Dims(rank, 0)};
@@ -315,7 +315,7 @@ bool cublaslt_takes(DType type, std::span<const PostOp> post_ops, const Layout& 
 }
 
 std::unique_ptr<LibraryCall> make_cublaslt_matmul(const Layout& a, const Layout& b, const Layout& out,
-                                                  std::span<const PostOp> post_ops, const GpuMatmulSettings& settings) {
+                                                  std::span<const PostOp> post_ops, const MatmulSettings& settings) {
   check_matmul_operands(a, b, out);
   if (!multiplies(a.dtype, out.dtype)) return nullptr;
   if (ir::product(out.shape) == 0) return std::make_unique<NoProduct>();

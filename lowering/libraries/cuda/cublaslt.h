@@ -4,17 +4,9 @@
 #include <memory>
 #include <span>
 #include "lowering/libraries/library.h"
+#include "lowering/libraries/matmul_settings.h"
 
 namespace lazuli::lowering {
-
-// As torch.backends.cuda.matmul says; the defaults are torch's.
-struct GpuMatmulSettings {
-  bool tf32 = false;                             // float32 products through tensor cores
-  bool bf16_reduced_precision_reduction = true;  // partial sums of a split product may be kept in the result's type
-  bool f16_reduced_precision_reduction = true;
-  size_t workspace_bytes = size_t{32} << 20;  // what NVIDIA recommends for Hopper
-  friend bool operator==(const GpuMatmulSettings&, const GpuMatmulSettings&) = default;
-};
 
 // Whether an operand is read where it lies; a generated kernel must copy any other to a dense one.
 bool cublaslt_reads(const Layout& operand);
@@ -31,6 +23,6 @@ bool cublaslt_takes(ir::DType type, std::span<const PostOp> post_ops, const Layo
 // operands are bf16 or f16), operands that it does not read, or post-ops that it does not take. Sizes of 0 are served.
 // Throws TypeError for operands that do not fit.
 std::unique_ptr<LibraryCall> make_cublaslt_matmul(const Layout& a, const Layout& b, const Layout& out,
-                                                  std::span<const PostOp> post_ops, const GpuMatmulSettings& settings);
+                                                  std::span<const PostOp> post_ops, const MatmulSettings& settings);
 
 }  // namespace lazuli::lowering

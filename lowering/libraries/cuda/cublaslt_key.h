@@ -26,7 +26,7 @@ struct CublasLtProblem {
   ir::DType type, out_type;
   BlasProduct product;
   BlasEpilogue epilogue;
-  GpuMatmulSettings settings;
+  MatmulSettings settings;
 };
 
 // Whether partial sums of a split product may be kept in the result's type.

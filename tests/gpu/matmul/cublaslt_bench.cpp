@@ -33,7 +33,7 @@ double median(std::vector<double> v) {
 }
 
 void bench(const char* name, const Layout& a, const Layout& b, const Layout& out, const std::vector<PostOp>& ops = {},
-           const GpuMatmulSettings& settings = {}) {
+           const MatmulSettings& settings = {}) {
   const auto call = make_cublaslt_matmul(a, b, out, ops, settings);
   const auto on_a = filled(a), on_b = filled(b), on_out = filled(out);
   std::unique_ptr<Memory> other;
@@ -75,7 +75,7 @@ void bench_linear(const char* name, int64_t rows, int64_t in, int64_t out, const
   bench(name, layout(t, {rows, in}), layout(t, {in, out}, {1, 0}), layout(t, {rows, out}), ops);
 }
 
-void bench_square(const char* name, DType t, int64_t n, const GpuMatmulSettings& settings = {}) {
+void bench_square(const char* name, DType t, int64_t n, const MatmulSettings& settings = {}) {
   bench(name, layout(t, {n, n}), layout(t, {n, n}), layout(t, {n, n}), {}, settings);
 }
 
@@ -87,7 +87,7 @@ int bench_cublaslt() {
   std::printf("LAZULI_CUBLASLT_TUNE=%s\n", tune ? tune : "1");
   const DType t = DType::BF16;
   const PostOp bias{PostOp::Add, layout(t, {3072})};
-  GpuMatmulSettings tf32;
+  MatmulSettings tf32;
   tf32.tf32 = true;
   bench_square("8192^3 bf16", t, 8192);
   bench_linear("linear", 8192, 768, 3072);

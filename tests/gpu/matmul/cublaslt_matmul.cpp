@@ -74,7 +74,7 @@ TEST_F(CublasLt, LongSums) {
   Report report;
   for (DType t : kTypes)
     for (bool reduced : {false, true}) {
-      GpuMatmulSettings settings;
+      MatmulSettings settings;
       settings.bf16_reduced_precision_reduction = settings.f16_reduced_precision_reduction = reduced;
       report.add(plain_case(reduced ? "reduced sums" : "full sums", t, 96, 64, 16384), settings);
       report.add(plain_case(reduced ? "reduced sums" : "full sums", t, 1, 257, 8192), settings);
@@ -83,7 +83,7 @@ TEST_F(CublasLt, LongSums) {
 
 TEST_F(CublasLt, WithoutWorkspace) {
   Report report;
-  GpuMatmulSettings none;
+  MatmulSettings none;
   none.workspace_bytes = 0;
   for (DType t : kTypes) report.add(plain_case("no workspace", t, 96, 64, 4096), none);
 }
@@ -142,7 +142,7 @@ TEST_F(CublasLt, ReducedOperandsWithFloatResult) {
 
 TEST_F(CublasLt, Tf32OnlyWhereItIsAllowed) {
   const MatmulCase c = plain_case("tf32", DType::F32, 256, 256, 1024);
-  GpuMatmulSettings allowed;
+  MatmulSettings allowed;
   allowed.tf32 = true;
   DeviceMatmul exact(c), fast(c, allowed);
   exact.enqueue();

@@ -38,7 +38,7 @@ struct Shifts {
 // A case with its operands on the device, which may be run in several ways.
 class DeviceMatmul {
  public:
-  explicit DeviceMatmul(const MatmulCase& c, const GpuMatmulSettings& settings = {}, Shifts shift = {})
+  explicit DeviceMatmul(const MatmulCase& c, const MatmulSettings& settings = {}, Shifts shift = {})
       : case_(c), host_(c), a_(host_.a, shift.a), b_(host_.b, shift.b), out_(host_.out, shift.out) {
     if (!host_.others.empty()) other_ = std::make_unique<DeviceTensor>(host_.others[0], shift.other);
     call_ = make_cublaslt_matmul(c.a, c.b, c.out, c.ops, settings);
@@ -117,7 +117,7 @@ class Report {
     failures_.push_back(wrong);
     if (failures_.size() <= 12) first_ += "  " + wrong + "\n";
   }
-  void add(const MatmulCase& c, const GpuMatmulSettings& settings = {}, Shifts shift = {}) {
+  void add(const MatmulCase& c, const MatmulSettings& settings = {}, Shifts shift = {}) {
     add(c.name + " of " + std::string(ir::name(c.a.dtype)), [&] {
       DeviceMatmul m(c, settings, shift);
       m.enqueue();

@@ -4,7 +4,7 @@
 
 #include "lowering/nest/gpu_variant.h"
 
-namespace lazuli::jit {
+namespace lazuli::jit::cuda {
 
 // From this capability on kernels overlap: one may start while those before it in its stream still run, and waits
 // itself for all that they write, before it touches memory (griddepcontrol in the PTX manual). Every kernel does; so
@@ -16,4 +16,4 @@ std::string compile_ptx(const lowering::LoopNest& nest, const lowering::GpuVaria
                         int capability);
 std::string gpu_ir_text(const lowering::LoopNest& nest, const lowering::GpuVariant& variant, const std::string& symbol);
 
-}  // namespace lazuli::jit
+}  // namespace lazuli::jit::cuda

@@ -1,21 +1,27 @@
-#include "lowering/plan/cuda_libraries.h"
+#include "jit/devices/cuda/libraries.h"
 #include <list>
 #include <mutex>
+#include "lowering/libraries/cuda/cublaslt.h"
 
-namespace lazuli::lowering {
+namespace lazuli::jit::cuda {
 namespace {
 
-class CudaLibraries final : public Libraries {
+using lowering::ChannelsLast;
+using lowering::Layout;
+using lowering::MatmulSettings;
+using lowering::PostOp;
+
+class CudaLibraries final : public lowering::Libraries {
  public:
-  explicit CudaLibraries(const GpuMatmulSettings& settings) : settings(settings) {}
+  explicit CudaLibraries(const MatmulSettings& settings) : settings(settings) {}
 
   bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const override {
     if (node.op != ir::Op::matmul) return false;
     const ir::Type& out = node.types[0];
-    return cublaslt_takes(out.dtype, post_ops, {out.dtype, out.shape, ir::contiguous_strides(out.shape)});
+    return lowering::cublaslt_takes(out.dtype, post_ops, {out.dtype, out.shape, ir::contiguous_strides(out.shape)});
   }
   bool reads(const ir::Node& node, const Layout& operand) const override {
-    return node.op != ir::Op::matmul || cublaslt_reads(operand);
+    return node.op != ir::Op::matmul || lowering::cublaslt_reads(operand);
   }
   // cuDNN computes in channels-last on tensor cores, and turns what is not, at every call.
   ChannelsLast channels_last(const ir::Node& node) const override {
@@ -38,18 +44,19 @@ class CudaLibraries final : public Libraries {
     const bool tensor_cores = ir::is_reduced_floating(type) || (type == ir::DType::F32 && settings.tf32);
     return tensor_cores ? 16 / ir::item_size(type) : 1;
   }
-  std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
-                                    std::span<const Layout> results, std::span<const PostOp> post_ops) const override {
+  std::unique_ptr<lowering::LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
+                                              std::span<const Layout> results,
+                                              std::span<const PostOp> post_ops) const override {
     if (node.op != ir::Op::matmul) return nullptr;
-    return make_cublaslt_matmul(operands[0], operands[1], results[0], post_ops, settings);
+    return lowering::make_cublaslt_matmul(operands[0], operands[1], results[0], post_ops, settings);
   }
 
-  const GpuMatmulSettings settings;
+  const MatmulSettings settings;
 };
 
 }  // namespace
 
-const Libraries& cuda_libraries(const GpuMatmulSettings& settings) {
+const lowering::Libraries& libraries(const MatmulSettings& settings) {
   static std::mutex mutex;
   static auto* known = new std::list<CudaLibraries>;  // outlives every thread
   std::lock_guard lock(mutex);
@@ -58,4 +65,4 @@ const Libraries& cuda_libraries(const GpuMatmulSettings& settings) {
   return known->emplace_back(settings);
 }
 
-}  // namespace lazuli::lowering
+}  // namespace lazuli::jit::cuda

@@ -1,4 +1,4 @@
-#include "jit/kernels/nvptx_compiler.h"
+#include "jit/devices/cuda/ptx_compiler.h"
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
@@ -16,7 +16,7 @@
 #include "jit/kernels/compiler_options.h"
 #include "lowering/nest/codegen.h"
 
-namespace lazuli::jit {
+namespace lazuli::jit::cuda {
 namespace {
 
 constexpr const char* kTriple = "nvptx64-nvidia-cuda";
@@ -132,4 +132,4 @@ std::string gpu_ir_text(const lowering::LoopNest& nest, const lowering::GpuVaria
   return out;
 }
 
-}  // namespace lazuli::jit
+}  // namespace lazuli::jit::cuda
