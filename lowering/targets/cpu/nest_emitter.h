@@ -58,8 +58,14 @@ class NestEmitter {
   Pass partial_pass(Value* remaining);
 
   // Column nests that are walked row by row (nest_rows.cpp).
+  class ColumnSums;
+  struct ColumnBlock;
   void row_by_row(Value* first, Value* last);
-  void columns_of(Value* first, Value* last, const std::function<void(const Pass&, Value* column)>& body);
+  void column_block(const ColumnBlock& block);
+  void rows_in_chunks(const ColumnBlock& block, Value* row, Value* end, size_t level);
+  void one_row(const ColumnBlock& block, Value* row);
+  void columns_of(const ColumnBlock& block, const std::function<void(const Pass&, Value* column)>& body);
+  bool moves_from_row_to_row(unsigned stage, size_t access) const;
 
   // Tiled nests (nest_tiles.cpp).
   struct Square {
