@@ -22,7 +22,7 @@ const bool bfloat16_by_default = [] {
 }();
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-  if (lazuli::lazy::is_reference_mode() && lazuli::lazy::Backing::choice().is_cpu())
+  if (lazuli::lazy::is_reference_mode() && lazuli::lazy::choose_backing().traits.has_host_kernels)
     return lazuli::backend::register_reference_autocast(m);
   AT_FORALL_LOWER_PRECISION_FP(LAZULI_LOWER)
   AT_FORALL_FP32(LAZULI_FP32)

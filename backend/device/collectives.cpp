@@ -113,7 +113,7 @@ class SharedWork final : public Work {
  public:
   SharedWork(c10::intrusive_ptr<Work> own, Shared shared)
       : Work(-1, own->retrieveOpType()), own_(std::move(own)), shared_(std::make_shared<Shared>(std::move(shared))) {
-    if (lazy::backing().is_gpu()) stream_ = lazy::backing().current_stream();
+    if (lazy::backing().overlaps_host) stream_ = lazy::backing().current_stream();
   }
 
   bool isCompleted() override { return own_->isCompleted(); }
@@ -182,8 +182,7 @@ void collective(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
     (*stack)[i] = map_tensors((*stack)[i], [&](const Tensor& t) { return shared.below(t); });
   {
     lazy::PlainDispatch guard;
-    const auto key = lazy::backing().is_gpu() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-    op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+    op.redispatchBoxed(c10::DispatchKeySet(lazy::backing().dispatch_key()), stack);
   }
   const auto& returns = op.schema().returns();
   for (size_t i = 0; i < returns.size(); ++i) {

@@ -38,40 +38,40 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   bool queryStream(const Stream&) const override {
-    return !lazy::backing().is_gpu() ||
-           (lazy::Runner::get().is_idle() && gpu().queryStream(lazy::backing().current_stream()));
+    return !lazy::backing().overlaps_host ||
+           (lazy::Runner::get().is_idle() && below().queryStream(lazy::backing().current_stream()));
   }
   void synchronizeStream(const Stream&) const override { lazy::finish(); }
   void synchronizeDevice(c10::DeviceIndex) const override { lazy::finish(); }
-  // On a GPU events are its own, behind the work recorded so far. On the CPU what came before an event is computed when
-  // it is recorded, and the event is the time.
+  // Events are the backing device's, behind the work recorded so far. Where it has none, as on the CPU, what came
+  // before an event is computed when it is recorded, and the event is the time.
   void record(void** event, const Stream&, c10::DeviceIndex, c10::EventFlag flag) const override {
     lazy::sync(lazy::SyncReason::Explicit);
     lazy::Runner::get().wait();
-    if (lazy::backing().is_gpu())
-      return gpu().record(event, lazy::backing().current_stream(), lazy::backing().device().index(), flag);
+    if (lazy::backing().overlaps_host)
+      return below().record(event, lazy::backing().current_stream(), lazy::backing().device().index(), flag);
     if (!*event) *event = new Time;
     *static_cast<Time*>(*event) = std::chrono::steady_clock::now();
   }
   void block(void* event, const Stream&) const override {
-    if (lazy::backing().is_gpu()) gpu().block(event, lazy::backing().current_stream());
+    if (lazy::backing().overlaps_host) below().block(event, lazy::backing().current_stream());
   }
-  bool queryEvent(void* event) const override { return !lazy::backing().is_gpu() || gpu().queryEvent(event); }
+  bool queryEvent(void* event) const override { return !lazy::backing().overlaps_host || below().queryEvent(event); }
   void synchronizeEvent(void* event) const override {
-    if (lazy::backing().is_gpu()) gpu().synchronizeEvent(event);
+    if (lazy::backing().overlaps_host) below().synchronizeEvent(event);
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    if (lazy::backing().is_gpu()) return gpu().destroyEvent(event, lazy::backing().device().index());
+    if (lazy::backing().overlaps_host) return below().destroyEvent(event, lazy::backing().device().index());
     delete static_cast<Time*>(event);
   }
   double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
-    if (lazy::backing().is_gpu()) return gpu().elapsedTime(from, to, lazy::backing().device().index());
+    if (lazy::backing().overlaps_host) return below().elapsedTime(from, to, lazy::backing().device().index());
     return std::chrono::duration<double, std::milli>(*static_cast<Time*>(to) - *static_cast<Time*>(from)).count();
   }
 
  private:
   using Time = std::chrono::steady_clock::time_point;
-  static const c10::impl::DeviceGuardImplInterface& gpu() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+  static const c10::impl::DeviceGuardImplInterface& below() { return lazy::backing().guard(); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 

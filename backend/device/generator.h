@@ -44,6 +44,8 @@ class Generator final : public c10::GeneratorImpl {
 bool draws_as_eager();
 
 const at::Generator& default_generator();
+// A new generator of the backing device, for its own kernels.
+at::Generator backing_generator(uint64_t seed);
 // The given generator, or the default one. Throws for a generator of another device.
 Generator& generator_of(const std::optional<at::Generator>& g);
 

@@ -1,7 +1,7 @@
 #include "backend/device/pinned_memory.h"
 
 #include <map>
-#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/Context.h>
 #include "lazy/memory/backing.h"
 #include "lazy/support/mutex.h"
 
@@ -47,13 +47,18 @@ class Pinned final : public at::Allocator {
   std::map<const char*, size_t> blocks_;
 };
 
+const at::AcceleratorHooksInterface& hooks(const lazy::Backing& device) {
+  return at::globalContext().getAcceleratorHooksInterface(device.device().type());
+}
+
 }  // namespace
 
 at::Allocator* pinned_allocator() {
-  return lazy::backing().is_gpu() ? at::detail::getCUDAHooks().getPinnedMemoryAllocator() : &Pinned::get();
+  return lazy::backing().shares_host_memory ? &Pinned::get() : hooks(lazy::backing()).getPinnedMemoryAllocator();
 }
 bool is_pinned(const void* p) {
-  return lazy::Backing::is_on_gpu() ? at::detail::getCUDAHooks().isPinnedPtr(p) : Pinned::get().holds(p);
+  const lazy::Backing* device = lazy::Backing::if_chosen();
+  return device && !device->shares_host_memory ? hooks(*device).isPinnedPtr(p) : Pinned::get().holds(p);
 }
 
 }  // namespace lazuli::backend

@@ -29,7 +29,7 @@ bool is_walked_as_mask(const Tensor& t) { return is_walked(t) || t.stride(-1) ==
 
 // What the row takes, of what eager's kernel takes; heads may share keys.
 bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask) {
-  if (lazy::backing().is_gpu()) return false;
+  if (lazy::backing().has_fused_attention) return false;
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0 || !is_walked(*t))
       return false;
@@ -103,11 +103,11 @@ bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Ten
   bool sizes = q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
   bool has_mask = mask && mask->defined();
   if (has_mask && !is_walked_as_mask(*mask)) return false;
-  if (has_mask && !lazy::backing().is_gpu() && mask->dim() != 2 && mask->dim() != 4) return false;
-  if (has_mask && ((lazy::backing().is_gpu() ? causal : mask->requires_grad()) ||
+  if (has_mask && !lazy::backing().has_fused_attention && mask->dim() != 2 && mask->dim() != 4) return false;
+  if (has_mask && ((lazy::backing().has_fused_attention ? causal : mask->requires_grad()) ||
                    (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type())))
     return false;
-  if (lazy::backing().is_gpu()) {
+  if (lazy::backing().has_fused_attention) {
     // Rows of 16 bytes, and no float64.
     const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
     if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
@@ -121,7 +121,7 @@ using Attention = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::S
 
 Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout,
                     bool causal, bool, optional<double> scale) {
-  if (lazy::backing().is_gpu()) {
+  if (lazy::backing().has_fused_attention) {
     auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, bias, causal, scale);
     return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
   }
@@ -141,7 +141,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, 
                                                               c10::SymInt, c10::SymInt, double dropout, bool causal,
                                                               const Tensor&, const Tensor&, optional<double> scale) {
   optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
-  if (lazy::backing().is_gpu()) {
+  if (lazy::backing().has_fused_attention) {
     auto [gq, gk, gv, gb] = fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask,
                                                mask && wanted[3], causal, scale);
     return {gq, gk, gv, mask && wanted[3] ? gb : Tensor()};
@@ -165,7 +165,7 @@ void register_attention(torch::Library& m) {
 int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask,
                          double dropout, bool causal, optional<double> scale, bool gqa) {
   // Torch then calls the host's kernel by its own operator, with that one's derivative.
-  if (lazy::is_reference_mode() && !lazy::backing().is_gpu())
+  if (lazy::is_reference_mode() && lazy::backing().has_host_kernels)
     return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout,
                                                    causal, scale, gqa);
   const bool is_fused = (dropout == 0 && is_row(q, k, v, mask) && (gqa || q.size(1) == k.size(1))) ||

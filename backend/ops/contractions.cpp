@@ -61,7 +61,7 @@ struct Vectors {
 // A product of half precision may overflow before alpha brings it back: eager scales it before it is rounded. GPUs
 // would multiply several times as slowly.
 bool may_overflow(const Tensor& a, const Scalar& alpha) {
-  return a.scalar_type() == at::kHalf && !is_one(alpha) && !lazy::backing().is_gpu();
+  return a.scalar_type() == at::kHalf && !is_one(alpha) && !lazy::backing().has_tensor_cores;
 }
 
 // beta * bias + alpha * product, with the factors that are one or zero left out.
@@ -172,7 +172,7 @@ struct Convolution {
 
 // oneDNN has no convolutions of float64, and torch has fast ones for the CPU.
 bool has_library(at::ScalarType type) {
-  return c10::isFloatingType(type) && (type != at::kDouble || lazy::backing().is_gpu());
+  return c10::isFloatingType(type) && (type != at::kDouble || lazy::backing().convolves_float64);
 }
 
 bool convolvable(const Tensor& x, const Tensor& w) {

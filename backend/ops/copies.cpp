@@ -29,7 +29,7 @@ bool dense(const Tensor& t, lazy::Order& order) { return lazy::memory_order(t.si
 // Whether the bytes are just those of a little host memory: torch's copy costs more than they do.
 bool is_plain(const Tensor& host, c10::ScalarType type, size_t bytes) {
   constexpr size_t kLittle = 16 << 10;  // bytes
-  return bytes <= kLittle && !lazy::backing().is_gpu() && host.is_cpu() && host.layout() == c10::kStrided &&
+  return bytes <= kLittle && lazy::backing().shares_host_memory && host.is_cpu() && host.layout() == c10::kStrided &&
          host.scalar_type() == type && host.is_contiguous() && !host.is_conj() && !host.is_neg() &&
          !host._is_zerotensor();
 }

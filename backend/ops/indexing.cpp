@@ -217,7 +217,7 @@ Tensor& square_eye_out(int64_t n, Tensor& out) { return eye_out(n, n, out); }
 // Torch's kernel for the CPU checks its arguments itself, and refuses in these words.
 Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   const IntArrayRef self_sizes = self.sizes();
-  if (!lazy::backing().is_gpu() && !self_sizes.empty()) {
+  if (lazy::backing().has_host_kernels && !self_sizes.empty()) {
     if (dim >= 0) TORCH_CHECK(dim < static_cast<int64_t>(self_sizes.size()));
     const int64_t size = self_sizes[at::maybe_wrap_dim(dim, self.dim())];
     const int64_t from = start < 0 && start >= -size ? start + size : start;

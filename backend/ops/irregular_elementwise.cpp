@@ -38,7 +38,7 @@ Tensor elu_backward(const Tensor& gy, const Scalar& alpha, const Scalar& scale, 
 // Torch's second result is room for its kernel on the host, which writes rows; as on CUDA there is nothing in ours.
 std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
   if (!is_floating(x)) return fall_back_tuple<2>("aten::log_sigmoid_forward", "", x);
-  const Tensor in = lazy::backing().is_gpu() ? x : x.contiguous();
+  const Tensor in = lazy::backing().has_host_kernels ? x.contiguous() : x;
   return {elementwise(ir::Op::log_sigmoid, {{&in, {}}}), at::empty({0}, x.options())};
 }
 Tensor log_sigmoid_backward(const Tensor& gy, const Tensor& x, const Tensor& buffer) {

@@ -59,7 +59,7 @@ Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x,
                  std::initializer_list<const optional<Tensor>*> parameters = {}) {
   at::ScalarType type = lazy::to_torch(r.dtype(v));
   auto wider = [&](const optional<Tensor>* p) { return has(*p) && (*p)->scalar_type() != x.scalar_type(); };
-  if (!lazy::backing().is_gpu() && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
+  if (lazy::backing().has_host_kernels && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
   return r.tensor(r.convert(v, lazy::to_ir(type)), type);
 }
 
@@ -105,8 +105,8 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
 // Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no
 // others.
 bool folds(const Tensor& x) {
-  return !lazy::backing().is_gpu() && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
-                                       x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
+  return lazy::backing().has_host_kernels && (x.is_contiguous() || x.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
+                                              x.is_contiguous(c10::MemoryFormat::ChannelsLast3d));
 }
 
 // running = (1 - momentum) * running + momentum * batch, rounded at the end: 16 bits may hold that, and not the

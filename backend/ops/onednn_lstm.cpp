@@ -52,7 +52,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, Tens
 std::optional<std::tuple<Tensor, Tensor, Tensor>> onednn_lstm(const Tensor& input, TensorList hx, TensorList parameters,
                                                               bool has_biases, int64_t layers, double dropout,
                                                               bool train, bool bidirectional, bool batch_first) {
-  if (lazy::backing().is_gpu() || hx.size() != 2 || hx[0].dim() != 3 || hx[1].dim() != 3) return {};
+  if (!lazy::backing().has_host_kernels || hx.size() != 2 || hx[0].dim() != 3 || hx[1].dim() != 3) return {};
   const bool has_projections = hx[0].size(2) != hx[1].size(2);
   if (!at::globalContext().userEnabledMkldnn() || !onednn_takes(input.scalar_type()) || input.numel() == 0 ||
       has_projections)

@@ -69,7 +69,7 @@ Tensor matrix_exp(const Tensor& x) {
 // compute it in 32.
 bool has_coarse_places(const Tensor& x, const Tensor& grid) {
   return c10::isReducedFloatingType(x.scalar_type()) && grid.scalar_type() == x.scalar_type() &&
-         !lazy::backing().is_gpu();
+         lazy::backing().has_host_kernels;
 }
 template <class Op>
 Tensor sampled(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool corners) {

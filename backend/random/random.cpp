@@ -5,7 +5,6 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include "backend/device/generator.h"
 #include "backend/random/draws.h"
 #include "backend/record/dispatch.h"
@@ -19,19 +18,23 @@ namespace lazuli::backend {
 namespace {
 
 // LAZULI_RANDOM=eager draws what the CPU draws; reference mode what the backing device does.
-bool draws_as_gpu() { return lazy::is_reference_mode() && lazy::backing().is_gpu(); }
 at::Generator eagers_generator(uint64_t seed) {
-  if (!draws_as_gpu()) return at::detail::createCPUGenerator(seed);
-  at::Generator g = at::detail::getCUDAHooks().getNewGenerator(lazy::backing().device().index());
-  g.set_current_seed(seed);
-  return g;
+  return lazy::is_reference_mode() ? backing_generator(seed) : at::detail::createCPUGenerator(seed);
 }
 at::Generator eagers_default_generator() {
-  return draws_as_gpu() ? at::globalContext().defaultGenerator(lazy::backing().device())
-                        : at::detail::getDefaultCPUGenerator();
+  return lazy::is_reference_mode() ? at::globalContext().defaultGenerator(lazy::backing().device())
+                                   : at::detail::getDefaultCPUGenerator();
 }
 
 }  // namespace
+
+at::Generator backing_generator(uint64_t seed) {
+  const c10::Device device = lazy::backing().device();
+  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator g = at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  g.set_current_seed(seed);
+  return g;
+}
 
 Generator::Generator(c10::DeviceIndex index, at::Generator eager)
     : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
@@ -59,7 +62,7 @@ uint64_t Generator::get_offset() const { return draws_as_eager() ? eager().get_o
 void Generator::set_state(const c10::TensorImpl& state) {
   const bool is_ours = state.numel() == 16 && state.dtype() == caffe2::TypeMeta::Make<uint8_t>();
   if (draws_as_eager()) {
-    TORCH_CHECK(!is_ours || draws_as_gpu(),
+    TORCH_CHECK(!is_ours || !eager().device().is_cpu(),
                 "lazuli: under LAZULI_RANDOM=eager a generator's state is the CPU's, and this one was taken without");
     return eager().unsafeGetGeneratorImpl()->set_state(state);
   }
@@ -94,7 +97,7 @@ Generator& generator_of(const std::optional<at::Generator>& g) {
 }
 bool draws_as_eager() {
   if (lazy::config().random != "eager") return false;
-  TORCH_CHECK(lazy::is_reference_mode() || !lazy::backing().is_gpu(),
+  TORCH_CHECK(lazy::is_reference_mode() || lazy::backing().has_host_kernels,
               "lazuli: LAZULI_RANDOM=eager draws what eager draws on the CPU: it needs LAZULI_BACKING=cpu");
   return true;
 }

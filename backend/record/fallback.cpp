@@ -1,21 +1,11 @@
 // The boxed fallback: every op of torch works, as an external call to the backing device's own eager kernel.
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include "backend/device/generator.h"
 #include "backend/record/dispatch.h"
 #include "lazy/external/external.h"
-#include "lazy/memory/backing.h"
 #include "lazy/record/tape.h"
 
 namespace lazuli::backend {
 namespace {
-
-at::Generator backing_generator(uint64_t seed) {
-  if (!lazy::backing().is_gpu()) return at::detail::createCPUGenerator(seed);
-  at::Generator g = at::detail::getCUDAHooks().getNewGenerator(lazy::backing().device().index());
-  g.set_current_seed(seed);
-  return g;
-}
 
 // A random op of the backing device draws from a generator of that device. It is seeded from ours, whose state then
 // reproduces what the op draws; under LAZULI_RANDOM=eager it is the one behind ours.

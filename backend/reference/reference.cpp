@@ -87,7 +87,7 @@ bool writes_each(const OperatorHandle& op) {
 void on_each(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const std::vector<at::Tensor> written = torch::jit::last(*stack, op.schema().arguments().size())[0].toTensorVector();
   fallback(op, keys, stack);
-  if (!lazy::backing().is_gpu())
+  if (lazy::backing().has_host_kernels)
     for (const at::Tensor& t : written) t.unsafeGetTensorImpl()->bump_version();
 }
 

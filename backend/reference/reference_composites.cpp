@@ -19,7 +19,7 @@ using at::Tensor;
 // Accelerators have a fused operator, whose factor is rounded elsewhere.
 Tensor dropout(const Tensor& x, double p, bool train) {
   const bool drops = train && p > 0 && p < 1 && x.numel() > 0;
-  if (!drops || lazy::backing().is_gpu()) return at::native::dropout(x, p, train);
+  if (!drops || !lazy::backing().has_host_kernels) return at::native::dropout(x, p, train);
   Tensor y;
   {
     at::NoNamesGuard guard;
@@ -31,7 +31,7 @@ Tensor dropout(const Tensor& x, double p, bool train) {
 
 // Accelerators do not look for numbers that name no class.
 Tensor one_hot(const Tensor& index, int64_t classes) {
-  if (!lazy::backing().is_gpu() && index.scalar_type() == at::kLong && index.numel() > 0) {
+  if (lazy::backing().has_host_kernels && index.scalar_type() == at::kLong && index.numel() > 0) {
     TORCH_CHECK(index.min().item<int64_t>() >= 0, "Class values must be non-negative.");
     TORCH_CHECK(classes < 1 || index.max().item<int64_t>() < classes, "Class values must be smaller than num_classes.");
   }

@@ -192,7 +192,7 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 template <Cell cell, auto composite>
 Two sequence(const Tensor& input, const Tensor& hx, TensorList parameters, bool has_biases, int64_t layers,
              double dropout, bool train, bool bidirectional, bool batch_first) {
-  if (lazy::backing().is_gpu())
+  if (!lazy::backing().has_host_kernels)
     return composite(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
   at::native::check_attributes(input, parameters, hx);
   auto [y, last] = Network{cell, has_biases, layers, dropout, train, bidirectional}.of_sequence(
@@ -204,7 +204,7 @@ Two sequence(const Tensor& input, const Tensor& hx, TensorList parameters, bool 
 template <Cell cell, auto composite>
 Two packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList parameters, bool has_biases,
            int64_t layers, double dropout, bool train, bool bidirectional) {
-  if (lazy::backing().is_gpu())
+  if (!lazy::backing().has_host_kernels)
     return composite(data, batch_sizes, hx, parameters, has_biases, layers, dropout, train, bidirectional);
   auto [y, last] =
       Network{cell, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes, hx, parameters);
@@ -214,7 +214,7 @@ Two packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, Tens
 Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers, double dropout,
            bool train, bool bidirectional, bool batch_first) {
   const bool fits = hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3;
-  if (lazy::backing().is_gpu() || !fits)
+  if (!lazy::backing().has_host_kernels || !fits)
     return at::native::lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
   if (const auto results =
           onednn_lstm(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first))
@@ -228,7 +228,7 @@ Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_b
 Three lstm_of_packed(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList parameters,
                      bool has_biases, int64_t layers, double dropout, bool train, bool bidirectional) {
   const bool fits = hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3;
-  if (lazy::backing().is_gpu() || !fits)
+  if (!lazy::backing().has_host_kernels || !fits)
     return at::native::lstm(data, batch_sizes, hx, parameters, has_biases, layers, dropout, train, bidirectional);
   auto [y, last] = Network{lstm_step, has_biases, layers, dropout, train, bidirectional}.of_packed(data, batch_sizes,
                                                                                                    hx, parameters);
@@ -246,7 +246,7 @@ bool cell_fits(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tenso
 // A cell alone takes the hidden state's product first.
 Two lstm_cell(const Tensor& x, TensorList hx, const Tensor& w_ih, const Tensor& w_hh, const std::optional<Tensor>& b_ih,
               const std::optional<Tensor>& b_hh) {
-  if (lazy::backing().is_gpu() || hx.size() != 2 || !cell_fits(x, hx[0], w_ih, w_hh, 4) ||
+  if (!lazy::backing().has_host_kernels || hx.size() != 2 || !cell_fits(x, hx[0], w_ih, w_hh, 4) ||
       !cell_fits(x, hx[1], w_ih, w_hh, 4))
     return at::native::lstm_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
   const Weights w = cell_weights(w_ih, w_hh, b_ih, b_hh);
@@ -255,7 +255,7 @@ Two lstm_cell(const Tensor& x, TensorList hx, const Tensor& w_ih, const Tensor& 
 }
 Tensor gru_cell(const Tensor& x, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
                 const std::optional<Tensor>& b_ih, const std::optional<Tensor>& b_hh) {
-  if (lazy::backing().is_gpu() || !cell_fits(x, hx, w_ih, w_hh, 3))
+  if (!lazy::backing().has_host_kernels || !cell_fits(x, hx, w_ih, w_hh, 3))
     return at::native::gru_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
   const Weights w = cell_weights(w_ih, w_hh, b_ih, b_hh);
   return gru_step(w.of_input(x), {hx}, w)[0];

@@ -50,9 +50,7 @@ Calls& calls() {
 }
 
 at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::Device device) {
-  auto key = device.is_meta()   ? c10::DispatchKey::Meta
-             : device.is_cuda() ? c10::DispatchKey::CUDA
-                                : c10::DispatchKey::CPU;
+  const auto key = device.is_meta() ? c10::DispatchKey::Meta : backing().dispatch_key();
   auto t = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_owner.storage()), c10::DispatchKeySet(key),
                                                     c10::scalarTypeToTypeMeta(g.type));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(g.sizes), to_ref(g.strides), g.offset);
@@ -104,7 +102,7 @@ bool can_be_rehearsed(const c10::OperatorHandle& op) {
 // Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are
 // made in one of several ways, by how many threads there are.
 bool computes_alike_on_threads(const Signature& s) {
-  if (backing().is_gpu() || !lowering::BlasThreads::can_be_set()) return false;
+  if (!backing().has_host_kernels || !lowering::BlasThreads::can_be_set()) return false;
   if (s.op.schema().name() != "aten::_scaled_dot_product_flash_attention_for_cpu") return false;
   const c10::ScalarType type = s.slots[0].geometry.type;
   return type == at::kFloat || type == at::kDouble;
@@ -118,7 +116,7 @@ int64_t bytes_read(const Signature& s) {
 // to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits
 // follow from them.
 bool is_little(const Signature& s, bool is_attention) {
-  if (backing().is_gpu()) return false;
+  if (!backing().has_host_kernels) return false;
   if (is_attention) {
     const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
     return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
@@ -136,9 +134,9 @@ bool runs_at_once_when_new(const c10::OperatorHandle& op) {
                               [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
 }
 
-// Whether its kernel for GPUs asserts what zeros do not keep: a failed assertion ends all work on the GPU.
-bool asserts_on_gpu(const c10::OperatorHandle& op) {
-  return backing().is_gpu() &&
+// Whether its kernel asserts what zeros do not keep.
+bool asserts_more_than_zeros_keep(const c10::OperatorHandle& op) {
+  return backing().asserts_in_kernels &&
          op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
 }
 
@@ -164,7 +162,7 @@ class Analysis {
     if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
-    return only_views || !rehearsed || asserts_on_gpu(signature_.op) || learn(backing().device());
+    return only_views || !rehearsed || asserts_more_than_zeros_keep(signature_.op) || learn(backing().device());
   }
 
  private:

@@ -1,69 +1,55 @@
 #include "lazy/memory/backing.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <ATen/Context.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/TensorOptions.h>
 #include "jit/device.h"
-#include "jit/devices/cuda/device.h"
 #include "lazy/support/mutex.h"
 
 namespace lazuli::lazy {
 namespace {
 
-bool torch_has_gpu() { return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0; }
-
-c10::Device choose() {
-  const char* given = std::getenv("LAZULI_BACKING");
-  const std::string wanted = given ? given : "";
-  TORCH_CHECK(wanted.empty() || wanted == "cpu" || wanted == "cuda", "LAZULI_BACKING takes cpu or cuda, not ", wanted);
-  if (wanted == "cpu") return {c10::kCPU};
-  const bool gpu = torch_has_gpu();
-  TORCH_CHECK(gpu || wanted != "cuda", "LAZULI_BACKING=cuda, but torch finds no CUDA device here");
-  return gpu ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
-}
-
-jit::Device* compiler_for(c10::Device device) {
-  if (device.is_cpu()) return &jit::cpu_device();
+jit::Device* compiler_for(const BackingKind& kind, c10::Device device) {
   try {
-    return &jit::cuda_device(device.index());
+    return &kind.code(device.index());
   } catch (const std::exception& e) {
-    TORCH_CHECK(false, "lazuli: torch sees a CUDA device, but ", e.what(), ". LAZULI_BACKING=cpu computes on the CPU.");
+    TORCH_CHECK(false, "lazuli: torch sees a ", c10::DeviceTypeName(kind.type), " device, but ", e.what(),
+                ". LAZULI_BACKING=cpu computes on the CPU.");
   }
 }
 
-const c10::impl::DeviceGuardImplInterface& guard() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
-
-std::atomic<bool> on_gpu = false;
 std::atomic<const Backing*> made = nullptr;  // outlives every thread
 // Of a static variable's first use a fork knows nothing: its child would wait for a thread that it has not.
 Mutex& making = *new Mutex(Rank::Leaf);
 
 }  // namespace
 
-c10::Device Backing::choice() { return choose(); }
-bool Backing::is_on_gpu() { return on_gpu; }
-
-Backing::Backing() : device_(choose()), code_(nullptr) {
-  on_gpu = is_gpu();
-  if (is_gpu()) at::globalContext().lazyInitDevice(c10::kCUDA);
-  code_ = compiler_for(device_);
-  if (is_gpu())
+Backing::Backing(const BackingKind& kind)
+    : BackingTraits(kind.traits),
+      device_(kind.type == c10::kCPU ? c10::Device(c10::kCPU) : c10::Device(kind.type, 0)),
+      dispatch_key_(c10::computeDispatchKey(c10::kFloat, c10::kStrided, device_)),
+      code_(nullptr) {
+  if (!shares_host_memory) at::globalContext().lazyInitDevice(device_.type());
+  code_ = compiler_for(kind, device_);
+  if (!shares_host_memory)
     pending_limit_ =
-        static_cast<int64_t>(c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(device_.index()).second / 2);
+        static_cast<int64_t>(c10::getDeviceAllocator(device_.type())->getMemoryInfo(device_.index()).second / 2);
 }
+
+const Backing* Backing::if_chosen() { return made.load(std::memory_order_acquire); }
 
 const Backing& Backing::get() {
   if (const Backing* b = made.load(std::memory_order_acquire)) return *b;
   std::lock_guard lock(making);
-  if (!made) made = new Backing;
+  if (!made) made = new Backing(choose_backing());
   return *made;
 }
 
-void* Backing::stream() const { return is_gpu() ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr; }
+void* Backing::stream() const {
+  return overlaps_host ? guard().getStreamNativeHandle(guard().getStream(device_)) : nullptr;
+}
 
 c10::Stream Backing::current_stream() const { return guard().getStream(device_); }
 
@@ -77,16 +63,10 @@ void Backing::order(c10::Stream before, c10::Stream after) const {
   guard().destroyEvent(event, device_.index());
 }
 
-namespace {
-const c10::Stream& the_side_stream(c10::Device device) {
-  static const c10::Stream stream = guard().getStreamFromGlobalPool(device, /*isHighPriority=*/true);
-  return stream;
-}
-}  // namespace
-
 std::optional<c10::Stream> Backing::side_stream() const {
-  if (!is_gpu() || guard().getStream(device_) != guard().getDefaultStream(device_)) return {};
-  return the_side_stream(device_);
+  if (!overlaps_host || guard().getStream(device_) != guard().getDefaultStream(device_)) return {};
+  static const c10::Stream stream = guard().getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
+  return stream;
 }
 
 void* Backing::mark() const {
@@ -102,7 +82,7 @@ bool Backing::passed(void* event) const {
 }
 
 void Backing::wait() const {
-  if (!is_gpu()) return;
+  if (!overlaps_host) return;
   waiting([&] { guard().synchronizeStream(guard().getStream(device_)); });
   raise_failures();
 }
@@ -117,14 +97,14 @@ void Backing::raise_failures() const {
 
 void Backing::copy(void* to, const void* from, size_t bytes) const {
   if (!bytes) return;
-  if (is_gpu())
-    code_->copy(to, from, bytes, stream());
-  else
+  if (shares_host_memory)
     std::memcpy(to, from, bytes);
+  else
+    code_->copy(to, from, bytes, stream());
 }
 
 jit::Buffer Backing::allocate(size_t bytes) const {
-  c10::DataPtr data = c10::GetAllocator(c10::kCUDA)->allocate(std::max<size_t>(bytes, 1));
+  c10::DataPtr data = c10::GetAllocator(device_.type())->allocate(std::max<size_t>(bytes, 1));
   // Memory of another stream is used in the default one too: it is not given again before that has passed.
   if (guard().getStream(device_) != guard().getDefaultStream(device_))
     guard().recordDataPtrOnStream(data, guard().getDefaultStream(device_));

@@ -1,36 +1,39 @@
 // The backing device: whose memory holds the values of `lazuli` and whose eager kernels serve what has no kernel of
 // ours. An NVIDIA GPU where torch has one (lazuli:0 is cuda:0 then), else the CPU; LAZULI_BACKING=cpu or cuda decides
-// otherwise.
+// otherwise (backing_kinds.h).
 #pragma once
 #include <optional>
+#include <c10/core/DispatchKey.h>
 #include <c10/core/Stream.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
-#include "jit/run/executable.h"
+#include "lazy/memory/backing_kinds.h"
 
 namespace lazuli::lazy {
 
-class Backing {
+class Backing : public BackingTraits {
  public:
   // Chosen at the first call, not at import: a process that forks workers first must not have started CUDA. Throws a
   // torch error when LAZULI_BACKING asks for what is not there.
   static const Backing& get();
 
+  // Null where it has not been chosen.
+  static const Backing* if_chosen();
+
   c10::Device device() const { return device_; }
-  bool is_gpu() const { return !device_.is_cpu(); }
-  // Which device it is or will be. Asking may start CUDA.
-  static c10::Device choice();
-  // Whether it has been chosen, and is a GPU.
-  static bool is_on_gpu();
+  // The key of its eager kernels.
+  c10::DispatchKey dispatch_key() const { return dispatch_key_; }
   // Bytes of values that may wait in a trace: most of them never get memory, but nobody knows before the trace ends.
   int64_t pending_limit() const { return pending_limit_; }
   // Compiles and runs plans for it.
   jit::Device& code() const { return *code_; }
-  // The native handle of torch's current stream there; null on the CPU.
+  // The native handle of torch's current stream there; null where there are none.
   void* stream() const;
   // A stream beside the default one, on which what does not depend on the work waiting there can be done at once. None
-  // on the CPU, and while the user has chosen a stream.
+  // where there are none, and while the user has chosen a stream.
   std::optional<c10::Stream> side_stream() const;
-  // GPU only, as the next ones.
+  // Only where overlaps_host, as the next ones. Torch's own streams and events:
+  const c10::impl::DeviceGuardImplInterface& guard() const { return *c10::impl::getDeviceGuardImpl(device_.type()); }
   c10::Stream current_stream() const;
   c10::Stream default_stream() const;
   // What comes in `after` waits for what is in `before` now.
@@ -57,12 +60,13 @@ class Backing {
   }
   // Device to device, in stream order.
   void copy(void* to, const void* from, size_t bytes) const;
-  // GPU only: from torch's caching allocator, in stream order.
+  // Not where shares_host_memory: from torch's caching allocator, in stream order.
   jit::Buffer allocate(size_t bytes) const;
 
  private:
-  Backing();
+  explicit Backing(const BackingKind& kind);
   c10::Device device_;
+  c10::DispatchKey dispatch_key_;
   jit::Device* code_;
   int64_t pending_limit_ = int64_t{2} << 30;
 };

@@ -123,16 +123,16 @@ Allocator& allocator() {
   return *a;
 }
 
-c10::DeviceAllocator& gpu_allocator() { return *c10::getDeviceAllocator(c10::kCUDA); }
+c10::DeviceAllocator& torch_allocator() { return *c10::getDeviceAllocator(backing().device().type()); }
 
-MemoryStats gpu_stats() {
-  const auto s = gpu_allocator().getDeviceStats(backing().device().index());
+MemoryStats torch_stats() {
+  const auto s = torch_allocator().getDeviceStats(backing().device().index());
   const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   return {s.allocated_bytes[all].current, s.allocated_bytes[all].peak, s.reserved_bytes[all].current,
           s.allocation[all].allocated};
 }
 
-jit::Buffer allocate_on_gpu(size_t bytes) {
+jit::Buffer allocate_on_device(size_t bytes) {
   try {
     return backing().allocate(bytes);
   } catch (const c10::OutOfMemoryError&) {
@@ -146,24 +146,25 @@ jit::Buffer allocate_on_gpu(size_t bytes) {
 }  // namespace
 
 jit::Buffer allocate_buffer(size_t bytes) {
-  if (backing().is_gpu()) return allocate_on_gpu(bytes);
+  if (!backing().shares_host_memory) return allocate_on_device(bytes);
   const size_t taken = size_class(bytes);
   const auto [p, size] = allocator().take(taken);
   return {p, bytes, std::shared_ptr<void>(p, [taken, size](void* q) { allocator().give(q, taken, size); })};
 }
-MemoryStats memory_stats() { return backing().is_gpu() ? gpu_stats() : allocator().stats(); }
+MemoryStats memory_stats() { return backing().shares_host_memory ? allocator().stats() : torch_stats(); }
 void reset_peak_memory() {
-  backing().is_gpu() ? gpu_allocator().resetPeakStats(backing().device().index()) : allocator().reset_peak();
+  backing().shares_host_memory ? allocator().reset_peak()
+                               : torch_allocator().resetPeakStats(backing().device().index());
 }
 void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
-  backing().is_gpu() ? gpu_allocator().emptyCache() : allocator().release();
+  backing().shares_host_memory ? allocator().release() : torch_allocator().emptyCache();
 }
 
 jit::PackedOperands* packed_operands() {
   static auto* operands = new jit::PackedOperands;  // never freed: buffers may be, until the process ends
   const int64_t limit = config().max_packed_bytes;
-  if (backing().is_gpu() || limit == 0) return nullptr;
+  if (!backing().shares_host_memory || limit == 0) return nullptr;  // a GPU's libraries read operands as they are
   operands->set_limit(static_cast<size_t>(limit));
   return operands;
 }

@@ -110,8 +110,9 @@ Cell* Recording::moving_window(const at::Tensor& t) {
   LazyStorage& storage = storage_of(t);
   const Cell& whole = *storage.cell();
   const ir::DType dtype = to_ir(t.scalar_type());
-  // On a GPU a buffer may come to be only when the Runner gets there, and kernels rely on where buffers begin.
-  if (whole.state != Cell::State::Ready || backing().is_gpu() || whole.type.dtype != dtype || impl->numel() == 0)
+  // Where work overlaps the host, a buffer may come to be only when the Runner gets there; and a GPU's kernels rely on
+  // where buffers begin.
+  if (whole.state != Cell::State::Ready || backing().overlaps_host || whole.type.dtype != dtype || impl->numel() == 0)
     return nullptr;
   int64_t extent = 1;
   for (int64_t d = 0; d < impl->dim(); ++d) extent += (impl->size(d) - 1) * impl->stride(d);

@@ -48,7 +48,7 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
 }
 
 bool may_run_in_parts() {
-  return !backing().is_gpu() && config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
+  return backing().runs_in_parts && config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
 }
 
 bool is_dead(const Cell& c, long buffers) {
@@ -130,7 +130,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
         ++metrics().traces_reused;
         return recent;
       }
-    const bool may_donate = !(is_read(reason) && backing().is_gpu());  // run_aside does not
+    const bool may_donate = !(is_read(reason) && backing().overlaps_host);  // run_aside does not
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
     const jit::CompileOptions options = compile_options(settings, key);
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));

@@ -108,7 +108,7 @@ void* reserve(void* at, size_t size, int protection) {
 
 // Between a buffer and memory of the host; done when it returns.
 void copy(void* to, void* from, size_t bytes, bool to_host) {
-  if (!backing().is_gpu()) {
+  if (backing().shares_host_memory) {
     std::memcpy(to, from, bytes);
     return;
   }

@@ -77,7 +77,7 @@ struct Runner::Worker {
 };
 
 Runner::Runner() {
-  if (!backing().is_gpu()) return;
+  if (!backing().overlaps_host) return;
   worker_ = new Worker;
   std::thread([w = worker_] { w->loop(); }).detach();
 }

@@ -189,7 +189,7 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
   if (const auto live = trace.live(); live.size() < 2 || unread_bytes(trace, live) > 0) return {};
   const Trace& slice = found->first;
   const std::vector<ValueId> live{found->second};
-  if (backing().is_gpu() && !are_filled(slice)) return {};
+  if (backing().overlaps_host && !are_filled(slice)) return {};
 
   RECORD_FUNCTION("lazuli::peek", {});
   const RunAhead::Halt halt;

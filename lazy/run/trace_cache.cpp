@@ -16,7 +16,7 @@ namespace {
 // What torch's settings say about products.
 lowering::MatmulSettings matmul_settings() {
   lowering::MatmulSettings s;
-  if (!backing().is_gpu()) return s;
+  if (!backing().has_tensor_cores) return s;
   const at::Context& torch = at::globalContext();
   const auto allowed = at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
   s.tf32 = torch.allowTF32CuBLAS();

@@ -70,7 +70,8 @@ std::vector<std::string> search_settings(const Case& c, const jit::CompileOption
       continue;
     attempt("pass " + name, [&](jit::CompileOptions& o, Case&) { o.disabled_passes.push_back(name); });
   }
-  if (!backing().is_gpu()) attempt("generated code", [](jit::CompileOptions& o, Case&) { o.interpret_kernels = true; });
+  if (backing().shares_host_memory)
+    attempt("generated code", [](jit::CompileOptions& o, Case&) { o.interpret_kernels = true; });
   return found;
 }
 

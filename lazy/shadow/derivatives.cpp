@@ -166,7 +166,7 @@ std::optional<Difference> compare(const Case& backward, size_t output, const Ten
 // wanted.
 template <class F>
 void apart(F call) {
-  const auto stream = backing().is_gpu() ? std::optional(backing().current_stream()) : std::nullopt;
+  const auto stream = backing().overlaps_host ? std::optional(backing().current_stream()) : std::nullopt;
   std::exception_ptr thrown;
   WithoutPython released;  // nodes may be Python's
   std::thread([&] {

@@ -371,7 +371,7 @@ class Run {
   Tensor accumulated(const ir::Node& n, const Tensors& in, const Tensor& result, ir::DType t, int64_t count) const {
     double step = spacing(ir::compute_type(t)).relative * std::sqrt(static_cast<double>(count)) / 2;
     // Tensor cores may round factors to ten bits.
-    if (backing().is_gpu() && t == ir::DType::F32 && ir::is_contraction(n.op)) step += 0x1p-10;
+    if (backing().has_tensor_cores && t == ir::DType::F32 && ir::is_contraction(n.op)) step += 0x1p-10;
     Tensor size = result.abs();
     if (n.op != Op::prod) {
       Tensors squares;

@@ -51,7 +51,8 @@ struct Fork {
     for (Mutex* m : std::exchange(get().held, {})) new (&m->mutex_) std::recursive_mutex;
     forked = true;
     settled = false;
-    lost_gpu = lost_gpu || Backing::is_on_gpu();
+    const Backing* device = Backing::if_chosen();
+    lost_gpu = lost_gpu || (device && !device->shares_host_memory);
   }
 };
 

@@ -104,3 +104,26 @@ def test_a_value_that_does_not_fit():
         torch.lazuli.config.random = "mt19937"
     with pytest.raises(ValueError, match="'max_traces' takes an integer from 4 on, not 3"):
         torch.lazuli.config.max_traces = 3
+
+
+@pytest.mark.parametrize(
+    ("backing", "message"),
+    [
+        ("abacus", "LAZULI_BACKING takes cpu or cuda, not abacus"),
+        pytest.param(
+            "cuda",
+            "LAZULI_BACKING=cuda, but torch finds no CUDA device here",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)
+def test_a_backing_device_that_is_not_here(backing, message):
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch; torch.ones(2, device='lazuli').sum().item()"],
+        env={**os.environ, "LAZULI_BACKING": backing},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert message in done.stderr

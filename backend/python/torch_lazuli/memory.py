@@ -48,7 +48,7 @@ def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, i
     """
     device_index(device)
     backing = _ops._backing()
-    if backing.type == "cuda":
-        return torch.cuda.mem_get_info(backing)
+    if backing.type != "cpu":
+        return torch.get_device_module(backing).mem_get_info(backing)
     page = os.sysconf("SC_PAGE_SIZE")
     return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
