@@ -79,6 +79,32 @@ variable_list LightNode::record(const variable_list& gradients, uint64_t needs) 
   return out;
 }
 
+namespace {
+
+// What a derivative is a function of, for the tape, and where gradients of that go. Null: what no tensor here holds.
+struct TapeOperands {
+  autograd::edge_list edges;
+  c10::SmallVector<const Tensor*, 8> tensors;
+  uint64_t wanted = 0;
+  void add(autograd::Edge edge, const Tensor* t) {
+    if (edge.is_valid()) wanted |= uint64_t{1} << edges.size();
+    edges.push_back(std::move(edge));
+    tensors.push_back(t);
+  }
+};
+
+// Of results whose derivative is not known: who asks for it is told.
+void refuse_derivatives(const variable_list& results, const std::string& name) {
+  for (const Tensor& t : results)
+    if (t.defined()) {
+      auto error = std::make_shared<autograd::NotImplemented>(name);
+      error->add_input_metadata(t);
+      autograd::impl::set_gradient_edge(t, {std::move(error), 0});
+    }
+}
+
+}  // namespace
+
 // The same, while a tape notes it: over the gradients, then this node's inputs, then its outputs, the latter two as far
 // as backward reads them.
 variable_list LightNode::record_differentiably(const variable_list& gradients, uint64_t needs) {
@@ -91,55 +117,41 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   bool is_read = false;  // some operand of torch's derivative requires a gradient
   for (size_t i = 0; i < next_edges_.size(); ++i) is_read |= traits.read >> i & 1 && next_edges_[i].is_valid();
   const size_t inputs = next_edges_.size(), outputs = fragment.outputs.size();
-  autograd::edge_list edges;
-  c10::SmallVector<const Tensor*, 8> tensors;
-  uint64_t wanted = 0;
-  auto add = [&](autograd::Edge edge, const Tensor* t) {
-    if (edge.is_valid()) wanted |= uint64_t{1} << edges.size();
-    edges.push_back(std::move(edge));
-    tensors.push_back(t);
-  };
-  for (const Tensor& g : gradients) add(g.defined() ? edge_of(g) : autograd::Edge(), &g);
-  for (const autograd::Edge& e : next_edges_) add(e, nullptr);
-  for (size_t i = 0; i < outputs; ++i) add({shared_from_this(), static_cast<uint32_t>(i)}, nullptr);
-  TORCH_CHECK(edges.size() <= 64, "lazuli: ", name(), " has too many operands to be differentiated twice");
-  auto node = make(operation_.name(), at::sequence_number::get_and_increment(), std::move(edges));
+  TapeOperands of;
+  for (const Tensor& g : gradients) of.add(g.defined() ? edge_of(g) : autograd::Edge(), &g);
+  for (const autograd::Edge& e : next_edges_) of.add(e, nullptr);
+  for (size_t i = 0; i < outputs; ++i) of.add({shared_from_this(), static_cast<uint32_t>(i)}, nullptr);
+  TORCH_CHECK(of.edges.size() <= 64, "lazuli: ", name(), " has too many operands to be differentiated twice");
+  auto node = make(operation_.name(), at::sequence_number::get_and_increment(), std::move(of.edges));
   variable_list out(inputs);
   c10::SmallVector<const Tensor*, 4> results;
   const size_t first_result = gradients.size() + inputs;
-  lazy::DerivativeTape tape({tensors.data(), gradients.size()}, wanted, fragment,
+  lazy::DerivativeTape tape({of.tensors.data(), gradients.size()}, of.wanted, fragment,
                             static_cast<uint16_t>(gradients.size()), static_cast<uint16_t>(first_result));
   out = record(gradients, needs);
   for (const Tensor& t : out) results.push_back(&t);
   lazy::Saved saved = tape.finish({results.data(), results.size()});
-  if (saved.differentiable) {
-    // Where no gradient flows the engine must not go: a hook there would be called, with none. Nor to what is no
-    // operand of torch's derivative, as a bias.
-    const uint64_t no_operands = traits.read ? ((uint64_t{1} << inputs) - 1) & ~uint64_t{traits.read} : 0;
-    const uint64_t reached = saved.reached & ~(no_operands << gradients.size());
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (!(reached >> i & 1)) node->set_next_edge(i, {});
-    operation_.share_kept(node->operation_, saved.inputs, gradients.size(), first_result);
-    saved.inputs &= (uint64_t{1} << gradients.size()) - 1;
-    node->operation_.note(tape.segment(), saved, {tensors.data(), tensors.size()}, {results.data(), results.size()});
-    for (size_t i = 0; i < results.size(); ++i) {
-      Step::Output o;
-      if (saved.flowing >> i & 1) Step::describe(o, *results[i]);
-      add_output(*node, o);
-      if (o.flows)
-        set_history(*results[i], {node, static_cast<uint32_t>(i)});
-      else if (results[i]->defined() && is_read)
-        set_history_of_constant(*results[i],
-                                traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
-    }
-    return out;
+  if (!saved.differentiable) return refuse_derivatives(out, name()), out;
+  // Where no gradient flows the engine must not go: a hook there would be called, with none. Nor to what is no
+  // operand of torch's derivative, as a bias.
+  const uint64_t no_operands = traits.read ? ((uint64_t{1} << inputs) - 1) & ~uint64_t{traits.read} : 0;
+  const uint64_t reached = saved.reached & ~(no_operands << gradients.size());
+  for (size_t i = 0; i < of.tensors.size(); ++i)
+    if (!(reached >> i & 1)) node->set_next_edge(i, {});
+  operation_.share_kept(node->operation_, saved.inputs, gradients.size(), first_result);
+  saved.inputs &= (uint64_t{1} << gradients.size()) - 1;
+  node->operation_.note(tape.segment(), saved, {of.tensors.data(), of.tensors.size()},
+                        {results.data(), results.size()});
+  for (size_t i = 0; i < results.size(); ++i) {
+    Step::Output o;
+    if (saved.flowing >> i & 1) Step::describe(o, *results[i]);
+    add_output(*node, o);
+    if (o.flows)
+      set_history(*results[i], {node, static_cast<uint32_t>(i)});
+    else if (results[i]->defined() && is_read)
+      set_history_of_constant(*results[i],
+                              traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
   }
-  for (Tensor& t : out)
-    if (t.defined()) {
-      auto error = std::make_shared<autograd::NotImplemented>(name());
-      error->add_input_metadata(t);
-      autograd::impl::set_gradient_edge(t, {std::move(error), 0});
-    }
   return out;
 }
 

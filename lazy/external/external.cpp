@@ -406,6 +406,59 @@ bool is_sole(const at::Tensor& t, const std::vector<jit::Buffer>& operands, std:
   return true;
 }
 
+// Calls the kernel. `written`: for operands that it writes, the memory that stands for `storages`.
+Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& storages,
+                  const std::vector<c10::Storage>& written) {
+  try {
+    PlainDispatch guard;
+    std::optional<DefaultType> type;  // the process's, which only who runs a trace may change
+    if (!call.alike) type.emplace(call.signature.default_type);
+    const c10::AutoGradMode grad(call.signature.grad_mode);
+    std::vector<at::Tensor> host;
+    for (const Slot& s : call.signature.slots) {
+      if (s.same < host.size()) {
+        host.push_back(host[s.same]);
+        continue;
+      }
+      const uint32_t from = s.geometry.storage;
+      host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
+    }
+    Stack stack = call.signature.rebuild(host, backing().device());
+    call.signature.op.callBoxed(stack);
+    return stack;
+  } catch (const c10::OutOfMemoryError& e) {
+    throw jit::OutOfMemory(call.signature.name() + ": " + e.what_without_backtrace());
+  } catch (const c10::Error& e) {
+    std::throw_with_nested(std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace()));
+  }
+}
+
+// The tensors in it, which nothing else holds afterwards.
+std::vector<at::Tensor> taken_from(Stack stack) {
+  std::vector<at::Tensor> out;
+  for (c10::IValue& v : stack) {
+    if (v.isTensor())
+      out.push_back(v.toTensor());
+    else
+      for (const at::Tensor& t : v.toTensorVector()) out.push_back(t);
+  }
+  return out;
+}
+
+// The memory of a result as it was promised: the kernel's own if it can be had.
+jit::Buffer fresh_result(const ExternalCall& call, const Geometry& g, at::Tensor t,
+                         const std::vector<jit::Buffer>& operands, std::span<const jit::BufferView> views) {
+  TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
+              " returned ", t.sizes(), " where its meta kernel promised ", to_ref(g.sizes));
+  const bool is_own = is_sole(t, operands, views) && t.strides() == to_ref(g.strides) && t.storage_offset() == 0 &&
+                      t.is_conj() == g.conj && t.is_neg() == g.neg;
+  if (is_own) return buffer_of(t);
+  at::Tensor dense = at::empty_strided(to_ref(g.sizes), to_ref(g.strides), t.options());
+  set_view_bits(dense, g);
+  dense.copy_(t);
+  return buffer_of(dense);
+}
+
 }  // namespace
 
 std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::span<const jit::BufferView> inputs,
@@ -428,59 +481,18 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     written[m] = resizable(copy);
     out.push_back(std::move(copy));
   }
-  Stack stack;
-  try {
-    PlainDispatch guard;
-    std::optional<DefaultType> type;  // the process's, which only who runs a trace may change
-    if (!call.alike) type.emplace(call.signature.default_type);
-    const c10::AutoGradMode grad(call.signature.grad_mode);
-    std::vector<at::Tensor> host;
-    for (const Slot& s : call.signature.slots) {
-      if (s.same < host.size()) {
-        host.push_back(host[s.same]);
-        continue;
-      }
-      const uint32_t from = s.geometry.storage;
-      host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
-    }
-    stack = call.signature.rebuild(host, backing().device());
-    call.signature.op.callBoxed(stack);
-  } catch (const c10::OutOfMemoryError& e) {
-    throw jit::OutOfMemory(call.signature.name() + ": " + e.what_without_backtrace());
-  } catch (const c10::Error& e) {
-    std::throw_with_nested(std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace()));
-  }
+  Stack stack = call_kernel(call, storages, written);
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];
     if (memory.data() != out[i].data)
       backing().copy(out[i].data, memory.data(), std::min(out[i].bytes, memory.nbytes()));
   }
-  std::vector<at::Tensor> returned;
-  for (c10::IValue& v : stack) {
-    if (v.isTensor())
-      returned.push_back(v.toTensor());
-    else
-      for (const at::Tensor& t : v.toTensorVector()) returned.push_back(t);
-  }
-  stack.clear();
+  std::vector<at::Tensor> returned = taken_from(std::move(stack));
   LAZULI_CHECK(returned.size() == call.results.size(),
                "an external call returned another number of tensors than its meta kernel");
-  for (size_t i = 0; i < returned.size(); ++i) {
-    if (call.results[i].kind != ExternalResult::Fresh) continue;
-    at::Tensor t = std::move(returned[i]);
-    const Geometry& g = call.results[i].geometry;
-    TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
-                " returned ", t.sizes(), " where its meta kernel promised ", to_ref(g.sizes));
-    const bool is_own = is_sole(t, storages, inputs) && t.strides() == to_ref(g.strides) && t.storage_offset() == 0 &&
-                        t.is_conj() == g.conj && t.is_neg() == g.neg;
-    if (!is_own) {
-      at::Tensor dense = at::empty_strided(to_ref(g.sizes), to_ref(g.strides), t.options());
-      set_view_bits(dense, g);
-      dense.copy_(t);
-      t = dense;
-    }
-    out.push_back(buffer_of(t));
-  }
+  for (size_t i = 0; i < returned.size(); ++i)
+    if (call.results[i].kind == ExternalResult::Fresh)
+      out.push_back(fresh_result(call, call.results[i].geometry, std::move(returned[i]), storages, inputs));
   if (!alone) lowering::openmp_has_worked();
   (void)results;
   if (counted) metrics().external(call.signature.name(), line, now_us() - start);
