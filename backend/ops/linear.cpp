@@ -12,13 +12,14 @@ namespace {
 using at::Tensor;
 using Bias = std::optional<Tensor>;
 
-// Rows of features by a matrix of one row a result, all of one floating type; the rest is torch's to write.
+// What torch writes without a write in place, which counts as a version of the result: rows of features by a matrix of
+// one row a result, all of one floating type, with a bias in up to three dimensions. The rest is torch's to write.
 bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
   if (!is_floating(x) || !is_ours(weight) || x.dim() < 2 || weight.dim() != 2 || x.size(-1) != weight.size(1) ||
       weight.scalar_type() != x.scalar_type() || !(x.dim() == 2 || x.is_contiguous()))
     return false;
   return !bias || !bias->defined() ||
-         (is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
+         (x.dim() <= 3 && is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
           bias->size(0) == weight.size(0));
 }
 

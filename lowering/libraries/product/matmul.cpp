@@ -228,7 +228,7 @@ bool is_for_blas(const Product& p) {
          is_little(ir::product(p.out.shape) * p.a.shape.back()) && std::ranges::all_of(p.ops, is_simple);
 }
 
-// A BLAS is slow at many rows of a few columns.
+// A BLAS is slow at many rows of a few columns. Our own product is better where vectors are not wider than those rows.
 bool is_narrow(const Product& p) {
   constexpr int64_t kNarrow = 16;
   return p.out.shape[p.out.shape.size() - 2] > kNarrow && p.out.shape.back() < kNarrow && p.out.strides.back() == 1;
@@ -237,8 +237,9 @@ bool is_narrow(const Product& p) {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
-  const bool blas = is_for_blas(p);
-  if (is_for_gemm(p, effort) || (blas && is_narrow(p))) return make_gemm(p.a, p.b, p.out, p.ops);
+  const bool narrow = is_for_blas(p) && is_narrow(p), blas = is_for_blas(p) && !narrow;
+  if (is_for_gemm(p, effort) || (narrow && host_features() != Features::Avx512))
+    return make_gemm(p.a, p.b, p.out, p.ops);
   // A BLAS reads columns once for two rows or more, too.
   const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;
   const bool soon = blas || effort == Effort::Little;
