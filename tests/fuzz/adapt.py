@@ -1,5 +1,6 @@
 """Brings a variable to a shape and type through views, so that any operator can meet any other."""
 
+import os
 import random
 
 import torch
@@ -171,11 +172,15 @@ def collide(target, value) -> bool:
 
 
 def fresh(t: torch.Tensor, rng: random.Random) -> str:
-    """Another tensor like a sample's: small ones and indices are written out."""
+    """Another tensor like a sample's: small ones and indices are written out.
+
+    A GPU's kernels assert that numbers are in range, and a process ends where they are not.
+    """
     kind = t.dtype
     is_float = kind.is_floating_point or kind.is_complex
     if not t.numel() or (t.numel() > SHORT or (is_float and rng.random() < 0.6)):
-        return f"normal({shape_text(t.shape)}, {rng.randrange(1000)}, {kind})"
+        made = f"normal({shape_text(t.shape)}, {rng.randrange(1000)}, {kind})"
+        return within(made, t) if os.environ.get("LAZULI_BACKING") == "cuda" else made
     return f"data({literal(rounded(t.detach().resolve_conj().resolve_neg().tolist()))}, {kind})"
 
 
