@@ -15,8 +15,8 @@ using Bias = std::optional<Tensor>;
 // What torch writes without a write in place, which counts as a version of the result: rows of features by a matrix of
 // one row a result, all of one floating type, with a bias in up to three dimensions. The rest is torch's to write.
 bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
-  if (!is_floating(x) || !is_ours(weight) || x.dim() < 2 || weight.dim() != 2 || x.size(-1) != weight.size(1) ||
-      weight.scalar_type() != x.scalar_type() || !(x.dim() == 2 || x.is_contiguous()))
+  if (lazy::is_reference_mode() || !is_floating(x) || !is_ours(weight) || x.dim() < 2 || weight.dim() != 2 ||
+      x.size(-1) != weight.size(1) || weight.scalar_type() != x.scalar_type() || !(x.dim() == 2 || x.is_contiguous()))
     return false;
   return !bias || !bias->defined() ||
          (x.dim() <= 3 && is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
@@ -24,7 +24,7 @@ bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
 }
 
 Tensor recorded_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
-  if (lazy::is_reference_mode() || !fits(x, weight, bias)) return at::native::linear(x, weight, bias);
+  if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
   const ir::Dims in = lazy::to_dims(x.sizes());
   ir::Dims out = in;
   out.back() = weight.size(0);
@@ -39,23 +39,17 @@ Tensor recorded_linear(const Tensor& x, const Tensor& weight, const Bias& bias) 
   return r.tensor(in.size() > 2 ? r.reshape(y, out) : y, x.scalar_type());
 }
 
-// Torch writes it in differentiable operators wherever this is not one of our steps.
+// Torch writes it in operators that have keys of their own: they count versions, and have derivatives.
 Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const Bias& bias) {
+  if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
   OpTensors tensors;
   tensors.add(x), tensors.add(weight), tensors.add(bias);
-  switch (tensors.route(keys)) {
-    case Route::Below: {
-      at::AutoDispatchBelowADInplaceOrView guard;
-      return recorded_linear(x, weight, bias);
-    }
-    case Route::Light:
-      if (lazy::config().light_autograd && fits(x, weight, bias))
-        return Light<at::_ops::linear>::call(keys, x, weight, bias);
-      [[fallthrough]];
-    case Route::Torch:
-      break;
-  }
-  return at::native::linear(x, weight, bias);
+  const Route route = tensors.route(keys);
+  if (route == Route::Torch || (route == Route::Light && !lazy::config().light_autograd))
+    return at::native::linear(x, weight, bias);
+  if (route == Route::Light) return Light<at::_ops::linear>::call(keys, x, weight, bias);
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return recorded_linear(x, weight, bias);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {

@@ -11,6 +11,7 @@ CASES = {
     "batches": ((2, 4, 5), (3, 5), (3,)),
     "many batches": ((2, 1, 4, 5), (3, 5), (3,)),
     "vector": ((5,), (3, 5), (3,)),
+    "vector, no bias": ((5,), (3, 5), None),
     "no bias": ((4, 5), (3, 5), None),
     "batches, no bias": ((2, 4, 5), (3, 5), None),
     "no rows": ((0, 5), (3, 5), (3,)),
