@@ -1,5 +1,5 @@
-// A linear layer: one call where torch writes a transposed view and a sum of a product, which are recorded either way.
-#include <ATen/ops/linear.h>
+// A linear layer whose derivative nobody wants: one call where torch writes a transposed view and a sum of a product,
+// which are recorded either way.
 #include <ATen/ops/linear_native.h>
 #include "backend/autograd/light.h"
 #include "backend/record/operands.h"
@@ -44,17 +44,13 @@ Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Te
   if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
   OpTensors tensors;
   tensors.add(x), tensors.add(weight), tensors.add(bias);
-  const Route route = tensors.route(keys);
-  if (route == Route::Torch || (route == Route::Light && !lazy::config().light_autograd))
-    return at::native::linear(x, weight, bias);
-  if (route == Route::Light) return Light<at::_ops::linear>::call(keys, x, weight, bias);
+  if (tensors.route(keys) != Route::Below) return at::native::linear(x, weight, bias);
   at::AutoDispatchBelowADInplaceOrView guard;
   return recorded_linear(x, weight, bias);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  Light<at::_ops::linear>::kind =
-      implement<at::_ops::linear, &differentiable_linear>(m, {.name = "LinearBackward0", .traits = {}});
+  m.impl("linear", torch::dispatch(c10::DispatchKey::AutogradPrivateUse1, TORCH_FN(differentiable_linear)));
 }
 
 }  // namespace
