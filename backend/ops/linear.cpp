@@ -23,8 +23,7 @@ bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
           bias->size(0) == weight.size(0));
 }
 
-Tensor recorded_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
-  if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
+Tensor record(const Tensor& x, const Tensor& weight, const Bias& bias) {
   const ir::Dims in = lazy::to_dims(x.sizes());
   ir::Dims out = in;
   out.back() = weight.size(0);
@@ -39,6 +38,10 @@ Tensor recorded_linear(const Tensor& x, const Tensor& weight, const Bias& bias) 
   return r.tensor(in.size() > 2 ? r.reshape(y, out) : y, x.scalar_type());
 }
 
+Tensor plain_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
+  return fits(x, weight, bias) ? record(x, weight, bias) : at::native::linear(x, weight, bias);
+}
+
 // Torch writes it in operators that have keys of their own: they count versions, and have derivatives.
 Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const Bias& bias) {
   if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
@@ -46,7 +49,7 @@ Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Te
   tensors.add(x), tensors.add(weight), tensors.add(bias);
   if (tensors.route(keys) != Route::Below) return at::native::linear(x, weight, bias);
   at::AutoDispatchBelowADInplaceOrView guard;
-  return recorded_linear(x, weight, bias);
+  return record(x, weight, bias);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
@@ -55,6 +58,6 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
 
 }  // namespace
 
-void register_linear(torch::Library& m) { m.impl("linear", recorded_linear); }
+void register_linear(torch::Library& m) { m.impl("linear", plain_linear); }
 
 }  // namespace lazuli::backend

@@ -4,6 +4,7 @@ Vision models have the classes of ImageNet, and their libraries' defaults.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -30,42 +31,20 @@ def gpt2_small_1x128() -> Built:
     return GPT2LMHeadModel(config), lambda: batches.language(1, 128)
 
 
-def _timm(name: str, batch: int) -> Built:
+def _classifying(model: nn.Module, batch: int) -> Built:
+    return Labelled(model), lambda: batches.images(batch, 224, name="x")
+
+
+def of_timm(name: str, batch: int) -> Built:
     import timm
 
-    model = timm.create_model(name, pretrained=False)
-    return Labelled(model), lambda: batches.images(batch, 224, name="x")
+    return _classifying(timm.create_model(name, pretrained=False), batch)
 
 
-def _torchvision(name: str, batch: int) -> Built:
+def of_torchvision(name: str, batch: int) -> Built:
     from torchvision.models import get_model
 
-    model = get_model(name, weights=None)
-    return Labelled(model), lambda: batches.images(batch, 224, name="x")
-
-
-def resnet18_x1() -> Built:
-    return _torchvision("resnet18", 1)
-
-
-def resnet50_x4() -> Built:
-    return _torchvision("resnet50", 4)
-
-
-def mobilenetv3_large_x8() -> Built:
-    return _torchvision("mobilenet_v3_large", 8)
-
-
-def vit_small_x4() -> Built:
-    return _timm("vit_small_patch16_224", 4)
-
-
-def swin_tiny_x2() -> Built:
-    return _timm("swin_tiny_patch4_window7_224", 2)
-
-
-def convnext_atto_x4() -> Built:
-    return _timm("convnext_atto", 4)
+    return _classifying(get_model(name, weights=None), batch)
 
 
 class Encoder(nn.Module):
@@ -93,11 +72,11 @@ def torch_encoder_2x32() -> Built:
 MODELS = {
     "bert-base-2x128": bert_base_2x128,
     "gpt2-small-1x128": gpt2_small_1x128,
-    "vit-small-x4": vit_small_x4,
-    "swin-tiny-x2": swin_tiny_x2,
-    "resnet18-x1": resnet18_x1,
-    "resnet50-x4": resnet50_x4,
-    "mobilenetv3-large-x8": mobilenetv3_large_x8,
-    "convnext-atto-x4": convnext_atto_x4,
+    "vit-small-x4": partial(of_timm, "vit_small_patch16_224", 4),
+    "swin-tiny-x2": partial(of_timm, "swin_tiny_patch4_window7_224", 2),
+    "resnet18-x1": partial(of_torchvision, "resnet18", 1),
+    "resnet50-x4": partial(of_torchvision, "resnet50", 4),
+    "mobilenetv3-large-x8": partial(of_torchvision, "mobilenet_v3_large", 8),
+    "convnext-atto-x4": partial(of_timm, "convnext_atto", 4),
     "torch-encoder-2x32": torch_encoder_2x32,
 }

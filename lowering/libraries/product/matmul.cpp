@@ -200,6 +200,10 @@ class SwappedCall final : public LibraryCall {
   std::vector<const void*> operands_;
 };
 
+bool is_float32(const Product& p) {
+  return p.a.dtype == DType::F32 && p.b.dtype == DType::F32 && p.out.dtype == DType::F32;
+}
+
 // Whether our own product is the fastest on processors without AVX-512: of all that is not small, where making the call
 // must cost little, so that the other choice is a BLAS; else of gradients of weights, whose first operand is
 // transposed. For those oneDNN falls to half its speed for many sizes, such as rows of 1,024 elements. Measured with
@@ -207,9 +211,7 @@ class SwappedCall final : public LibraryCall {
 bool is_for_gemm(const Product& p, Effort effort) {
   constexpr int64_t kFew = 48, kEnough = 1 << 15;
   const size_t rank = p.out.shape.size(), row = rank - 2, column = rank - 1;
-  if (host_features() == Features::Avx512 || p.out.strides[column] != 1) return false;
-  for (const Layout* l : {&p.a, &p.b, &p.out})
-    if (l->dtype != DType::F32) return false;
+  if (host_features() == Features::Avx512 || p.out.strides[column] != 1 || !is_float32(p)) return false;
   const int64_t rows = p.out.shape[row], columns = p.out.shape[column], depth = p.a.shape[column];
   if (effort == Effort::Little) {
     // What is packed for few elements of the result costs more than it saves.
@@ -223,9 +225,9 @@ bool is_for_gemm(const Product& p, Effort effort) {
 
 // Whether a BLAS is the better choice in any case: it begins five times faster than a primitive of oneDNN, which takes
 // a microsecond, and our post-ops on a result in the first cache cost less than oneDNN's after a product.
-bool is_for_blas(const Product& p) {
-  return p.out.dtype == DType::F32 && p.a.dtype == DType::F32 && p.b.dtype == DType::F32 &&
-         is_little(ir::product(p.out.shape) * p.a.shape.back()) && std::ranges::all_of(p.ops, is_simple);
+bool is_quick_by_blas(const Product& p) {
+  return is_float32(p) && is_little(ir::product(p.out.shape) * p.a.shape.back()) &&
+         std::ranges::all_of(p.ops, is_simple);
 }
 
 // A BLAS is slow at many rows of a few columns. Our own product is better where vectors are not wider than those rows.
@@ -237,12 +239,12 @@ bool is_narrow(const Product& p) {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
-  const bool narrow = is_for_blas(p) && is_narrow(p), blas = is_for_blas(p) && !narrow;
+  const bool quick = is_quick_by_blas(p), narrow = quick && is_narrow(p);
   if (is_for_gemm(p, effort) || (narrow && host_features() != Features::Avx512))
     return make_gemm(p.a, p.b, p.out, p.ops);
   // A BLAS reads columns once for two rows or more, too.
   const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;
-  const bool soon = blas || effort == Effort::Little;
+  const bool soon = (quick && !narrow) || effort == Effort::Little;
   if (soon && rows)
     if (auto call = host_blas_product(p)) return call;
   if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
@@ -276,7 +278,7 @@ PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& ou
   check_matmul_operands(a, b, out);
   if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
   const Product p = canonical(a, b, out, post_ops);
-  if (p.out.strides.back() != 1 || is_for_blas(p) || make_row_product(p.a, p.b, p.out, p.ops)) return {};
+  if (p.out.strides.back() != 1 || is_quick_by_blas(p) || make_row_product(p.a, p.b, p.out, p.ops)) return {};
   for (const Layout* l : {&p.a, &p.b, &p.out})
     if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};
   for (const PostOp& op : p.ops)
