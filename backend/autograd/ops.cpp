@@ -82,14 +82,11 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::sqrt>(m, "SqrtBackward0");
   light<o::rsqrt>(m, "RsqrtBackward0");
   light<o::pow_Tensor_Scalar>(m, "PowBackward0", keeping(0b1));
-  light<o::pow_Tensor_Tensor>(m, "PowBackward1", keeping(0b11));
   light<o::exp>(m, "ExpBackward0");
   light<o::log>(m, "LogBackward0");
   light<o::log2>(m, "Log2Backward0");
   light<o::log10>(m, "Log10Backward0");
   light<o::log1p>(m, "Log1PBackward0");
-  light<o::exp2>(m, "Exp2Backward0");
-  light<o::expm1>(m, "Expm1Backward0");
   light<o::sin>(m, "SinBackward0");
   light<o::cos>(m, "CosBackward0");
   light<o::tan>(m, "TanBackward0");
@@ -108,7 +105,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::lerp_Scalar>(m, "LerpBackward0", kUnsaved);
   light<o::lerp_Tensor>(m, "LerpBackward1", kUnsaved);
   light<o::addcmul>(m, "AddcmulBackward0", kUnsaved);
-  light<o::addcdiv>(m, "AddcdivBackward0", kUnsaved);
+  light<o::addcdiv>(m, "AddcdivBackward0", keeping(/*the divisor*/ 0b100));
   light<o::rsub_Tensor>(m, "RsubBackward0", kUnsaved);
   light<o::rsub_Scalar>(m, "RsubBackward1", kUnsaved);
   // Bounds

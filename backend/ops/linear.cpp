@@ -44,10 +44,9 @@ Tensor plain_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
 
 // Torch writes it in operators that have keys of their own: they count versions, and have derivatives.
 Tensor differentiable_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const Bias& bias) {
-  if (!fits(x, weight, bias)) return at::native::linear(x, weight, bias);
   OpTensors tensors;
   tensors.add(x), tensors.add(weight), tensors.add(bias);
-  if (tensors.route(keys) != Route::Below) return at::native::linear(x, weight, bias);
+  if (tensors.route(keys) != Route::Below || !fits(x, weight, bias)) return at::native::linear(x, weight, bias);
   at::AutoDispatchBelowADInplaceOrView guard;
   return record(x, weight, bias);
 }
