@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 #include "lowering/libraries/post_op_block.h"
+#include "lowering/libraries/strided_copy.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
@@ -41,19 +42,6 @@ std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Di
 
 namespace {
 
-// A relu alone of numbers that lie side by side, in whatever order.
-bool run_relu(std::span<const PostOp> ops, const Layout& result, void* data) {
-  if (ops.size() != 1 || ops[0].kind != PostOp::Relu || result.dtype != ir::DType::F32 || !packed_like(result, result))
-    return false;
-  float* x = static_cast<float*>(data);
-  const int64_t n = ir::product(result.shape);
-  share_out(n, n > 64 * 1024, [&](int64_t begin, int64_t end, int) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) x[i] = x[i] < 0 ? 0 : x[i];
-  });
-  return true;
-}
-
 // Walks over a result block by block: a block goes through all ops while it is in the first cache.
 template <class T>
 class Walk {
@@ -64,18 +52,20 @@ class Walk {
     columns_ = rank ? int64_t{result.shape[rank - 1]} : 1;
     rows_ = rank > 1 ? int64_t{result.shape[rank - 2]} : 1;
     rows_a_block_ = std::clamp<int64_t>(kBlock / std::max<int64_t>(columns_, 1), 1, std::max<int64_t>(rows_, 1));
-    blocks_ = (rows_ + rows_a_block_ - 1) / rows_a_block_;
+    down_ = (rows_ + rows_a_block_ - 1) / rows_a_block_;
+    across_ = (columns_ + kBlock - 1) / kBlock;
     matrices_ = ir::product(std::span(result.shape.data(), rank > 2 ? rank - 2 : 0));
   }
 
   void run() const {
-    share_out(matrices_ * blocks_, matrices_ * rows_ * columns_ > 64 * 1024, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i % blocks_ * rows_a_block_, rows = std::min(rows_a_block_, rows_ - row);
-        for (int64_t column = 0; column < columns_; column += kBlock)
-          visit(i / blocks_, row, rows, column, std::min(kBlock, columns_ - column));
-      }
-    });
+    share_out(matrices_ * down_ * across_, matrices_ * rows_ * columns_ > 64 * 1024,
+              [&](int64_t begin, int64_t end, int) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t row = i / across_ % down_ * rows_a_block_, column = i % across_ * kBlock;
+                  visit(i / across_ / down_, row, std::min(rows_a_block_, rows_ - row), column,
+                        std::min(kBlock, columns_ - column));
+                }
+              });
   }
 
  private:
@@ -139,14 +129,21 @@ class Walk {
   const Layout& result_;
   T* data_;
   const void* const* operands_;
-  int64_t rows_, columns_, matrices_, rows_a_block_, blocks_;
+  int64_t rows_, columns_, matrices_, rows_a_block_, down_, across_;  // and how many blocks a matrix has
 };
+
+// Numbers side by side, in whatever order, are one row to ops that read nothing else.
+Layout as_walked(std::span<const PostOp> ops, const Layout& result) {
+  if (std::ranges::any_of(ops, has_operand) || !packed_like(result, result)) return result;
+  return dense_layout(result.dtype, {ir::product(result.shape)});
+}
 
 }  // namespace
 
 void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
-  if (ops.empty() || run_relu(ops, result, data)) return;
-  with_element_type(result.dtype, [&](auto e) { Walk<decltype(e)>(ops, result, data, operands).run(); });
+  if (ops.empty()) return;
+  const Layout walked = as_walked(ops, result);
+  with_element_type(walked.dtype, [&](auto e) { Walk<decltype(e)>(ops, walked, data, operands).run(); });
 }
 
 }  // namespace lazuli::lowering
