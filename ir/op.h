@@ -95,6 +95,9 @@ using DecomposeFn = void (*)(Builder& b, const Application& a, std::span<Value> 
 using VjpFn = void (*)(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                        std::span<Value> out);
 
+// Terms that one element of the result adds up.
+using TermsFn = int64_t (*)(std::span<const Type* const> inputs, const Attrs& attrs, const Type& result);
+
 // What the reference interpreter does: operands to zeroed results of the node's types.
 using InterpretFn = void (*)(const Node& node, std::span<const Tensor* const> inputs, std::span<Tensor> results);
 
@@ -123,6 +126,7 @@ struct OpInfo {
   bool rounds_numbers = false;
   Saves saves = SavesInputs;
   Body body{};                     // Elementwise
+  bool exact = false;              // its results are, although steps of the body could round
   InferFn infer = nullptr;         // other kinds; Elementwise rows have the broadcasting rule
   Combine combine = Combine::Sum;  // Reduction
   WindowFn window = nullptr;       // View
@@ -135,7 +139,12 @@ struct OpInfo {
   std::array<Role, 10> roles{};
   std::array<int8_t, 4> wrt{0, -1, -1, -1};
   InterpretFn interpret = nullptr;  // Index, Contraction, Window; the other kinds' traits say it all
+  TermsFn terms = nullptr;          // likewise: null where nothing is added up (rounding.h)
+  bool images = false;              // operands and results are [N, C, spatial...], which may lie channels-last
   std::string_view aten{};          // the ATen operators that record it, separated by spaces
+  // The ATen operators that compute it, where those that record it do not: tensors among their arguments are the row's
+  // operands in order, others its attributes in order, or have their defaults.
+  std::string_view computed_by{};
   std::string_view doc{};
   std::string_view name{};  // filled by the table
 };

@@ -86,4 +86,11 @@ void decompose_attention(Builder& b, const Application& a, std::span<Value> resu
   results[1] = b.reshape(b.emit(Op::cat, {largest, log}, Attrs{{2}}), Dims{batch, heads, queries, 2});
 }
 
+int64_t terms_attention(std::span<const Type* const> in, const Attrs&, const Type&) {
+  return in[0]->shape[3] + in[1]->shape[1];
+}
+int64_t terms_attention_backward(std::span<const Type* const> in, const Attrs&, const Type&) {
+  return in[1]->shape[1] + in[2]->shape[1] + 2 * in[1]->shape[3];
+}
+
 }  // namespace lazuli::ir

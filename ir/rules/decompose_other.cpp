@@ -12,27 +12,6 @@ void decompose_addmm(Builder& b, const Application& a, std::span<Value> results)
   results[0] = b.add(scale(product, alpha), scale(bias, beta));
 }
 
-void decompose_dropout(Builder& b, const Application& a, std::span<Value> results) {
-  Value x = widen(b, a.inputs[0]);
-  const Dims shape = b.shape(x);
-  Value p = b.convert(a.inputs[3], b.dtype(x));
-  Value index = b.reshape(b.emit(Op::iota, std::span<const Value>(), Attrs{{product(shape)}}), shape);
-  Value u = b.emit(Op::random_uniform, {a.inputs[1], a.inputs[2], index}, Attrs{{static_cast<int64_t>(b.dtype(x))}});
-  Value mask = b.emit(Op::ge, {u, p});
-  Value one = b.constant(1, b.dtype(x)), zero = b.constant(0, b.dtype(x));
-  // With p = 1 the factor would be infinite; nothing is kept then.
-  Value factor = b.emit(Op::where, {b.emit(Op::ge, {p, one}), zero, b.div(one, b.sub(one, p))});
-  results[0] = b.convert(b.mul(x, b.emit(Op::where, {mask, factor, zero})), b.dtype(a.inputs[0]));
-  results[1] = mask;
-}
-
-void decompose_dropout_backward(Builder& b, const Application& a, std::span<Value> results) {
-  Value gy = widen(b, a.inputs[0]);
-  Value scale = b.convert(a.inputs[2], b.dtype(gy));
-  Value factor = b.emit(Op::where, {a.inputs[1], scale, b.constant(0, b.dtype(gy))});
-  results[0] = b.convert(b.mul(gy, factor), b.dtype(a.inputs[0]));
-}
-
 void decompose_embedding_backward(Builder& b, const Application& a, std::span<Value> results) {
   Value gy = a.inputs[0], index = a.inputs[1];
   Size rows = a.attrs.size(0), padding = a.attrs.number(1);

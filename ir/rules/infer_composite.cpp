@@ -37,7 +37,6 @@ Dims statistics_shape(const Type& x, size_t normalized) {
 
 }  // namespace
 
-void infer_same(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { out[0] = *in[0]; }
 void infer_second(std::span<const Type* const> in, const Attrs&, std::span<Type> out) { out[0] = *in[1]; }
 
 void infer_softmax(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
@@ -146,11 +145,6 @@ void infer_addmm(std::span<const Type* const> in, const Attrs& attrs, std::span<
                  ".  Tensor sizes: ", list_text(bias));
   }
   if (!fits) type_error("addmm: the bias has more dimensions than the product");
-}
-
-void infer_dropout(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
-  out[0] = *in[0];
-  out[1] = {DType::Bool, in[0]->shape};
 }
 
 void infer_embedding_backward(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {

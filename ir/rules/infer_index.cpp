@@ -100,4 +100,6 @@ void infer_index_add(std::span<const Type* const> in, const Attrs& attrs, std::s
   out[0] = *in[0];
 }
 
+int64_t terms_scatter(std::span<const Type* const> in, const Attrs&, const Type&) { return in[1]->numel(); }
+
 }  // namespace lazuli::ir

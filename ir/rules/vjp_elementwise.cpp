@@ -61,11 +61,6 @@ void vjp_relu(Builder& b, const Application& a, std::span<const Value> cotangent
   out[0] = b.emit(Op::threshold_backward, {cotangents[0], y, zero_like(b, y)});
 }
 
-void vjp_relu6(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t, std::span<Value> out) {
-  Value x = a.inputs[0];
-  out[0] = b.emit(Op::hardtanh_backward, {cotangents[0], x, zero_like(b, x), b.constant(6, b.dtype(x))});
-}
-
 void vjp_clamp(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                std::span<Value> out) {
   Value x = a.inputs[0], low = a.inputs[1], high = a.inputs[2], gy = cotangents[0];

@@ -2,23 +2,17 @@
 
 #include <bit>
 #include <limits>
-#include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scatter.h>
-#include <ATen/ops/scatter_add.h>
-#include <ATen/ops/zeros.h>
 #include "ir/error.h"
 #include "lazy/memory/torch_buffers.h"
+#include "lazy/rows/torch_operators.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/crew.h"
@@ -48,11 +42,7 @@ struct Call {
   }
 };
 
-// Attributes of the convolution rows: stride, padding, dilation, transposed, output padding, groups.
-Tensors convolution(const Call& c) {
-  return {
-      at::convolution(c.in[0], c.in[1], {}, c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.list(4), c.number(5))};
-}
+// Attributes: stride, padding, dilation, transposed, output padding, groups.
 Tensor convolution_backward(const Call& c, const Tensor& gy, const Tensor& x, const Tensor& w, size_t wanted) {
   std::array<bool, 3> mask{wanted == 0, wanted == 1, false};
   auto grads = at::convolution_backward(gy, x, w, std::nullopt, c.list(0), c.list(1), c.list(2), c.number(3) != 0,
@@ -66,21 +56,17 @@ Tensors convolution_weight_grad(const Call& c) {
   return {convolution_backward(c, c.in[0], c.in[1], c.shaped(c.in[0]), 1)};
 }
 
-Tensors max_pool2d(const Call& c) {
-  auto [values, indices] =
-      at::max_pool2d_with_indices(c.in[0], c.list(0), c.list(1), c.list(2), c.list(3), c.number(4) != 0);
-  return {values, indices};
-}
 Tensors max_pool2d_grad(const Call& c) {
-  Tensor gx = at::zeros(c.shape(), c.in[0].options());
-  gx.flatten(-2).scatter_add_(-1, c.in[1].flatten(-2), c.in[0].flatten(-2));
+  const Tensor gx = c.shaped(c.in[0]).zero_();
+  auto planes = gx.sizes().vec();
+  planes.pop_back();
+  planes.back() *= gx.size(-1);
+  // Rows of a plane follow each other in row-major memory and in channels-last memory, so this is a view.
+  gx.view(planes).scatter_add_(-1, c.in[1].flatten(-2), c.in[0].flatten(-2));
   return {gx};
 }
 std::optional<int64_t> divisor(const Call& c) {
   return c.number(5) ? std::optional<int64_t>(c.number(5)) : std::nullopt;
-}
-Tensors avg_pool2d(const Call& c) {
-  return {at::avg_pool2d(c.in[0], c.list(0), c.list(1), c.list(2), c.number(3) != 0, c.number(4) != 0, divisor(c))};
 }
 Tensors avg_pool2d_grad(const Call& c) {
   Tensor x = c.shaped(c.in[0]);
@@ -88,9 +74,6 @@ Tensors avg_pool2d_grad(const Call& c) {
                                   divisor(c))};
 }
 
-Tensors matmul(const Call& c) { return {at::matmul(c.in[0], c.in[1])}; }
-Tensors scatter(const Call& c) { return {at::scatter(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
-Tensors scatter_add(const Call& c) { return {at::scatter_add(c.in[0], c.number(0), c.in[1].to(at::kLong), c.in[2])}; }
 // What goes to the slices along `dim` that the index names, with one dimension for the whole index.
 struct Slices {
   int64_t dim;
@@ -109,8 +92,6 @@ Tensors index_copy(const Call& c) {
   const Slices s(c);
   return {at::index_copy(c.in[0], s.dim, s.index, s.values)};
 }
-Tensors cumsum(const Call& c) { return {at::cumsum(c.in[0], c.number(0), c.in[0].scalar_type())}; }
-
 // Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows,
 // heads, columns]; of keys and values each head is there as often as queries' heads meet it.
 Tensor by_head(const Tensor& x, int64_t heads) {
@@ -151,22 +132,16 @@ struct Row {
   ir::Op op;
   Tensors (*run)(const Call&);
 };
+// Those that no operator computes as they stand.
 const Row kRows[] = {
-    {ir::Op::matmul, matmul},
-    {ir::Op::convolution, convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
     {ir::Op::attention, attention},
     {ir::Op::attention_backward, attention_backward},
-    {ir::Op::max_pool2d, max_pool2d},
     {ir::Op::max_pool2d_grad, max_pool2d_grad},
-    {ir::Op::avg_pool2d, avg_pool2d},
     {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
-    {ir::Op::scatter, scatter},
-    {ir::Op::scatter_add, scatter_add},
     {ir::Op::index_add, index_add},
     {ir::Op::index_copy, index_copy},
-    {ir::Op::cumsum, cumsum},
 };
 
 Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {
@@ -187,19 +162,21 @@ std::optional<Tensors> call_eager_row(const ir::Node& node, const Tensors& in) {
 
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                        std::span<const lowering::Layout> results) {
-  const auto row = std::ranges::find(kRows, node.op, &Row::op);
-  LAZULI_CHECK(row != std::end(kRows), "torch's kernels serve no row " + std::string(ir::name(node.op)));
   PlainDispatch guard;
   Tensors in;
   for (const jit::BufferView& v : inputs)
     in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
-  std::vector<jit::Buffer> out;
   lowering::openmp_has_worked();
-  Tensors made = row->run({node.attrs, in, results});
-  for (size_t r = 0; r < made.size(); ++r) {
-    LAZULI_CHECK(made[r].sizes() == to_ref(results[r].shape) && made[r].scalar_type() == to_torch(results[r].dtype),
+  const auto row = std::ranges::find(kRows, node.op, &Row::op);
+  const std::optional<Tensors> made =
+      row == std::end(kRows) ? call_operator(node, in) : std::optional(row->run({node.attrs, in, results}));
+  LAZULI_CHECK(made, "torch's kernels serve no row " + std::string(ir::name(node.op)));
+  std::vector<jit::Buffer> out;
+  for (size_t r = 0; r < made->size(); ++r) {
+    const Tensor& t = (*made)[r];
+    LAZULI_CHECK(t.sizes() == to_ref(results[r].shape) && t.scalar_type() == to_torch(results[r].dtype),
                  "torch's kernel for " + std::string(ir::name(node.op)) + " gave another type than the row");
-    out.push_back(buffer_of(with_strides(made[r], to_ref(results[r].strides))));
+    out.push_back(buffer_of(with_strides(t, to_ref(results[r].strides))));
   }
   return out;
 }

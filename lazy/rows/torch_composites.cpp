@@ -247,8 +247,6 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return sgd_step(n, in);
     case Op::adagrad_step:
       return adagrad_step(n, in);
-    case Op::dropout_backward:
-      return Tensors{at::native_dropout_backward(in[0], in[1], number_in(in[2]))};
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};
     default:

@@ -6,6 +6,7 @@
 #include "ir/builder.h"
 #include "ir/error.h"
 #include "ir/interpret.h"
+#include "ir/rounding.h"
 #include "lazy/external/external.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/torch_buffers.h"
@@ -31,83 +32,11 @@ Interpreted& interpreted() {
 
 // ---- Rounding errors
 
-// Rows whose result is one of their operands' numbers, or a small integer: exact in any type.
-bool is_exact(Op op) {
-  switch (op) {
-    case Op::detach:
-    case Op::stands_for:
-    case Op::neg:
-    case Op::abs:
-    case Op::sign:
-    case Op::minimum:
-    case Op::maximum:
-    case Op::fmin:
-    case Op::fmax:
-    case Op::clamp:
-    case Op::clamp_min:
-    case Op::clamp_max:
-    case Op::relu:
-    case Op::relu6:
-    case Op::threshold:
-    case Op::threshold_backward:
-    case Op::hardtanh:
-    case Op::hardtanh_backward:
-    case Op::where:
-    case Op::copysign:
-    case Op::floor:
-    case Op::ceil:
-    case Op::round:
-    case Op::trunc:
-    case Op::random_uniform:
-    case Op::amax:
-    case Op::amin:
-    case Op::gather:
-    case Op::scatter:
-    case Op::index_select:
-    case Op::index_copy:
-    case Op::cat:
-    case Op::pad:
-    case Op::as_strided_scatter:
-    case Op::max_pool2d:
-      return true;
-    default:
-      return ir::is_view(op) || ir::is_leaf(op);
-  }
-}
-
 // Terms that one result element of a sum adds up; 0: the row is no sum.
-int64_t terms(const ir::Node& n, const Tensors& in) {
-  const auto share = [](const Tensor& t, int64_t parts) { return parts ? t.numel() / parts : 0; };
-  const int64_t results = std::max<int64_t>(n.types[0].numel(), 1);
-  switch (n.op) {
-    case Op::sum:
-    case Op::prod:
-      return share(in[0], results);
-    case Op::cumsum:
-      return in[0].dim() ? in[0].size(n.attrs.number(0)) : 1;
-    case Op::matmul:
-      return in[0].size(-1);
-    case Op::convolution:
-      return share(in[1], in[1].size(0));
-    case Op::convolution_input_grad:
-      return share(in[1], in[1].size(1));
-    case Op::convolution_weight_grad:
-      return share(in[0], in[0].size(1));
-    case Op::attention:
-      return in[0].size(3) + in[1].size(1);
-    case Op::attention_backward:
-      return in[1].size(1) + in[2].size(1) + 2 * in[1].size(3);
-    case Op::avg_pool2d:
-      return n.attrs.list(0)[0] * n.attrs.list(0).back();
-    case Op::avg_pool2d_grad:
-    case Op::max_pool2d_grad:
-      return share(in[0], results) + 4;
-    case Op::scatter_add:
-    case Op::index_add:
-      return in[1].numel();
-    default:
-      return 0;
-  }
+int64_t terms(const ir::Graph& graph, const ir::Node& n) {
+  std::vector<const ir::Type*> types;
+  for (ir::Value v : n.inputs) types.push_back(v ? &graph.type(v) : nullptr);
+  return ir::terms(n.op, types, n.attrs, n.types[0]);
 }
 
 Tensor uniform_like(const Tensor& x, at::Generator& generator) {
@@ -319,7 +248,7 @@ class Run {
 
   // Whether the row's formula has steps, which round each and may cancel: not only its result is off.
   bool rounds_inside(const ir::Node& n) const {
-    if (!ir::is_elementwise(n.op) || is_exact(n.op) || n.op == Op::convert || !ir::is_floating(n.types[0].dtype))
+    if (!ir::is_elementwise(n.op) || ir::is_exact(n.op) || n.op == Op::convert || !ir::is_floating(n.types[0].dtype))
       return false;
     std::vector<ir::DType> types;
     for (ir::Value v : n.inputs) types.push_back(ir::compute_type(graph_.type(v).dtype));
@@ -336,7 +265,7 @@ class Run {
   }
 
   void add_noise(const ir::Node& n, const Tensors& in, Tensors& out) const {
-    if (ir::is_composite(n.op) || is_exact(n.op)) return;
+    if (ir::is_composite(n.op) || ir::is_exact(n.op)) return;
     for (size_t r = 0; r < out.size(); ++r) {
       const ir::DType t = n.types[r].dtype;
       if (!ir::is_floating(t)) continue;
@@ -347,7 +276,7 @@ class Run {
       Tensor by = out[r].abs() * (2 * spacing(t).relative);
       if (const Tensor hidden = hides(n, in); hidden.defined())
         by += hidden * (2 * spacing(ir::compute_type(t)).relative);
-      if (const int64_t count = terms(n, in))
+      if (const int64_t count = terms(graph_, n))
         by += is_attention(n.op) ? attended(n, in, out, r, count) : accumulated(n, in, out[r], t, count);
       out[r] = moved(out[r], by, t);
     }

@@ -99,20 +99,19 @@ struct Entry {
   ir::Op op;
   Call (*make)(const Arguments&);
   bool post_ops = false;
-  ChannelsLast channels_last = ChannelsLast::Never;
   PackedCall (*make_packed)(const Arguments&) = nullptr;
 };
 const Entry kEntries[] = {
-    {ir::Op::matmul, matmul, true, ChannelsLast::Never, packed_matmul},
-    {ir::Op::convolution, convolution, true, ChannelsLast::Images, packed_convolution},
-    {ir::Op::convolution_input_grad, convolution_input_grad, false, ChannelsLast::Images},
-    {ir::Op::convolution_weight_grad, convolution_weight_grad, false, ChannelsLast::Images},
+    {ir::Op::matmul, matmul, true, packed_matmul},
+    {ir::Op::convolution, convolution, true, packed_convolution},
+    {ir::Op::convolution_input_grad, convolution_input_grad},
+    {ir::Op::convolution_weight_grad, convolution_weight_grad},
     {ir::Op::attention, attention},
     {ir::Op::attention_backward, attention_backward},
-    {ir::Op::max_pool2d, max_pool2d, false, ChannelsLast::Either},
-    {ir::Op::max_pool2d_grad, max_pool2d_grad, false, ChannelsLast::Either},
-    {ir::Op::avg_pool2d, avg_pool2d, false, ChannelsLast::Either},
-    {ir::Op::avg_pool2d_grad, avg_pool2d_grad, false, ChannelsLast::Either},
+    {ir::Op::max_pool2d, max_pool2d},
+    {ir::Op::max_pool2d_grad, max_pool2d_grad},
+    {ir::Op::avg_pool2d, avg_pool2d},
+    {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
     {ir::Op::scatter, scatter<ScatterMode::Assign>},
     {ir::Op::scatter_add, scatter<ScatterMode::Add>},
     {ir::Op::index_add, write_slices<ScatterMode::Add>},
@@ -146,10 +145,9 @@ class CpuLibraries final : public Libraries {
   }
   // oneDNN turns row-major images to blocked ones and back at every call, and computes in channels-last as it is.
   ChannelsLast channels_last(const ir::Node& node) const override {
-    const Entry* e = entry(node.op);
-    if (!e || (e->channels_last == ChannelsLast::Images && !onednn::supports(node.types[0].dtype)))
-      return ChannelsLast::Never;
-    return e->channels_last;
+    if (!ir::info(node.op).images) return ChannelsLast::Never;
+    if (!ir::is_contraction(node.op)) return ChannelsLast::Either;
+    return onednn::supports(node.types[0].dtype) ? ChannelsLast::Images : ChannelsLast::Never;
   }
   Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
             std::span<const PostOp> post_ops) const override {

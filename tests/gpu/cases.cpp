@@ -147,9 +147,8 @@ void elementwise(Cases& c) {
   c.add("dropout",
         [](Model& m) {
           auto x = m.input({16, 24});
-          auto seed = m.scalar(DType::I64), offset = m.scalar(DType::I64);
-          m.apply(Op::dropout, {x, seed, offset, m.constant(0.3, DType::F64)});
-          m.graph.outputs = {m.all()[0], m.all()[1]};
+          const auto [y, mask] = dropout(m, x, 0.3);
+          m.graph.outputs = {y, mask};
         },
         {7, 3});
   // Numbers below 10 are in range of one table and not of the other.

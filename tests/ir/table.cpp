@@ -3,6 +3,7 @@
 #include <sstream>
 #include "ir/body.h"
 #include "ir/op.h"
+#include "ir/rounding.h"
 #include "tests/ir/support.h"
 
 namespace lazuli::ir::testing {
@@ -48,6 +49,36 @@ TEST(Table, PrimitivesHaveRows) {
   }
   EXPECT_EQ(row_of(Prim::select), Op::where);
   EXPECT_EQ(row_of(Prim::sinh), Op::sinh);
+}
+
+// What is exact follows from the row: from its formula, from what it folds by, from whether it adds up.
+TEST(Table, RowsSayWhereTheyRound) {
+  for (Op op : {Op::neg,      Op::abs,    Op::sign,           Op::minimum,
+                Op::fmax,     Op::clamp,  Op::relu,           Op::threshold_backward,
+                Op::hardtanh, Op::where,  Op::copysign,       Op::round,
+                Op::eq,       Op::detach, Op::random_uniform, Op::amax,
+                Op::argmin,   Op::gather, Op::scatter,        Op::index_copy,
+                Op::cat,      Op::pad,    Op::max_pool2d,     Op::permute,
+                Op::iota})
+    EXPECT_TRUE(is_exact(op)) << name(op);
+  for (Op op : {Op::convert, Op::add, Op::mul, Op::frac, Op::sigmoid, Op::leaky_relu, Op::remainder, Op::sum, Op::prod,
+                Op::scatter_add, Op::index_add, Op::cumsum, Op::avg_pool2d, Op::max_pool2d_grad, Op::matmul,
+                Op::convolution, Op::attention, Op::softmax, Op::external})
+    EXPECT_FALSE(is_exact(op)) << name(op);
+}
+
+TEST(Table, RowsThatAddUpSayHowMuch) {
+  for (const OpInfo& row : kOps)
+    if (row.kind == Kind::Contraction) {
+      EXPECT_NE(row.terms, nullptr) << row.name;
+    }
+  const Type rows{DType::F32, {4, 6}}, columns{DType::F32, {6, 3}}, product{DType::F32, {4, 3}}, sums{DType::F32, {4}};
+  const Type* both[] = {&rows, &columns};
+  EXPECT_EQ(terms(Op::matmul, both, {}, product), 6);
+  EXPECT_EQ(terms(Op::sum, std::span(both, 1), {{1}, {0}}, sums), 6);
+  EXPECT_EQ(terms(Op::cumsum, std::span(both, 1), {{1}}, rows), 6);
+  EXPECT_EQ(terms(Op::amax, std::span(both, 1), {{1}, {0}}, sums), 0);
+  EXPECT_EQ(terms(Op::exp, std::span(both, 1), {}, rows), 0);
 }
 
 // Each name of an ATen operator records one row.

@@ -117,9 +117,8 @@ TEST_F(Patterns, GeluBackwardWithBiasGradientReadsItsInputsOnce) {
 
 TEST_F(Patterns, DropoutForwardIsOneKernel) {
   auto x = input({16, 24});
-  auto seed = m.scalar(ir::DType::I64), offset = m.scalar(ir::DType::I64);
-  m.apply(Op::dropout, {x, seed, offset, m.constant(0.3, ir::DType::F64)});
-  m.graph.outputs = {m.all()[0], m.apply(Op::convert, {m.all()[1]}, ir::Attrs{{static_cast<int64_t>(ir::DType::F32)}})};
+  const auto [y, mask] = dropout(m, x, 0.3);
+  m.graph.outputs = {y, m.convert(mask, ir::DType::F32)};
   auto r = check(1, 1e-5f, {7, 3});
   double kept = 0;
   for (float k : r.floats[1]) kept += k;

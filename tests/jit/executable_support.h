@@ -106,6 +106,21 @@ class Model : public ir::Builder {
   std::vector<ir::Value> last_;
 };
 
+// x scaled by 1 / (1 - p) where the mask is true, and 0 elsewhere, as dropout is recorded. Draws with two new scalars.
+struct Dropout {
+  ir::Value y, mask;
+};
+inline Dropout dropout(Model& m, ir::Value x, double p) {
+  const ir::Value seed = m.scalar(ir::DType::I64), offset = m.scalar(ir::DType::I64);
+  const ir::Dims shape = m.shape(x);
+  const ir::Value index = m.reshape(m.apply(ir::Op::iota, {}, {{ir::product(shape)}}), shape);
+  const ir::Value drawn =
+      m.apply(ir::Op::random_uniform, {seed, offset, index}, {{static_cast<int64_t>(ir::DType::F32)}});
+  const ir::Value mask = m.apply(ir::Op::lt, {drawn, m.constant(1 - p, ir::DType::F32)});
+  const ir::Value scale = m.constant(1 / (1 - p), ir::DType::F32), none = m.constant(0, ir::DType::F32);
+  return {m.apply(ir::Op::where, {mask, m.mul(x, scale), m.mul(x, none)}), mask};
+}
+
 struct Ran {
   std::vector<jit::Buffer> outputs;
   std::vector<Floats> floats;

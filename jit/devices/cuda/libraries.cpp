@@ -25,18 +25,9 @@ class CudaLibraries final : public lowering::Libraries {
   }
   // cuDNN computes in channels-last on tensor cores, and turns what is not, at every call.
   ChannelsLast channels_last(const ir::Node& node) const override {
-    switch (node.op) {
-      case ir::Op::convolution:
-      case ir::Op::convolution_input_grad:
-      case ir::Op::convolution_weight_grad:
-        return ir::is_reduced_floating(node.types[0].dtype) ? ChannelsLast::ImagesAndWeights : ChannelsLast::Never;
-      case ir::Op::max_pool2d:
-      case ir::Op::avg_pool2d:
-      case ir::Op::avg_pool2d_grad:
-        return ChannelsLast::Either;
-      default:
-        return ChannelsLast::Never;
-    }
+    if (!ir::info(node.op).images) return ChannelsLast::Never;
+    if (!ir::is_contraction(node.op)) return ChannelsLast::Either;
+    return ir::is_reduced_floating(node.types[0].dtype) ? ChannelsLast::ImagesAndWeights : ChannelsLast::Never;
   }
   // 16 bytes: what tensor cores' operands are moved by.
   int64_t good_multiple(const ir::Node& node) const override {

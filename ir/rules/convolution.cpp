@@ -1,16 +1,9 @@
-// Shape rules of contractions.
+// Convolutions: shapes, derivatives. Each is bilinear, and the three are each other's transposes.
 #include "ir/rules/check.h"
 #include "ir/rules/rules.h"
 
 namespace lazuli::ir {
 namespace {
-
-std::string dims_text(const Type& t) { return size_text(t.shape); }
-
-void check_same_type(const Type& a, const Type& b) {
-  if (a.dtype != b.dtype)
-    type_error("expected m1 and m2 to have the same dtype, but got: ", name(a.dtype), " != ", name(b.dtype));
-}
 
 struct Convolution {
   SizeSpan stride, padding, dilation, output_padding;
@@ -81,21 +74,27 @@ void check_cotangent(const Type& gy, const Type& x, const Type& w, const Attrs& 
     type_error("Expected grad_output to have shape ", list_text(expected), ", but got ", list_text(gy.shape));
 }
 
-}  // namespace
-
-void infer_matmul(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
-  const Type &a = *in[0], &b = *in[1];
-  if (a.rank() != b.rank() || a.rank() < 2 || a.rank() > 3)
-    type_error("matmul: expected two matrices or two batches of matrices, got ", to_string(a), " and ", to_string(b));
-  check_same_type(a, b);
-  if (a.rank() == 2 && a.shape[1] != b.shape[0])
-    type_error("mat1 and mat2 shapes cannot be multiplied (", dims_text(a), " and ", dims_text(b), ")");
-  if (a.rank() == 3 && (a.shape[0] != b.shape[0] || a.shape[2] != b.shape[1]))
-    type_error("Expected size for first two dimensions of batch2 tensor to be: [", a.shape[0], ", ", a.shape[2],
-               "] but got: [", b.shape[0], ", ", b.shape[1], "].");
-  out[0] = a;
-  out[0].shape.back() = b.shape.back();
+Attrs convolution_attrs(const Attrs& a) {
+  Attrs out;
+  for (size_t i = 0; i < 6; ++i) out.add(a.list(i));
+  return out;
 }
+
+Value input_grad(Builder& b, const Attrs& attrs, Value gy, Value w, SizeSpan shape) {
+  return b.emit(Op::convolution_input_grad, {gy, w}, convolution_attrs(attrs).add(shape));
+}
+
+Value weight_grad(Builder& b, const Attrs& attrs, Value gy, Value x, SizeSpan shape) {
+  return b.emit(Op::convolution_weight_grad, {gy, x}, convolution_attrs(attrs).add(shape));
+}
+
+Value convolve(Builder& b, const Attrs& attrs, Value x, Value w) {
+  return b.emit(Op::convolution, {x, w}, convolution_attrs(attrs));
+}
+
+int64_t share(const Type& t, int64_t parts) { return parts ? int64_t{t.numel()} / parts : 0; }
+
+}  // namespace
 
 void infer_convolution(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   out[0].dtype = in[0]->dtype;
@@ -112,6 +111,40 @@ void infer_convolution_weight_grad(std::span<const Type* const> in, const Attrs&
   out[0].dtype = in[0]->dtype;
   out[0].shape = Dims(attrs.list(6));
   check_cotangent(*in[0], *in[1], out[0], attrs);
+}
+
+void vjp_convolution(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                     std::span<Value> out) {
+  Value x = a.inputs[0], w = a.inputs[1], gy = cotangents[0];
+  const Dims x_shape = b.shape(x), w_shape = b.shape(w);
+  if (needs & 1) out[0] = input_grad(b, a.attrs, gy, w, x_shape);
+  if (needs & 2) out[1] = weight_grad(b, a.attrs, gy, x, w_shape);
+}
+
+void vjp_convolution_input_grad(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                                std::span<Value> out) {
+  Value gy = a.inputs[0], w = a.inputs[1], c = cotangents[0];
+  const Dims w_shape = b.shape(w);
+  if (needs & 1) out[0] = convolve(b, a.attrs, c, w);
+  if (needs & 2) out[1] = weight_grad(b, a.attrs, gy, c, w_shape);
+}
+
+void vjp_convolution_weight_grad(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
+                                 std::span<Value> out) {
+  Value gy = a.inputs[0], x = a.inputs[1], c = cotangents[0];
+  const Dims x_shape = b.shape(x);
+  if (needs & 1) out[0] = convolve(b, a.attrs, x, c);
+  if (needs & 2) out[1] = input_grad(b, a.attrs, gy, c, x_shape);
+}
+
+int64_t terms_convolution(std::span<const Type* const> in, const Attrs&, const Type&) {
+  return share(*in[1], in[1]->shape[0]);
+}
+int64_t terms_convolution_input_grad(std::span<const Type* const> in, const Attrs&, const Type&) {
+  return share(*in[1], in[1]->shape[1]);
+}
+int64_t terms_convolution_weight_grad(std::span<const Type* const> in, const Attrs&, const Type&) {
+  return share(*in[0], in[0]->shape[1]);
 }
 
 }  // namespace lazuli::ir

@@ -1,0 +1,177 @@
+#include "lazy/rows/torch_operators.h"
+
+#include <array>
+#include <sstream>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include "lazy/support/convert.h"
+
+namespace lazuli::lazy {
+namespace {
+
+using at::Tensor;
+using ir::Op;
+using Tensors = std::vector<Tensor>;
+
+// How an argument is filled.
+enum class Fill : uint8_t {
+  Tensor,     // the next operand
+  Tensors,    // all operands
+  Number,     // the next operand's number
+  Value,      // likewise if it has no dimensions, else the default
+  Attribute,  // the next attribute, or the default when there is none left
+  Type,       // the first operand's element type
+  Default,
+  Required,  // by nobody: the operator cannot be called
+};
+
+struct Operator {
+  c10::OperatorHandle handle;
+  std::optional<c10::OperatorHandle> in_place;  // the same in the first operand's memory
+  std::vector<Fill> fill;
+};
+
+c10::TypePtr type_of(const c10::Argument& a) {
+  auto type = a.type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type;
+}
+bool is_list_of_tensors(const c10::TypePtr& type) {
+  const auto list = type->cast<c10::ListType>();
+  return list && list->getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
+Fill fill_of(const c10::Argument& a, bool takes_attributes) {
+  const auto type = type_of(a);
+  if (takes_attributes && a.name() == "dtype") return Fill::Type;
+  if (a.kwarg_only()) return a.name() == "value" ? Fill::Value : a.default_value() ? Fill::Default : Fill::Required;
+  if (type->kind() == c10::TypeKind::TensorType) return Fill::Tensor;
+  if (is_list_of_tensors(type)) return Fill::Tensors;
+  if (type->kind() == c10::TypeKind::NumberType) return Fill::Number;
+  if (takes_attributes) return Fill::Attribute;
+  return a.default_value() ? Fill::Default : Fill::Required;
+}
+
+std::vector<Operator> find_operators(Op op) {
+  const ir::OpInfo& row = ir::info(op);
+  std::vector<Operator> found;
+  std::istringstream names{std::string(row.computed_by.empty() ? row.aten : row.computed_by)};
+  for (std::string name; names >> name;) {
+    const size_t dot = name.find('.');
+    const std::string base = "aten::" + name.substr(0, dot), overload = dot == name.npos ? "" : name.substr(dot + 1);
+    const auto handle = c10::Dispatcher::singleton().findSchema({base, overload});
+    if (!handle) continue;
+    found.push_back({*handle, c10::Dispatcher::singleton().findSchema({base + "_", overload}), {}});
+    for (const c10::Argument& a : handle->schema().arguments())
+      found.back().fill.push_back(fill_of(a, !ir::is_elementwise(op)));
+  }
+  return found;
+}
+
+const std::vector<Operator>& operators_of(Op op) {
+  static const auto* all = [] {
+    auto* table = new std::array<std::vector<Operator>, ir::kOpCount>;
+    for (size_t i = 0; i < ir::kOpCount; ++i) (*table)[i] = find_operators(static_cast<Op>(i));
+    return table;
+  }();
+  return (*all)[static_cast<size_t>(op)];
+}
+
+// Fills an operator's arguments from a row's operands and attributes.
+class Filler {
+ public:
+  Filler(const ir::Node& node, const Tensors& in) : node_(node), in_(in) {}
+
+  // False if they do not fit.
+  bool fill(const Operator& op, torch::jit::Stack& stack) {
+    const auto& arguments = op.handle.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (!push(arguments[i], op.fill[i], stack)) return false;
+    return operand_ == in_.size();
+  }
+
+ private:
+  bool push(const c10::Argument& a, Fill how, torch::jit::Stack& stack) {
+    const bool is_number = operand_ < in_.size() && in_[operand_].defined() && in_[operand_].dim() == 0;
+    if (how == Fill::Value) how = is_number ? Fill::Number : Fill::Default;
+    if (how == Fill::Attribute && attribute_ == attributes()) how = Fill::Default;
+    if (operand_ == in_.size() && (how == Fill::Tensor || how == Fill::Number)) how = Fill::Default;
+    switch (how) {
+      case Fill::Tensor:
+        stack.emplace_back(operand());
+        return true;
+      case Fill::Tensors:
+        stack.emplace_back(in_);
+        operand_ = in_.size();
+        return true;
+      case Fill::Number:
+        if (is_number) stack.emplace_back(in_[operand_++].item());
+        return is_number;
+      case Fill::Attribute:
+        stack.push_back(attribute(a));
+        return true;
+      case Fill::Type:
+        stack.emplace_back(in_[0].scalar_type());
+        return true;
+      case Fill::Default:
+        return push_default(a, stack);
+      default:
+        return false;
+    }
+  }
+
+  static bool push_default(const c10::Argument& a, torch::jit::Stack& stack) {
+    if (a.default_value())
+      stack.push_back(*a.default_value());
+    else if (a.type()->kind() == c10::TypeKind::OptionalType)
+      stack.emplace_back();
+    else
+      return false;
+    return true;
+  }
+
+  // Torch's indices are i64; rows' may be i32.
+  Tensor operand() {
+    const Tensor& x = in_[operand_++];
+    return ir::info(node_.op).checks_index && x.scalar_type() == at::kInt ? x.to(at::kLong) : x;
+  }
+
+  size_t attributes() const {
+    const auto& names = ir::info(node_.op).attrs;
+    return static_cast<size_t>(std::ranges::find(names, std::string_view{}) - names.begin());
+  }
+  // A number for what may be absent is absent when it is 0.
+  c10::IValue attribute(const c10::Argument& a) {
+    const size_t i = attribute_++;
+    switch (type_of(a)->kind()) {
+      case c10::TypeKind::ListType: {
+        const auto list = node_.attrs.list(i);
+        return at::IntArrayRef(ir::numbers(list).data(), list.size());
+      }
+      case c10::TypeKind::BoolType:
+        return node_.attrs.number(i) != 0;
+      default:
+        if (a.type()->kind() == c10::TypeKind::OptionalType && node_.attrs.number(i) == 0) return {};
+        return node_.attrs.number(i);
+    }
+  }
+
+  const ir::Node& node_;
+  const Tensors& in_;
+  size_t operand_ = 0, attribute_ = 0;
+};
+
+}  // namespace
+
+std::optional<Tensors> call_operator(const ir::Node& node, const Tensors& in, bool in_first) {
+  for (const Operator& candidate : operators_of(node.op)) {
+    torch::jit::Stack stack;
+    if (!Filler(node, in).fill(candidate, stack)) continue;
+    (in_first && candidate.in_place ? *candidate.in_place : candidate.handle).callBoxed(stack);
+    Tensors made;
+    for (const c10::IValue& v : stack) made.push_back(v.toTensor());
+    return made;
+  }
+  return {};
+}
+
+}  // namespace lazuli::lazy
