@@ -45,7 +45,14 @@ void name_node(const at::Tensor& written) {
       view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
     materialize(written);
 }
+// Batches come with it in every step: where it has no derivative, only the version is torch's business.
 at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  OpTensors tensors;
+  tensors.add(self), tensors.add(from);
+  if (!self.is_inference() && tensors.route(keys) == Route::Below) {
+    at::AutoDispatchBelowAutograd guard;
+    return at::_ops::copy_::redispatch(keys & c10::after_autograd_keyset, self, from, non_blocking);
+  }
   name_node(self);
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   torch::jit::Stack stack{self, from, non_blocking};
