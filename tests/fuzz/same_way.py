@@ -10,12 +10,14 @@ import os
 import resource
 import selectors
 import signal
+import traceback
 import warnings
 
 import torch
 
 from fuzz.oracle import Difference, check
 from fuzz.program import Program
+from fuzz.scope import on_gpu
 
 SECONDS = 20
 WORDS = 40  # letters of an error that say which one it is
@@ -59,11 +61,16 @@ def answer(writer: int, program: Program, before, changes):
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         torch.set_num_threads(1)
-        torch.lazuli.config.random = "eager"
-        with settings(changes):
-            for one in before:
-                check(one)
-            found = check(program)
+        if not on_gpu():
+            torch.lazuli.config.random = "eager"
+        try:
+            with settings(changes):
+                for one in before:
+                    check(one)
+                found = check(program)
+        except Exception as error:  # the fuzzer's own
+            kind = f"fuzzer: {type(error).__name__}"
+            found = Difference(kind, 0, 0, "", traceback.format_exc(), "?")
         os.write(writer, json.dumps(vars(found) if found else {}).encode())
     finally:
         os._exit(0)
