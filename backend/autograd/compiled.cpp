@@ -62,9 +62,10 @@ variable_list call_derivative(const variable_list& gradients, const autograd::iv
 variable_list call_view_derivative(const variable_list& gradients, const autograd::ivalue_list& args) {
   if (!any_defined(gradients)) return {Tensor()};
   auto dims = [](const c10::IValue& v) { return lazy::to_dims(v.toIntVector()); };
-  return {ViewDerivative{
-      .form = static_cast<ViewDerivative::Form>(args[0].toInt()), .sizes = dims(args[1]), .numbers = dims(args[2])}
-              .gradient(gradients)};
+  ViewDerivative view;
+  view.form = static_cast<ViewDerivative::Form>(args[0].toInt());
+  view.sizes = dims(args[1]), view.numbers = dims(args[2]);
+  return {view.gradient(gradients)};
 }
 
 c10::IValue packed(const ir::Dims& d) { return std::vector<int64_t>(d.begin(), d.end()); }

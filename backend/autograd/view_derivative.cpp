@@ -61,7 +61,8 @@ at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
     case Form::Permute:
       return results[0].permute(lazy::to_ref(numbers));
     case Form::Slice:
-      if (results[0].dim() < whole.size()) return at::select_backward(results[0], whole, numbers[0], numbers[1]);
+      if (results[0].sizes().size() < whole.size())
+        return at::select_backward(results[0], whole, numbers[0], numbers[1]);
       return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3],
                                 numbers[3]);
     case Form::Split:

@@ -165,7 +165,8 @@ std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
 
 // What is dumped is compiled for that.
 PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileOptions& options) {
-  MadePart made{nullptr, {.parts = 1}, sought.hash};
+  MadePart made{nullptr, {}, sought.hash};
+  made.stats.parts = 1;
   Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
   const std::shared_ptr<Family> family = known ? known->family : family_of(sought);
   if (known && (!known->unplanned || is_unplanned(family.get(), options))) {
@@ -410,7 +411,8 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
   }
   Numbers numbers(listing, live);
   SequencePlan plan;
-  CompileStats stats{.cutting = cutting};
+  CompileStats stats;
+  stats.cutting = cutting;
   std::vector<uint64_t> hashes;
   for (size_t p = 0; p < parts.size(); ++p) {
     auto& [part, ran, outputs] = made[p];
