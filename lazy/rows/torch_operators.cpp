@@ -18,7 +18,7 @@ enum class Fill : uint8_t {
   Tensors,    // all operands
   Number,     // the next operand's number
   Value,      // likewise if it has no dimensions, else the default
-  Attribute,  // the next attribute, or the default when there is none left
+  Attribute,  // the next attribute
   Type,       // the first operand's element type
   Default,
   Required,  // by nobody: the operator cannot be called
@@ -61,8 +61,12 @@ std::vector<Operator> find_operators(Op op) {
     const auto handle = c10::Dispatcher::singleton().findSchema({base, overload});
     if (!handle) continue;
     found.push_back({*handle, c10::Dispatcher::singleton().findSchema({base + "_", overload}), {}});
-    for (const c10::Argument& a : handle->schema().arguments())
-      found.back().fill.push_back(fill_of(a, !ir::is_elementwise(op)));
+    auto attributes = std::ranges::find(row.attrs, std::string_view{}) - row.attrs.begin();
+    for (const c10::Argument& a : handle->schema().arguments()) {
+      Fill how = fill_of(a, !ir::is_elementwise(op));
+      if (how == Fill::Attribute && attributes-- <= 0) how = Fill::Default;  // there is none left
+      found.back().fill.push_back(how);
+    }
   }
   return found;
 }
@@ -93,7 +97,6 @@ class Filler {
   bool push(const c10::Argument& a, Fill how, torch::jit::Stack& stack) {
     const bool is_number = operand_ < in_.size() && in_[operand_].defined() && in_[operand_].dim() == 0;
     if (how == Fill::Value) how = is_number ? Fill::Number : Fill::Default;
-    if (how == Fill::Attribute && attribute_ == attributes()) how = Fill::Default;
     if (operand_ == in_.size() && (how == Fill::Tensor || how == Fill::Number)) how = Fill::Default;
     switch (how) {
       case Fill::Tensor:
@@ -135,10 +138,6 @@ class Filler {
     return ir::info(node_.op).checks_index && x.scalar_type() == at::kInt ? x.to(at::kLong) : x;
   }
 
-  size_t attributes() const {
-    const auto& names = ir::info(node_.op).attrs;
-    return static_cast<size_t>(std::ranges::find(names, std::string_view{}) - names.begin());
-  }
   // A number for what may be absent is absent when it is 0.
   c10::IValue attribute(const c10::Argument& a) {
     const size_t i = attribute_++;
