@@ -17,6 +17,7 @@
 
 #include "ir/error.h"
 #include "jit/kernels/compiler_options.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/nest/codegen.h"
 
 namespace lazuli::jit {
@@ -42,23 +43,21 @@ struct Cpu {
 };
 
 Cpu describe_cpu(const std::string& wanted) {
-  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  using lowering::InstructionSet;
   if (!wanted.empty() && wanted != "avx2" && wanted != "native" && wanted != "no-libm")
     throw InternalError("unknown processor '" + wanted + "' (native, avx2 or no-libm)");
-  if (!has.lookup("avx2") || !has.lookup("fma") || !has.lookup("f16c"))
-    throw InternalError("this processor lacks AVX2, FMA or F16C");
+  const InstructionSet has = lowering::host_instruction_set();
+  if (!*lowering::generated_code(has).llvm_cpu) throw InternalError("this processor lacks AVX2, FMA or F16C");
+  const auto code = lowering::generated_code(wanted == "avx2" ? InstructionSet::Avx2 : has);
   Cpu cpu;
-  cpu.target.c_library = wanted != "no-libm";
-  cpu.target.masks = wanted != "avx2" && has.lookup("avx512f") && has.lookup("avx512bw") && has.lookup("avx512dq") &&
-                     has.lookup("avx512vl");
-  cpu.target.vector_bits = cpu.target.masks ? 512 : 256;
+  cpu.target = {code.vector_bits, code.masks, wanted != "no-libm"};
   if (wanted == "avx2") {
-    cpu.name = "x86-64-v3";
+    cpu.name = code.llvm_cpu;
     return cpu;
   }
   cpu.name = llvm::sys::getHostCPUName().str();
   llvm::SubtargetFeatures features;
-  for (const auto& f : has) features.AddFeature(f.first(), f.second);
+  for (const auto& f : llvm::sys::getHostCPUFeatures()) features.AddFeature(f.first(), f.second);
   cpu.features = features.getString();
   return cpu;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include "lowering/instruction_sets/instruction_sets.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -12,22 +13,30 @@ struct Numbers {
 };
 
 // The formula of decompose_adam_step, in its order of rounding.
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3,no-math-errno,no-trapping-math"))) void step(
-    int64_t n, const Numbers& k, const float* x, const float* gradient, const float* mean, const float* square,
-    float* new_x, float* new_mean, float* new_square) {
-  const float rest2 = 1 - k.decay2, rest1 = 1 - k.decay1;
-  const bool from_mean = std::abs(k.decay1) < 0.5f;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const float w = x[i] * k.keep;
-    const float g = k.sign * gradient[i] + w * k.decay;
-    const float m = from_mean ? mean[i] + k.decay1 * (g - mean[i]) : g - (g - mean[i]) * rest1;
-    const float s = square[i] * rest2 + k.decay2 * g * g;
-    new_mean[i] = m;
-    new_square[i] = s;
-    new_x[i] = w - k.size * m / (std::sqrt(s) / k.root + k.eps);
-  }
-}
+template <lowering::InstructionSet>
+struct AdamLoop;
+#define LAZULI_ADAM_LOOP(set, target)                                                                               \
+  template <>                                                                                                       \
+  struct AdamLoop<set> {                                                                                            \
+    target __attribute__((optimize("O3,no-math-errno,no-trapping-math,fp-contract=off"))) static void step(         \
+        int64_t n, const Numbers& k, const float* x, const float* gradient, const float* mean, const float* square, \
+        float* new_x, float* new_mean, float* new_square) {                                                         \
+      const float rest2 = 1 - k.decay2, rest1 = 1 - k.decay1;                                                       \
+      const bool from_mean = std::abs(k.decay1) < 0.5f;                                                             \
+      _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                                                        \
+        const float w = x[i] * k.keep;                                                                              \
+        const float g = k.sign * gradient[i] + w * k.decay;                                                         \
+        const float m = from_mean ? mean[i] + k.decay1 * (g - mean[i]) : g - (g - mean[i]) * rest1;                 \
+        const float s = square[i] * rest2 + k.decay2 * g * g;                                                       \
+        new_mean[i] = m;                                                                                            \
+        new_square[i] = s;                                                                                          \
+        new_x[i] = w - k.size * m / (std::sqrt(s) / k.root + k.eps);                                                \
+      }                                                                                                             \
+    }                                                                                                               \
+  };
+#define INSTRUCTION_SET(name, target, ...) LAZULI_ADAM_LOOP(lowering::InstructionSet::name, target)
+#include "lowering/instruction_sets/all.def"
+#undef LAZULI_ADAM_LOOP
 
 }  // namespace
 
@@ -52,7 +61,9 @@ void run_adam_loop(const ir::Node& n, const std::vector<at::Tensor>& in, const s
   const float *x = from(0), *g = from(1), *mean = from(2), *square = from(3);
   float *new_x = to(0), *new_mean = to(1), *new_square = to(2);
   at::parallel_for(0, in[0].numel(), 1 << 14, [&](int64_t b, int64_t e) {
-    step(e - b, k, x + b, g + b, mean + b, square + b, new_x + b, new_mean + b, new_square + b);
+    lowering::for_host([&](auto set) {
+      AdamLoop<set()>::step(e - b, k, x + b, g + b, mean + b, square + b, new_x + b, new_mean + b, new_square + b);
+    });
   });
 }
 

@@ -1,7 +1,7 @@
 #include "lowering/libraries/indexing.h"
 #include <algorithm>
 #include <stdexcept>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/strided_copy.h"
 #include "lowering/threads/crew.h"

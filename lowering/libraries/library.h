@@ -17,7 +17,8 @@ struct Layout {
   ir::Dims strides;  // elements; may be any permutation, padding or broadcast (0)
 };
 
-// What is done to each result element of a contraction before it is stored, in order.
+// What is done to each result element of a contraction before it is stored, in order. Results and operands are of
+// floating types.
 struct PostOp {
   enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
   Layout operand{};  // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands

@@ -1,6 +1,6 @@
 // A post-op on a block of rows that is in the first cache: a loop that the compiler vectorizes for the host.
 #pragma once
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/post_ops.h"
 
 namespace lazuli::lowering {

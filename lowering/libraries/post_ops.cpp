@@ -6,7 +6,6 @@
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
-namespace {}  // namespace
 
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
   Layout out{operand.dtype, shape, ir::Dims(shape.size(), 0)};
@@ -119,7 +118,7 @@ class Walk {
       const Steps step(op.operand.strides);
       const int64_t first = offset(op.operand.strides, matrix, row, column);
       const void* operand = *next++;
-      with_element_type(op.operand.dtype, [&](auto e) {
+      with_floating_type(op.operand.dtype, [&](auto e) {
         run_post_op(op, block, static_cast<const decltype(e)*>(operand) + first, step.down, step.along);
       });
     }
@@ -143,7 +142,7 @@ Layout as_walked(std::span<const PostOp> ops, const Layout& result) {
 void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
   if (ops.empty()) return;
   const Layout walked = as_walked(ops, result);
-  with_element_type(walked.dtype, [&](auto e) { Walk<decltype(e)>(ops, walked, data, operands).run(); });
+  with_floating_type(walked.dtype, [&](auto e) { Walk<decltype(e)>(ops, walked, data, operands).run(); });
 }
 
 }  // namespace lazuli::lowering

@@ -27,6 +27,7 @@ std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Di
 // x after `op`; `y` is the operand's element for Add and Mul.
 template <class C>
 inline C apply_post_op(const PostOp& op, C x, C y) {
+  static_assert(std::is_floating_point_v<C>);
   switch (op.kind) {
     case PostOp::Add:
       return static_cast<C>(x + y);
@@ -36,28 +37,20 @@ inline C apply_post_op(const PostOp& op, C x, C y) {
       return x < C(0) ? C(0) : x;
     case PostOp::Scale:
       return static_cast<C>(x * static_cast<C>(op.scale));
-    default:
-      break;
-  }
-  if constexpr (std::is_floating_point_v<C>) {
-    switch (op.kind) {
-      case PostOp::GeluErf:
-        return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
-      case PostOp::GeluTanh: {
-        const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
-        return C(0.5) * x * (1 + std::tanh(inner));
-      }
-      case PostOp::Sigmoid:
-        return 1 / (1 + std::exp(-x));
-      case PostOp::Tanh:
-        return std::tanh(x);
-      case PostOp::Silu:
-        return x / (1 + std::exp(-x));
-      default:
-        break;
+    case PostOp::GeluErf:
+      return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
+    case PostOp::GeluTanh: {
+      const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
+      return C(0.5) * x * (1 + std::tanh(inner));
     }
+    case PostOp::Sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case PostOp::Tanh:
+      return std::tanh(x);
+    case PostOp::Silu:
+      return x / (1 + std::exp(-x));
   }
-  throw InternalError("this post-op has no meaning on integers");
+  throw InternalError("no such post-op");
 }
 
 // Applies `ops` in place to `data`, laid out as `result`, rounding once at the end. `operands` holds one pointer for

@@ -1,7 +1,7 @@
 #include "lowering/libraries/strided_copy.h"
 #include <algorithm>
 #include <numeric>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/transpose.h"
 #include "lowering/threads/crew.h"
@@ -9,19 +9,19 @@
 namespace lazuli::lowering {
 namespace {
 
-struct Axis {
+struct CopyAxis {
   int64_t size, from, to;
 };
 
 // The axes of the copy, by falling target stride, neighbours that move as one merged.
-std::vector<Axis> axes_of(const Layout& from, const Layout& to) {
-  std::vector<Axis> axes;
+std::vector<CopyAxis> axes_of(const Layout& from, const Layout& to) {
+  std::vector<CopyAxis> axes;
   for (size_t d = 0; d < to.shape.size(); ++d)
     if (to.shape[d] != 1) axes.push_back({to.shape[d], from.strides[d], to.strides[d]});
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.to > b.to; });
-  std::vector<Axis> merged;
-  for (const Axis& axis : axes) {
-    Axis* last = merged.empty() ? nullptr : &merged.back();
+  std::stable_sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
+  std::vector<CopyAxis> merged;
+  for (const CopyAxis& axis : axes) {
+    CopyAxis* last = merged.empty() ? nullptr : &merged.back();
     if (last && last->to == axis.to * axis.size && last->from == axis.from * axis.size)
       *last = {last->size * axis.size, axis.from, axis.to};
     else
@@ -33,7 +33,7 @@ std::vector<Axis> axes_of(const Layout& from, const Layout& to) {
 // One tile: `rows` by `columns`, the columns along the innermost target axis.
 struct Tile {
   template <class S, class T>
-  static LAZULI_INLINE void run(const S* source, T* target, Axis row, Axis column) {
+  static LAZULI_INLINE void run(const S* source, T* target, CopyAxis row, CopyAxis column) {
     for (int64_t i = 0; i < row.size; ++i) {
       const S* s = source + i * row.from;
       T* t = target + i * row.to;
@@ -48,7 +48,7 @@ struct Tile {
 };
 
 // A tile whose source is contiguous along the rows and whose target is along the columns.
-void transpose_tile(const float* source, float* target, Axis row, Axis column) {
+void transpose_tile(const float* source, float* target, CopyAxis row, CopyAxis column) {
   const int64_t rows = row.size / kTransposed * kTransposed, columns = column.size / kTransposed * kTransposed;
   for (int64_t i = 0; i < rows; i += kTransposed)
     for (int64_t j = 0; j < columns; j += kTransposed)
@@ -58,22 +58,22 @@ void transpose_tile(const float* source, float* target, Axis row, Axis column) {
 }
 
 template <class S, class T>
-void copy_tile(const S* source, T* target, Axis row, Axis column) {
+void copy_tile(const S* source, T* target, CopyAxis row, CopyAxis column) {
   if constexpr (std::is_same_v<S, T> && sizeof(T) == sizeof(float))
     if (row.from == 1 && column.to == 1 && column.from != 1 && can_transpose())
       return transpose_tile(reinterpret_cast<const float*>(source), reinterpret_cast<float*>(target), row, column);
-  run_for_host<Tile, const S*, T*, Axis, Axis>(source, target, row, column);
+  run_for_host<Tile, const S*, T*, CopyAxis, CopyAxis>(source, target, row, column);
 }
 
 template <class S, class T>
-void copy(const std::vector<Axis>& axes, const S* source, T* target) {
-  Axis column = axes.back();
+void copy(const std::vector<CopyAxis>& axes, const S* source, T* target) {
+  CopyAxis column = axes.back();
   // Tiles span the axis that the source is contiguous along, so that a transposition uses whole cache lines.
   size_t row_axis = axes.size() - 1;
   for (size_t d = 0; d + 1 < axes.size(); ++d)
     if (row_axis + 1 == axes.size() || axes[d].from <= axes[row_axis].from) row_axis = d;
-  Axis row = row_axis + 1 < axes.size() ? axes[row_axis] : Axis{1, 0, 0};
-  std::vector<Axis> outer;
+  CopyAxis row = row_axis + 1 < axes.size() ? axes[row_axis] : CopyAxis{1, 0, 0};
+  std::vector<CopyAxis> outer;
   for (size_t d = 0; d + 1 < axes.size(); ++d)
     if (d != row_axis) outer.push_back(axes[d]);
 
@@ -82,7 +82,7 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
   const int64_t across = (row.size + tile_rows - 1) / tile_rows;
   const int64_t along = (column.size + tile_columns - 1) / tile_columns;
   int64_t tiles = across * along;
-  for (const Axis& axis : outer) tiles *= axis.size;
+  for (const CopyAxis& axis : outer) tiles *= axis.size;
 
   share_out(tiles, tiles > 1 && row.size * column.size * tiles / (across * along) > 16384,
             [&](int64_t begin, int64_t end, int) {
@@ -98,8 +98,8 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
                   to += rest % outer[d].size * outer[d].to;
                   rest /= outer[d].size;
                 }
-                copy_tile(source + from, target + to, Axis{std::min(tile_rows, row.size - r), row.from, row.to},
-                          Axis{std::min(tile_columns, column.size - c), column.from, column.to});
+                copy_tile(source + from, target + to, CopyAxis{std::min(tile_rows, row.size - r), row.from, row.to},
+                          CopyAxis{std::min(tile_columns, column.size - c), column.from, column.to});
               }
             });
 }
@@ -108,7 +108,7 @@ void copy(const std::vector<Axis>& axes, const S* source, T* target) {
 
 void strided_copy(const Layout& from, const void* source, const Layout& to, void* target) {
   if (ir::product(to.shape) == 0) return;
-  std::vector<Axis> axes = axes_of(from, to);
+  std::vector<CopyAxis> axes = axes_of(from, to);
   if (axes.empty()) axes.push_back({1, 1, 1});
   with_element_type(to.dtype, [&](auto t) {
     using T = decltype(t);

@@ -9,7 +9,6 @@
 namespace lazuli::lowering {
 namespace {
 
-constexpr int64_t kMostQueries = 72, kMostKeys = 320;  // of a tile of scores
 constexpr int64_t kMostChunk = 480, kLeastChunk = 48;  // queries that meet keys packed once
 
 // A chunk of one head's queries meets tile after tile of keys. What is summed up of each query is kept, and rescaled
@@ -58,6 +57,8 @@ class Attention final : public LibraryCall {
   std::string describe() const override { return "attention:own:f32"; }
 
  private:
+  static constexpr int64_t kMostQueries = 72, kMostKeys = 320;  // of a tile of scores
+
   struct Head {
     HeadRows q, k, v;
     HeadMask mask;

@@ -11,9 +11,8 @@
 namespace lazuli::lowering {
 namespace {
 
-constexpr int64_t kMostQueries = 72, kMostKeys = 128;  // of a tile of scores
-constexpr int64_t kFewTasks = 8;                       // below which a group's keys are shared out, too
-constexpr int64_t kWorthSplitting = 4 << 20;           // products of one part
+constexpr int64_t kFewTasks = 8;              // below which a group's keys are shared out, too
+constexpr int64_t kWorthSplitting = 4 << 20;  // products of one part
 
 // Tile after tile of keys meets all queries of the heads that share them: the tile's gradients are summed up, and added
 // to those of the queries. Where there are few heads, keys are cut in parts, each with gradients of queries of its own,
@@ -73,6 +72,8 @@ class AttentionBackward final : public LibraryCall {
   std::string describe() const override { return "attention_backward:own:f32"; }
 
  private:
+  static constexpr int64_t kMostQueries = 72, kMostKeys = 128;  // of a tile of scores
+
   bool are_few() const { return shape_.queries <= kFewQueries; }
 
   // Where a worker keeps what. Rows are padded to vectors, and there are more by a register block's.

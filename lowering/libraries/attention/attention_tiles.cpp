@@ -43,12 +43,15 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
     scaled;                                                                                                       \
   })
 
-#define LAZULI_ROWS(name, target, shape)                                                                              \
-  struct name {                                                                                                       \
-    typedef float Vector __attribute__((vector_size(shape.vector_bytes)));                                            \
-    typedef float Loose __attribute__((vector_size(shape.vector_bytes), aligned(4)));                                 \
-    typedef int32_t Bits __attribute__((vector_size(shape.vector_bytes)));                                            \
-    static constexpr int64_t kLanes = shape.vector_bytes / 4;                                                         \
+template <InstructionSet>
+struct ScoreRows;
+#define LAZULI_ROWS(set, target)                                                                                      \
+  template <>                                                                                                         \
+  struct ScoreRows<set> {                                                                                             \
+    typedef float Vector __attribute__((vector_size(kRegisterBlock<set>.vector_bytes)));                              \
+    typedef float Loose __attribute__((vector_size(kRegisterBlock<set>.vector_bytes), aligned(4)));                   \
+    typedef int32_t Bits __attribute__((vector_size(kRegisterBlock<set>.vector_bytes)));                              \
+    static constexpr int64_t kLanes = kRegisterBlock<set>.vector_bytes / 4;                                           \
     target static float exponentials(float* s, int64_t n, int64_t padded, float scale, const float* mask,             \
                                      int64_t step, SoftmaxState& state) {                                             \
       Vector most = Vector{} + state.largest;                                                                         \
@@ -83,9 +86,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
       }                                                                                                               \
     }                                                                                                                 \
   };
-LAZULI_ROWS(BaselineRows, , kBaselineBlock)
-LAZULI_ROWS(Avx2Rows, LAZULI_TARGET_AVX2, kAvx2Block)
-LAZULI_ROWS(Avx512Rows, LAZULI_TARGET_AVX512, kAvx512Block)
+#define INSTRUCTION_SET(name, target, ...) LAZULI_ROWS(InstructionSet::name, target)
+#include "lowering/instruction_sets/all.def"
 #undef LAZULI_ROWS
 #undef LAZULI_SCALED
 #undef LAZULI_EXP
@@ -204,28 +206,15 @@ void SoftmaxState::write(float* statistics) const {
 }
 
 float exponentials(float* scores, int64_t n, int64_t padded, float scale, const MaskRow& mask, SoftmaxState& state) {
-  switch (host_features()) {
-    case Features::Avx512:
-      return Avx512Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
-    case Features::Avx2:
-      return Avx2Rows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
-    case Features::Baseline:
-      break;
-  }
-  return BaselineRows::exponentials(scores, n, padded, scale, mask.data, mask.step, state);
+  return for_host(
+      [&](auto set) { return ScoreRows<set()>::exponentials(scores, n, padded, scale, mask.data, mask.step, state); });
 }
 
 void score_gradients(float* scores, float* gradients, int64_t n, int64_t padded, float scale, const MaskRow& mask,
                      const float* statistics, float delta) {
-  switch (host_features()) {
-    case Features::Avx512:
-      return Avx512Rows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
-    case Features::Avx2:
-      return Avx2Rows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
-    case Features::Baseline:
-      break;
-  }
-  BaselineRows::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
+  for_host([&](auto set) {
+    ScoreRows<set()>::score_gradients(scores, gradients, n, padded, scale, mask.data, mask.step, statistics, delta);
+  });
 }
 
 void scale_row(const float* from, float factor, int64_t n, float* to) { run_for_host<ScaleRow>(from, factor, n, to); }

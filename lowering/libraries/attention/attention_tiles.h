@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/attention/attention.h"
-#include "lowering/libraries/product/register_block.h"
 
 namespace lazuli::lowering {
 

@@ -1,7 +1,7 @@
 // Chooses who computes a convolution or one of its gradients, and in which layouts.
 #include <array>
 #include <stdexcept>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/convolution/depthwise.h"
 #include "lowering/libraries/convolution/direct_convolution.h"
 #include "lowering/libraries/convolution/implicit_gemm.h"
@@ -120,7 +120,7 @@ bool is_for_implicit_gemm(const Convolution& c, std::span<const PostOp> ops, Eff
   constexpr int64_t kWorthCopying = 40;  // products of an element and thread
   if (!serves_implicit_gemm(c) || !are_ours(ops)) return false;
   const int64_t taps = ir::product(std::span(c.w.shape.data() + 2, c.w.shape.size() - 2));
-  const bool wide = host_features() == Features::Avx512;
+  const bool wide = host_instruction_set() == InstructionSet::Avx512;
   if (effort == Effort::Little) return !wide || ir::product(c.y.shape) * c.w.shape[1] * taps < kLarge;
   if (wide) return false;
   if (c.pass == Pass::InputGrad) return ir::product(c.stride) > 1;

@@ -5,10 +5,13 @@ namespace lazuli::lowering {
 namespace {
 
 // Spelled once for each target: GCC splits vector types for the function that they stand in.
-#define LAZULI_LANE_KERNELS(Name, target, shape)                                                                  \
-  struct Name {                                                                                                   \
-    typedef float Vector __attribute__((vector_size(shape.vector_bytes), aligned(4)));                            \
-    static constexpr int64_t kLanes = shape.vector_bytes / 4;                                                     \
+template <InstructionSet>
+struct LaneKernels;
+#define LAZULI_LANE_KERNELS(set, target)                                                                          \
+  template <>                                                                                                     \
+  struct LaneKernels<set> {                                                                                       \
+    typedef float Vector __attribute__((vector_size(kRegisterBlock<set>.vector_bytes), aligned(4)));              \
+    static constexpr int64_t kLanes = kRegisterBlock<set>.vector_bytes / 4;                                       \
     target static Vector load(const float* x) { return *reinterpret_cast<const Vector*>(x); }                     \
     /* kPoints outputs: of so many, sums are enough to hide what a product takes. */                              \
     template <int kPoints>                                                                                        \
@@ -107,33 +110,18 @@ namespace {
       }                                                                                                           \
     }                                                                                                             \
   };
-LAZULI_LANE_KERNELS(Baseline, , kBaselineBlock)
-LAZULI_LANE_KERNELS(Avx2, LAZULI_TARGET_AVX2, kAvx2Block)
-LAZULI_LANE_KERNELS(Avx512, LAZULI_TARGET_AVX512, kAvx512Block)
+#define INSTRUCTION_SET(name, target, ...) LAZULI_LANE_KERNELS(InstructionSet::name, target)
+#include "lowering/instruction_sets/all.def"
 #undef LAZULI_LANE_KERNELS
 
 }  // namespace
 
 void lane_row(const LaneRow& row, std::span<const LaneTap> taps) {
-  switch (host_features()) {
-    case Features::Avx512:
-      return Avx512::row(row, taps);
-    case Features::Avx2:
-      return Avx2::row(row, taps);
-    case Features::Baseline:
-      return Baseline::row(row, taps);
-  }
+  for_host([&](auto set) { LaneKernels<set()>::row(row, taps); });
 }
 
 void lane_gradient(const LaneGradient& g, const LaneGrid& grid) {
-  switch (host_features()) {
-    case Features::Avx512:
-      return Avx512::all(g, grid);
-    case Features::Avx2:
-      return Avx2::all(g, grid);
-    case Features::Baseline:
-      return Baseline::all(g, grid);
-  }
+  for_host([&](auto set) { LaneKernels<set()>::all(g, grid); });
 }
 
 }  // namespace lazuli::lowering

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include "lowering/libraries/product/register_block.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 
 namespace lazuli::lowering {
 

@@ -1,5 +1,5 @@
 #include "lowering/libraries/convolution/finish_points.h"
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/post_ops.h"
 
 namespace lazuli::lowering {

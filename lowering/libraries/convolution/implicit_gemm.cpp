@@ -1,11 +1,11 @@
 #include "lowering/libraries/convolution/implicit_gemm.h"
 #include <algorithm>
 #include <cstring>
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/convolution/convolution_geometry.h"
 #include "lowering/libraries/convolution/finish_points.h"
 #include "lowering/libraries/convolution/patch_kernel.h"
 #include "lowering/libraries/post_ops.h"
-#include "lowering/libraries/product/register_block.h"
 #include "lowering/libraries/strided_copy.h"
 #include "lowering/threads/crew.h"
 #include "lowering/threads/little_work.h"

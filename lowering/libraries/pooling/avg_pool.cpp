@@ -1,5 +1,5 @@
 #include <vector>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/pooling/pool_window.h"
 #include "lowering/threads/crew.h"
@@ -26,8 +26,6 @@ struct Term {
   const T* source;
   double divisor;
 };
-
-constexpr int64_t kBlock = 64;  // channels whose running sums are held side by side
 
 // The sum of terms, each divided by its divisor, for each of `n` channels; then divided by `divisor`.
 struct SumOfTerms {

@@ -1,6 +1,6 @@
 #include <limits>
 #include <vector>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/pooling/pool_window.h"
 #include "lowering/threads/crew.h"
@@ -39,8 +39,6 @@ struct Tap {
   const T* source;
   int32_t index;
 };
-
-constexpr int64_t kBlock = 64;  // channels whose running values are held side by side
 
 // The best of `taps` for each of `n` channels. A position that no tap beats stays at `first`.
 struct BestOfTaps {

@@ -2,11 +2,13 @@
 #pragma once
 #include <algorithm>
 #include "ir/error.h"
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/pooling/pooling.h"
 
 namespace lazuli::lowering {
+
+inline constexpr int64_t kBlock = 64;  // channels whose running values are held side by side
 
 // A [..., C, H, W] operand; dimensions that are missing have size 1, and those before C count as one.
 struct Planes {

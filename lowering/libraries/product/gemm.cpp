@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/post_op_block.h"
 #include "lowering/libraries/product/pack.h"
-#include "lowering/libraries/product/register_block.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
@@ -21,8 +20,6 @@ constexpr int64_t kFewestRows = 48, kFewestColumns = 128;  // down to which tile
 constexpr int64_t kFewColumns = 256;                       // of b, for which packing a is not worth it
 // Products with fewer multiplications are not worth a second thread.
 constexpr int64_t kWorthSharing = 1 << 16;
-
-constexpr int64_t kMostBlock = kAvx512Block.rows * 2 * kAvx512Block.vector_bytes;  // bytes
 
 // Integers wrap around: so they are multiplied as unsigned ones, where that is defined.
 template <class C>
@@ -45,51 +42,48 @@ struct Block {
 
 // sum += a * b, `depth` deep; b is packed. Spelled once for each target: GCC splits vector types for the function that
 // they stand in.
-#define LAZULI_MICRO_KERNEL(name, target, shape)                                                           \
-  template <class C>                                                                                       \
-  target void name(const Rows<C>& rows, const C* columns, int64_t depth, const Block<C>& sum) {            \
-    typedef Wrapping<C> Lane;                                                                              \
-    typedef Lane Vector __attribute__((vector_size(shape.vector_bytes)));                                  \
-    typedef Lane Loose __attribute__((vector_size(shape.vector_bytes), aligned(sizeof(C))));               \
-    constexpr int64_t kRows = shape.rows;                                                                  \
-    const int64_t row = rows.row;                                                                          \
-    const Lane* a[kRows / 3];                                                                              \
-    for (int64_t r = 0; r < kRows / 3; ++r) a[r] = reinterpret_cast<const Lane*>(rows.data) + 3 * r * row; \
-    const Vector* b = reinterpret_cast<const Vector*>(columns);                                            \
-    Vector s[kRows][2];                                                                                    \
-    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
-      s[r][0] = s[r][1] = Vector{};                                                                        \
-      __builtin_prefetch(sum.data + r * sum.stride, 1);                                                    \
-    }                                                                                                      \
-    _Pragma("GCC unroll 4") for (int64_t k = 0; k < depth; ++k, b += 2) {                                  \
-      const Vector b0 = b[0], b1 = b[1];                                                                   \
-      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                       \
-        const Lane x = a[r / 3][r % 3 * row];                                                              \
-        s[r][0] += x * b0;                                                                                 \
-        s[r][1] += x * b1;                                                                                 \
-      }                                                                                                    \
-      _Pragma("GCC unroll 4") for (int64_t r = 0; r < kRows / 3; ++r) a[r] += rows.depth;                  \
-    }                                                                                                      \
-    _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
-      Loose* to = reinterpret_cast<Loose*>(sum.data + r * sum.stride);                                     \
-      if (!sum.is_zero) s[r][0] += to[0], s[r][1] += to[1];                                                \
-      to[0] = s[r][0], to[1] = s[r][1];                                                                    \
-    }                                                                                                      \
-  }
-LAZULI_MICRO_KERNEL(micro_kernel_baseline, , kBaselineBlock)
-LAZULI_MICRO_KERNEL(micro_kernel_avx2, LAZULI_TARGET_AVX2, kAvx2Block)
-LAZULI_MICRO_KERNEL(micro_kernel_avx512, LAZULI_TARGET_AVX512, kAvx512Block)
+template <InstructionSet>
+struct MicroKernel;
+#define LAZULI_MICRO_KERNEL(set, target)                                                                     \
+  template <>                                                                                                \
+  struct MicroKernel<set> {                                                                                  \
+    template <class C>                                                                                       \
+    target static void run(const Rows<C>& rows, const C* columns, int64_t depth, const Block<C>& sum) {      \
+      typedef Wrapping<C> Lane;                                                                              \
+      typedef Lane Vector __attribute__((vector_size(kRegisterBlock<set>.vector_bytes)));                    \
+      typedef Lane Loose __attribute__((vector_size(kRegisterBlock<set>.vector_bytes), aligned(sizeof(C)))); \
+      constexpr int64_t kRows = kRegisterBlock<set>.rows;                                                    \
+      const int64_t row = rows.row;                                                                          \
+      const Lane* a[kRows / 3];                                                                              \
+      for (int64_t r = 0; r < kRows / 3; ++r) a[r] = reinterpret_cast<const Lane*>(rows.data) + 3 * r * row; \
+      const Vector* b = reinterpret_cast<const Vector*>(columns);                                            \
+      Vector s[kRows][2];                                                                                    \
+      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
+        s[r][0] = s[r][1] = Vector{};                                                                        \
+        __builtin_prefetch(sum.data + r * sum.stride, 1);                                                    \
+      }                                                                                                      \
+      _Pragma("GCC unroll 4") for (int64_t k = 0; k < depth; ++k, b += 2) {                                  \
+        const Vector b0 = b[0], b1 = b[1];                                                                   \
+        _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                       \
+          const Lane x = a[r / 3][r % 3 * row];                                                              \
+          s[r][0] += x * b0;                                                                                 \
+          s[r][1] += x * b1;                                                                                 \
+        }                                                                                                    \
+        _Pragma("GCC unroll 4") for (int64_t r = 0; r < kRows / 3; ++r) a[r] += rows.depth;                  \
+      }                                                                                                      \
+      _Pragma("GCC unroll 12") for (int64_t r = 0; r < kRows; ++r) {                                         \
+        Loose* to = reinterpret_cast<Loose*>(sum.data + r * sum.stride);                                     \
+        if (!sum.is_zero) s[r][0] += to[0], s[r][1] += to[1];                                                \
+        to[0] = s[r][0], to[1] = s[r][1];                                                                    \
+      }                                                                                                      \
+    }                                                                                                        \
+  };
+#define INSTRUCTION_SET(name, target, ...) LAZULI_MICRO_KERNEL(InstructionSet::name, target)
+#include "lowering/instruction_sets/all.def"
 
 template <class C>
 void micro_kernel(const Rows<C>& a, const C* b, int64_t depth, const Block<C>& sum) {
-  switch (host_features()) {
-    case Features::Avx512:
-      return micro_kernel_avx512(a, b, depth, sum);
-    case Features::Avx2:
-      return micro_kernel_avx2(a, b, depth, sum);
-    case Features::Baseline:
-      return micro_kernel_baseline(a, b, depth, sum);
-  }
+  for_host([&](auto set) { MicroKernel<set()>::run(a, b, depth, sum); });
 }
 
 class Gemm final : public LibraryCall {
@@ -150,7 +144,8 @@ class Gemm final : public LibraryCall {
   size_t scratch_of_one() const {
     const int64_t bytes =
         with_element_type(out_.dtype, [](auto t) { return static_cast<int64_t>(sizeof(Sum<decltype(t)>)); });
-    return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPackPadding, 64) + kMostBlock;
+    return rounded_up((rows_ * kDepth + columns_ * kDepth + rows_ * columns_) * bytes + kPackPadding, 64) +
+           register_block().bytes();
   }
 
   int64_t batch_offset(const ir::Dims& strides, int64_t batch) const {
@@ -189,7 +184,7 @@ class Gemm final : public LibraryCall {
 
     C *packed_b = scratch, *packed_a = packed_b + columns_ * kDepth;
     C* sums = packed_a + rows_ * kDepth + kPackPadding / static_cast<int64_t>(sizeof(C));
-    C* edge = reinterpret_cast<C*>(reinterpret_cast<char*>(scratch) + scratch_of_one() - kMostBlock);
+    C* edge = reinterpret_cast<C*>(reinterpret_cast<char*>(scratch) + scratch_of_one() - register_block().bytes());
     int64_t stride = columns_;
     if constexpr (std::is_same_v<T, C>)
       if (in_place) sums = to, stride = out_.strides[row];
@@ -219,10 +214,11 @@ class Gemm final : public LibraryCall {
                       !in_place || (high == block_rows && wide == block_columns) ? nullptr : edge, high, wide);
           }
           const int64_t done = c + wide;
-          if (k + depth == k_ && !ops_.empty() && (done == columns || done % finished == 0)) {
-            const int64_t at = (done - 1) / finished * finished;
-            finish<T>(operands + 2, tile + at, stride, rows, done - at, batch, first, j + at);
-          }
+          if constexpr (std::is_floating_point_v<C>)
+            if (k + depth == k_ && !ops_.empty() && (done == columns || done % finished == 0)) {
+              const int64_t at = (done - 1) / finished * finished;
+              finish<T>(operands + 2, tile + at, stride, rows, done - at, batch, first, j + at);
+            }
         }
       }
     }
@@ -257,7 +253,7 @@ class Gemm final : public LibraryCall {
       const void* operand = has_operand(op) ? *operands++ : nullptr;
       const int64_t base = operand ? batch_offset(s, batch) + i * s[row] + j * s[column] : ir::Size(0);
       const int64_t down = operand ? int64_t{s[row]} : 0, along = operand ? int64_t{s[column]} : 0;
-      with_element_type(operand ? op.operand.dtype : out_.dtype, [&](auto e) {
+      with_floating_type(operand ? op.operand.dtype : out_.dtype, [&](auto e) {
         const auto* y = static_cast<const decltype(e)*>(operand);
         run_post_op(op, PostOpBlock<Compute<T>>{sum, stride, rows, columns}, y ? y + base : y, down, along);
       });
@@ -279,6 +275,7 @@ std::unique_ptr<LibraryCall> make_gemm(const Layout& a, const Layout& b, const L
     throw TypeError("no matrix product of " + std::string(ir::name(a.dtype)) + " and " +
                     std::string(ir::name(b.dtype)) + " to " + std::string(ir::name(out.dtype)));
   LAZULI_CHECK(ir::product(out.shape) != 0 && a.shape.back() != 0, "a product of nothing is no product");
+  LAZULI_CHECK(post_ops.empty() || ir::is_floating(out.dtype), "post-ops are of floating types");
   return std::make_unique<Gemm>(a, b, out, post_ops);
 }
 

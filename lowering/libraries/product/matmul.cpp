@@ -1,7 +1,7 @@
 // Chooses who computes a matrix product, and in which layouts.
 #include <algorithm>
 #include <stdexcept>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/product/blas_product.h"
@@ -211,7 +211,7 @@ bool is_float32(const Product& p) {
 bool is_for_gemm(const Product& p, Effort effort) {
   constexpr int64_t kFew = 48, kEnough = 1 << 15;
   const size_t rank = p.out.shape.size(), row = rank - 2, column = rank - 1;
-  if (host_features() == Features::Avx512 || p.out.strides[column] != 1 || !is_float32(p)) return false;
+  if (host_instruction_set() == InstructionSet::Avx512 || p.out.strides[column] != 1 || !is_float32(p)) return false;
   const int64_t rows = p.out.shape[row], columns = p.out.shape[column], depth = p.a.shape[column];
   if (effort == Effort::Little) {
     // What is packed for few elements of the result costs more than it saves.
@@ -240,7 +240,7 @@ std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
   const bool quick = is_quick_by_blas(p), narrow = quick && is_narrow(p);
-  if (is_for_gemm(p, effort) || (narrow && host_features() != Features::Avx512))
+  if (is_for_gemm(p, effort) || (narrow && host_instruction_set() != InstructionSet::Avx512))
     return make_gemm(p.a, p.b, p.out, p.ops);
   // A BLAS reads columns once for two rows or more, too.
   const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;

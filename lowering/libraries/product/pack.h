@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 
 namespace lazuli::lowering {
 
@@ -39,7 +39,8 @@ struct PackBlock {
 };
 
 inline bool can_transpose_rows(int64_t width) {
-  return host_features() == Features::Avx2 || (host_features() == Features::Avx512 && width % 8 == 0);
+  return host_instruction_set() == InstructionSet::Avx2 ||
+         (host_instruction_set() == InstructionSet::Avx512 && width % 8 == 0);
 }
 // `size` rows of floats become columns of `width`, six or a multiple of eight, filled up with the last row; `depth` is
 // a multiple of eight. Of six, each column is written with two more that the next one overwrites.

@@ -1,7 +1,7 @@
 #include "lowering/libraries/product/row_product.h"
 #include <algorithm>
 #include <type_traits>
-#include "lowering/libraries/clones.h"
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/strided_copy.h"
