@@ -39,7 +39,7 @@ bool apply_derivative_row(Builder& b, const Application& a, std::span<const Valu
   Value first = b.emit(op, operands, a.attrs);
   for (int r = 0; r < row.results; ++r)
     if (needs >> row.wrt[r] & 1) {
-      Value g{first.node, first.result + static_cast<uint32_t>(r)};
+      Value g = first.next(static_cast<uint32_t>(r));
       out[row.wrt[r]] = fit(b, g, a.inputs[row.wrt[r]]);
     }
   return true;
@@ -66,7 +66,7 @@ BodyDerivative derive_body(Op op, std::span<const DType> operands, DType cotange
   return out;
 }
 
-constexpr size_t kMaxOperands = 8;
+constexpr size_t kMostOperands = 8;
 
 // The same, kept: a backward asks for few, again and again.
 const BodyDerivative& body_derivative(Op op, std::span<const DType> operands, DType cotangent, uint32_t needs) {
@@ -84,9 +84,9 @@ const BodyDerivative& body_derivative(Op op, std::span<const DType> operands, DT
 // From the row's formula, in the compute type.
 void differentiate_body(Builder& b, const Application& a, Value cotangent, uint32_t needs, std::span<Value> out) {
   const size_t count = a.inputs.size();
-  LAZULI_CHECK(count <= kMaxOperands, std::string(info(a.op).name) + " has too many operands to be differentiated");
-  std::array<DType, kMaxOperands> types;
-  std::array<Value, kMaxOperands + 1> values;
+  LAZULI_CHECK(count <= kMostOperands, std::string(info(a.op).name) + " has too many operands to be differentiated");
+  std::array<DType, kMostOperands> types;
+  std::array<Value, kMostOperands + 1> values;
   for (size_t k = 0; k < count; ++k) {
     types[k] = compute_type(b.dtype(a.inputs[k]));
     values[k] = a.inputs[k];

@@ -21,7 +21,7 @@ void replay_node(Builder& b, const Graph& from, uint32_t id, Map& map) {
   std::span<const Type> types;
   if (takes_types(n.op)) types = n.types;
   Value first = b.emit(n.op, inputs, n.attrs, types);
-  for (uint32_t r = 0; r < n.types.size(); ++r) map[id].push_back({first.node, first.result + r});
+  for (uint32_t r = 0; r < n.types.size(); ++r) map[id].push_back(first.next(r));
 }
 
 // Inputs of `graph`, in order, stand for `values`; dead nodes are not copied.

@@ -14,6 +14,8 @@ struct Value {
   uint32_t node = UINT32_MAX;
   uint32_t result = 0;
   explicit operator bool() const { return node != UINT32_MAX; }
+  // The n-th result of the same node after this one.
+  Value next(uint32_t n = 1) const { return {node, result + n}; }
   friend bool operator==(const Value&, const Value&) = default;
   friend auto operator<=>(const Value&, const Value&) = default;
 };

@@ -10,15 +10,15 @@ namespace {
 
 using at::Tensor;
 
-Tensor on_host(const Tensor& operand) { return operand.is_privateuseone() ? operand.cpu() : operand; }
+Tensor read_on_host(const Tensor& operand) { return operand.is_privateuseone() ? operand.cpu() : operand; }
 
 // The results are views, whose derivatives torch knows: what is read here are the places and the sizes.
 std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& places, int64_t dim) {
-  return at::native::tensor_split(self, self.is_privateuseone() ? on_host(places) : places, dim);
+  return at::native::tensor_split(self, self.is_privateuseone() ? read_on_host(places) : places, dim);
 }
 
 Tensor reshape_from_tensor(const Tensor& self, const Tensor& sizes) {
-  return at::native::_reshape_from_tensor(self, on_host(sizes));
+  return at::native::_reshape_from_tensor(self, read_on_host(sizes));
 }
 
 }  // namespace

@@ -34,14 +34,14 @@ namespace n = at::native;
 namespace {
 
 // Torch's copy takes the buffer as it lies, and so no tensor whose windows on it are not row-major.
-at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
-                   std::optional<at::Device> device, std::optional<bool> pinned, bool non_blocking,
-                   std::optional<at::MemoryFormat> format) {
+at::Tensor copy_nested(const at::Tensor& self, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
+                       std::optional<at::Device> device, std::optional<bool> pinned, bool non_blocking,
+                       std::optional<at::MemoryFormat> format) {
   return n::_to_copy_nested(self.contiguous(), type, layout, device, pinned, non_blocking, format);
 }
 
 // A kernel on the host has written a copy of this tensor.
-at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+at::Tensor copy_nested_from(const at::Tensor& from, const at::Tensor& to) {
   at::Tensor target = to;
   return n::copy_nested_(target, from);
 }
@@ -55,11 +55,11 @@ void register_nested(torch::Library& m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
-  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_copy_from_and_resize", copy_nested_from);
   m.impl("_nested_tensor_size", n::_nested_tensor_size);
   m.impl("_nested_tensor_storage_offsets", n::_nested_tensor_storage_offsets);
   m.impl("_nested_tensor_strides", n::_nested_tensor_strides);
-  m.impl("_to_copy", to_copy);
+  m.impl("_to_copy", copy_nested);
   m.impl("alias", n::alias_nested);
   m.impl("chunk", n::chunk_nested_tensor);
   m.impl("clone", n::clone_nested);

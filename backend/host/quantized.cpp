@@ -153,9 +153,9 @@ Tensor clone(const Tensor& self, optional<c10::MemoryFormat> format) {
 }
 
 // Torch's own takes a tensor with gaps between its numbers nowhere.
-Tensor to_copy(const Tensor& self, optional<ScalarType> type, optional<c10::Layout> layout,
-               optional<c10::Device> device, optional<bool> pinned, bool non_blocking,
-               optional<c10::MemoryFormat> format) {
+Tensor copy_quantized(const Tensor& self, optional<ScalarType> type, optional<c10::Layout> layout,
+                      optional<c10::Device> device, optional<bool> pinned, bool non_blocking,
+                      optional<c10::MemoryFormat> format) {
   const Tensor dense = self.is_non_overlapping_and_dense() ? self : self.contiguous();
   return n::_to_copy(dense, type, layout, device, pinned, non_blocking, format);
 }
@@ -177,7 +177,7 @@ const Tensor& resize_(const Tensor& self, at::IntArrayRef sizes, optional<c10::M
 }
 
 // A kernel on the host has written a copy of this tensor.
-Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+Tensor copy_quantized_from(const Tensor& from, const Tensor& to) {
   Tensor target = to;
   if (target.sizes() != from.sizes()) resize_(target, from.sizes(), std::nullopt);
   return copy_(target, from, false);
@@ -201,11 +201,11 @@ void register_quantized(torch::Library& m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
-  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_copy_from_and_resize", copy_quantized_from);
   m.impl("_empty_affine_quantized", empty_affine);
   m.impl("_empty_per_channel_affine_quantized", empty_per_channel);
   m.impl("_reshape_alias", n::_reshape_alias);
-  m.impl("_to_copy", to_copy);
+  m.impl("_to_copy", copy_quantized);
   m.impl("as_strided", n::as_strided_qtensorimpl);
   m.impl("clone", clone);
   m.impl("copy_", copy_);

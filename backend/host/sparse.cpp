@@ -43,13 +43,13 @@ std::tuple<at::Tensor, at::Tensor> mm_reduce(const at::Tensor& a, const at::Tens
 }
 
 // A kernel on the host has written a copy of this tensor.
-at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+at::Tensor copy_sparse_from(const at::Tensor& from, const at::Tensor& to) {
   at::Tensor target = to;
   n::resize_as_sparse_(target, from);
   n::copy_sparse_(target, from);
   return target;
 }
-at::Tensor copy_compressed_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+at::Tensor copy_compressed_from(const at::Tensor& from, const at::Tensor& to) {
   at::Tensor target = to;
   n::resize_as_sparse_compressed_(target, from);
   n::copy_sparse_compressed_(target, from);
@@ -63,7 +63,7 @@ at::Tensor& sspaddmm_out(const at::Tensor& self, const at::Tensor& a, const at::
   const lazy::ExternalTimer timer = announced_on_host(op);
   at::Tensor result = out.cpu();
   at::sspaddmm_out(result, self.is_same(out) ? result : self.cpu(), a.cpu(), b.cpu(), beta, alpha);
-  copy_from_and_resize(result, out);
+  copy_sparse_from(result, out);
   return out;
 }
 
@@ -71,7 +71,7 @@ at::Tensor& sspaddmm_out(const at::Tensor& self, const at::Tensor& a, const at::
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("_coalesced_", n::_coalesced_sparse_);
-  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_copy_from_and_resize", copy_sparse_from);
   m.impl("_dimI", n::sparse_dim_sparse);
   m.impl("_dimV", n::dense_dim_sparse);
   m.impl("_indices", n::_indices_sparse);
@@ -99,7 +99,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
-  m.impl("_copy_from_and_resize", copy_compressed_from_and_resize);
+  m.impl("_copy_from_and_resize", copy_compressed_from);
   m.impl("_nnz", n::_nnz_sparse_csr);
   m.impl("_sparse_mm_reduce_impl", mm_reduce);
   m.impl("ccol_indices", n::ccol_indices_sparse_csr);

@@ -14,9 +14,9 @@ using c10::IValue;
 using Values = c10::SmallVector<ir::Value, 14>;
 
 // A call's arguments, by name.
-class Call {
+class FusedCall {
  public:
-  Call(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> values) : schema_(schema), values_(values) {}
+  FusedCall(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> values) : schema_(schema), values_(values) {}
   const IValue& operator[](std::string_view name) const {
     static const IValue none;
     for (size_t i = 0; i < values_.size(); ++i)
@@ -41,15 +41,15 @@ struct Optimizer {
   std::vector<const char*> states;  // lists beside parameters and gradients
   // Operands after the states, and attributes.
   void (*numbers)(Update&, size_t i, Values&);
-  void (*attributes)(const Call&, ir::Attrs&);
+  void (*attributes)(const FusedCall&, ir::Attrs&);
 };
 
 // The state of recording one call.
 struct Update {
-  Update(const Call& c, lazy::Recording& recording, ir::DType computed)
+  Update(const FusedCall& c, lazy::Recording& recording, ir::DType computed)
       : call(c), r(recording), type(computed), scale(scalar(call["grad_scale"])), skip(scalar(call["found_inf"])) {}
 
-  const Call& call;
+  const FusedCall& call;
   lazy::Recording& r;
   const ir::DType type;  // of the computation
   const ir::Value scale, skip;
@@ -122,18 +122,18 @@ void adagrad_numbers(Update& u, size_t i, Values& in) {
   in.append({u.step(i), u.rate(), u.shared("lr_decay"), u.decay(), u.shared("eps"), u.skip});
 }
 
-const Optimizer kAdam{
-    ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers, [](const Call& c, ir::Attrs& a) {
-      a.add(0).add(c.flag("maximize"));
-    }};
-const Optimizer kAdamW{
-    ir::Op::adam_step, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, adam_numbers, [](const Call& c, ir::Attrs& a) {
-      a.add(1).add(c.flag("maximize"));
-    }};
-const Optimizer kSgd{ir::Op::sgd_step, {"momentum_buffer_list"}, sgd_numbers, [](const Call& c, ir::Attrs& a) {
+const Optimizer kAdam{ir::Op::adam_step,
+                      {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"},
+                      adam_numbers,
+                      [](const FusedCall& c, ir::Attrs& a) { a.add(0).add(c.flag("maximize")); }};
+const Optimizer kAdamW{ir::Op::adam_step,
+                       {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"},
+                       adam_numbers,
+                       [](const FusedCall& c, ir::Attrs& a) { a.add(1).add(c.flag("maximize")); }};
+const Optimizer kSgd{ir::Op::sgd_step, {"momentum_buffer_list"}, sgd_numbers, [](const FusedCall& c, ir::Attrs& a) {
                        a.add(c.flag("nesterov")).add(c.flag("maximize"));
                      }};
-const Optimizer kAdagrad{ir::Op::adagrad_step, {"state_sums"}, adagrad_numbers, [](const Call& c, ir::Attrs& a) {
+const Optimizer kAdagrad{ir::Op::adagrad_step, {"state_sums"}, adagrad_numbers, [](const FusedCall& c, ir::Attrs& a) {
                            a.add(c.flag("maximize"));
                          }};
 
@@ -144,7 +144,7 @@ bool is_one_number(const IValue& v) {
 }
 
 // The lists whose tensors the step writes. A list of states may be empty: amsgrad's, momentum's.
-bool covered(const Call& call, const Optimizer& o, c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists) {
+bool covered(const FusedCall& call, const Optimizer& o, c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists) {
   lists.push_back(call.list("self"));
   lists.push_back(call.list("grads"));
   for (const char* name : o.states) lists.push_back(call.list(name));
@@ -177,8 +177,8 @@ bool covered(const Call& call, const Optimizer& o, c10::SmallVector<c10::ArrayRe
   return true;
 }
 
-void update(const Optimizer& o, const Call& call, const c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists, size_t i,
-            Update& u) {
+void update(const Optimizer& o, const FusedCall& call, const c10::SmallVector<c10::ArrayRef<IValue>, 5>& lists,
+            size_t i, Update& u) {
   lazy::Recording& r = u.r;
   const Tensor& x = lists[0][i].toTensor();
   lazy::Order order;  // the parameter's; states of another are read through a view
@@ -208,13 +208,13 @@ void update(const Optimizer& o, const Call& call, const c10::SmallVector<c10::Ar
   const ir::Value first = r.emit(o.row, {in.data(), in.size()}, std::move(attrs), {types, results});
   write(x, first);
   for (size_t l = 2; l < lists.size(); ++l)
-    if (!lists[l].empty()) write(lists[l][i].toTensor(), {first.node, first.result + static_cast<uint32_t>(l) - 1});
+    if (!lists[l].empty()) write(lists[l][i].toTensor(), first.next(static_cast<uint32_t>(l) - 1));
 }
 
 template <const Optimizer& o>
 void boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
-  const Call call(schema, torch::jit::last(*stack, schema.arguments().size()));
+  const FusedCall call(schema, torch::jit::last(*stack, schema.arguments().size()));
   c10::SmallVector<c10::ArrayRef<IValue>, 5> lists;
   if (!covered(call, o, lists)) return fallback(op, keys, stack);
   {

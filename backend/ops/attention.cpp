@@ -71,7 +71,7 @@ std::array<Tensor, 2> row(const Tensor& q, const Tensor& k, const Tensor& v, con
   const Tensor out =
       tensor_in(r, r.permute(y, kHeadsLast), at::kFloat, result_order(queries, lazy::to_dims(q.sizes())));
   q.is_non_overlapping_and_dense() ? take_strides_like(out, q) : take_strides_of_ones(out, queries);
-  return {out, r.tensor(ir::Value{y.node, y.result + 1}, at::kFloat)};
+  return {out, r.tensor(y.next(), at::kFloat)};
 }
 
 std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -84,7 +84,7 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
              {by_row(gy), by_row(q), by_row(k), by_row(v), by_row(out), r.value(statistics), mask_value(r, mask)},
              attributes(q, scale, causal));
   const auto result = [&](uint32_t i, const Tensor& of) {
-    const Tensor t = r.tensor(ir::Value{g.node, g.result + i}, at::kFloat, kHeadsLast);
+    const Tensor t = r.tensor(g.next(i), at::kFloat, kHeadsLast);
     const int64_t rows = of.size(2), heads = of.size(1), columns = of.size(3);
     take_strides(t, ir::Dims{rows * heads * columns, columns, heads * columns, 1});
     return t;

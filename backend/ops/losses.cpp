@@ -16,11 +16,9 @@ using at::IntArrayRef;
 using at::Tensor;
 using std::optional;
 
-bool has(const optional<Tensor>& t) { return t && t->defined(); }
 Tensor reduced(const Tensor& loss, int64_t reduction) {
   return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
 }
-ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
 // [N, C] log-probabilities and [N] classes. A class out of range is an error of the kernel that meets it.
 bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
@@ -37,7 +35,7 @@ std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::nll_loss, {r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}},
                        {{reduction}, {ignore}});
-  return {r.tensor(v, x.scalar_type()), r.tensor(next(v, 1), x.scalar_type())};
+  return {r.tensor(v, x.scalar_type()), r.tensor(v.next(), x.scalar_type())};
 }
 Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
                          int64_t reduction, int64_t ignore, const Tensor& total) {

@@ -13,13 +13,11 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-bool has(const optional<Tensor>& t) { return t && t->defined(); }
 bool absent_or_ours(const optional<Tensor>& t) { return !has(t) || is_floating(*t); }
 ir::Value read(lazy::Recording& r, const optional<Tensor>& t) { return has(t) ? r.value(*t) : ir::Value{}; }
 ir::Value read_as(lazy::Recording& r, const optional<Tensor>& t, ir::DType type) {
   return has(t) ? r.convert(r.value(*t), type) : ir::Value{};
 }
-ir::Value next(ir::Value v, uint32_t n) { return {v.node, v.result + n}; }
 
 template <ir::Op op, ir::Op backward_op>
 struct Softmax {
@@ -75,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value y = r.emit(ir::Op::layer_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(t))},
                        {{static_cast<int64_t>(shape.size())}});
-  return {r.tensor(y, x.scalar_type()), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
+  return {r.tensor(y, x.scalar_type()), statistic(r, y.next(), x), statistic(r, y.next(2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape,
@@ -92,7 +90,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const T
                        {{static_cast<int64_t>(shape.size())}});
   Tensor out[3];
   for (uint32_t i = 0; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(next(g, i), x.scalar_type());
+    if (mask[i]) out[i] = r.tensor(g.next(i), x.scalar_type());
   return {out[0], out[1], out[2]};
 }
 
@@ -142,11 +140,10 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
     return {tensor_in(r, y, type, order), none, r.tensor(r.full(ir::Dims{0}, 0, t), type)};
   }
   ir::Value y = r.emit(ir::Op::batch_norm, {r.value(x), read_as(r, w, t), read_as(r, b, t), e}, {{folds(x)}});
-  if (has(running_mean)) update_running(r, *running_mean, next(y, 1), momentum);
-  if (has(running_var)) update_running(r, *running_var, next(y, 3), momentum);
+  if (has(running_mean)) update_running(r, *running_mean, y.next(), momentum);
+  if (has(running_var)) update_running(r, *running_var, y.next(3), momentum);
   const std::initializer_list<const optional<Tensor>*> parameters = {&w, &b, &running_mean, &running_var};
-  return {tensor_in(r, y, type, order), statistic(r, next(y, 1), x, parameters),
-          statistic(r, next(y, 2), x, parameters)};
+  return {tensor_in(r, y, type, order), statistic(r, y.next(), x, parameters), statistic(r, y.next(2), x, parameters)};
 }
 
 // Torch's composite calls its kernel for the host. The fourth result is room for libraries of a GPU.
@@ -185,7 +182,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, type, order);
   for (uint32_t i = 1; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(r.convert(next(g, i), lazy::to_ir(parameter)), parameter);
+    if (mask[i]) out[i] = r.tensor(r.convert(g.next(i), lazy::to_ir(parameter)), parameter);
   return {out[0], out[1], out[2]};
 }
 
@@ -200,7 +197,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Te
       r.emit(ir::Op::group_norm,
              {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))},
              {{groups}, {folds(x)}});
-  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, next(y, 1), x), statistic(r, next(y, 2), x)};
+  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, y.next(), x), statistic(r, y.next(2), x)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean,
@@ -219,7 +216,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
   Tensor out[3];
   if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), format_order(x));
   for (uint32_t i = 1; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(next(g, i), x.scalar_type());
+    if (mask[i]) out[i] = r.tensor(g.next(i), x.scalar_type());
   return {out[0], out[1], out[2]};
 }
 

@@ -31,7 +31,7 @@ std::tuple<Tensor, Tensor> max_pool(const Tensor& x, IntArrayRef kernel, IntArra
   lazy::Order order = format_order(x);
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::max_pool2d, {r.value(x)}, attrs);
-  return {tensor_in(r, v, x.scalar_type(), order), tensor_in(r, ir::Value{v.node, v.result + 1}, at::kLong, order)};
+  return {tensor_in(r, v, x.scalar_type(), order), tensor_in(r, v.next(), at::kLong, order)};
 }
 Tensor max_pool_backward(const Tensor& gy, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
                          IntArrayRef dilation, bool ceil, const Tensor& indices) {

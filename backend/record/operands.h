@@ -17,6 +17,8 @@ struct Operand {
 };
 using Operands = c10::SmallVector<Operand, 4>;
 
+// Whether an optional operand was given.
+inline bool has(const std::optional<at::Tensor>& t) { return t && t->defined(); }
 inline bool is_number(const at::Tensor& t) { return t.is_cpu() && t.dim() == 0; }
 // Whether it is on the device and of a native type.
 inline bool has_native_numbers(const at::Tensor& t) {

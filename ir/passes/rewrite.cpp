@@ -26,7 +26,7 @@ void Rewriter::copy(uint32_t id) {
   for (Value v : n.inputs) node.inputs.push_back((*this)[v]);
   Value first = builder_.append(std::move(node));
   map_[id].first = first;
-  for (uint32_t r = 1; r < n.types.size(); ++r) map_[id].more.push_back({first.node, first.result + r});
+  for (uint32_t r = 1; r < n.types.size(); ++r) map_[id].more.push_back(first.next(r));
 }
 
 Graph Rewriter::finish() {

@@ -61,7 +61,7 @@ void vjp_max_pool2d(Builder& b, const Application& a, std::span<const Value> cot
   Value positions = a.results.size() == 2 ? a.results[1] : Value{};
   if (!positions) {
     Value y = b.emit(Op::max_pool2d, a.inputs, a.attrs);
-    positions = {y.node, y.result + 1};
+    positions = y.next();
   }
   if (cotangents[0]) out[0] = b.emit(Op::max_pool2d_grad, {cotangents[0], positions}, Attrs().add(shape));
 }

@@ -30,10 +30,7 @@ struct Call {
   const Tensors& in;
   std::span<const lowering::Layout> results;
 
-  at::IntArrayRef list(size_t i) const {
-    auto l = attrs.list(i);
-    return {ir::numbers(l).data(), l.size()};
-  }
+  at::IntArrayRef list(size_t i) const { return list_of(attrs, i); }
   int64_t number(size_t i) const { return attrs.number(i); }
   at::IntArrayRef shape(size_t r = 0) const { return to_ref(results[r].shape); }
   // Memory like a result's that nobody reads.

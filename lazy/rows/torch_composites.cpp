@@ -12,10 +12,6 @@ using ir::Op;
 using Tensors = std::vector<Tensor>;
 using Maybe = std::optional<Tensor>;
 
-at::IntArrayRef list(const ir::Node& n, size_t i) {
-  const auto l = n.attrs.list(i);
-  return {ir::numbers(l).data(), l.size()};
-}
 Maybe maybe(const Tensor& t) { return t.defined() ? Maybe(t) : Maybe(); }
 double number_in(const Tensor& t) { return t.item().toDouble(); }
 template <class... T>
@@ -202,11 +198,11 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
   const auto number = [&](size_t i) { return n.attrs.number(i); };
   switch (n.op) {
     case Op::mean:
-      if (list(n, 0).empty()) return Tensors{in[0]};
-      return Tensors{at::mean(in[0], list(n, 0), number(1) != 0)};
+      if (list_of(n.attrs, 0).empty()) return Tensors{in[0]};
+      return Tensors{at::mean(in[0], list_of(n.attrs, 0), number(1) != 0)};
     case Op::var:
-      if (list(n, 0).empty()) return {};
-      return Tensors{at::var(in[0], list(n, 0), in[1].item(), number(1) != 0)};
+      if (list_of(n.attrs, 0).empty()) return {};
+      return Tensors{at::var(in[0], list_of(n.attrs, 0), in[1].item(), number(1) != 0)};
     case Op::softmax:
       return Tensors{at::_softmax(in[0], number(0), false)};
     case Op::log_softmax:

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <sstream>
+#include <variant>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include "lazy/support/convert.h"
 
@@ -24,10 +25,33 @@ enum class Fill : uint8_t {
   Required,  // by nobody: the operator cannot be called
 };
 
+// Operators whose arguments are the operands and nothing else are called without boxes.
+template <class... More>
+struct DirectCall {
+  c10::TypedOperatorHandle<Tensor(const Tensor&, const More&...)> make;
+  std::optional<c10::TypedOperatorHandle<Tensor&(Tensor&, const More&...)>> make_in_first;
+
+  DirectCall(const c10::OperatorHandle& op, const std::optional<c10::OperatorHandle>& in_place)
+      : make(op.typed<Tensor(const Tensor&, const More&...)>()) {
+    if (in_place) make_in_first = in_place->typed<Tensor&(Tensor&, const More&...)>();
+  }
+  Tensor operator()(bool in_first, Tensor x, const More&... more) const {
+    if (!in_first || !make_in_first) return make.call(x, more...);
+    make_in_first->call(x, more...);
+    return x;
+  }
+};
+using Unary = DirectCall<>;
+using Binary = DirectCall<Tensor>;
+using Ternary = DirectCall<Tensor, Tensor>;
+using Sum = DirectCall<Tensor, at::Scalar>;  // with its alpha
+using Direct = std::variant<std::monostate, Unary, Binary, Ternary, Sum>;
+
 struct Operator {
   c10::OperatorHandle handle;
   std::optional<c10::OperatorHandle> in_place;  // the same in the first operand's memory
   std::vector<Fill> fill;
+  Direct direct;
 };
 
 c10::TypePtr type_of(const c10::Argument& a) {
@@ -51,6 +75,29 @@ Fill fill_of(const c10::Argument& a, bool takes_attributes) {
   return a.default_value() ? Fill::Default : Fill::Required;
 }
 
+Direct direct_of(const Operator& op) {
+  const auto& schema = op.handle.schema();
+  const auto& arguments = schema.arguments();
+  const auto is_tensor = [](const c10::Argument& a) { return a.type()->kind() == c10::TypeKind::TensorType; };
+  if (schema.returns().size() != 1 || !is_tensor(schema.returns()[0])) return {};
+  const auto tensors = std::ranges::find_if_not(arguments, is_tensor) - arguments.begin();
+  if (tensors == 2 && arguments.size() == 3 && arguments[2].name() == "alpha") return Sum(op.handle, op.in_place);
+  if (static_cast<size_t>(tensors) != arguments.size()) return {};
+  if (tensors == 1) return Unary(op.handle, op.in_place);
+  if (tensors == 2) return Binary(op.handle, op.in_place);
+  if (tensors == 3) return Ternary(op.handle, op.in_place);
+  return {};
+}
+// Undefined if it takes other operands than these.
+Tensor call(const Direct& direct, const Tensors& in, bool in_first) {
+  if (const auto* one = std::get_if<Unary>(&direct); one && in.size() == 1) return (*one)(in_first, in[0]);
+  if (const auto* two = std::get_if<Binary>(&direct); two && in.size() == 2) return (*two)(in_first, in[0], in[1]);
+  if (const auto* sum = std::get_if<Sum>(&direct); sum && in.size() == 2) return (*sum)(in_first, in[0], in[1], 1);
+  if (const auto* three = std::get_if<Ternary>(&direct); three && in.size() == 3)
+    return (*three)(in_first, in[0], in[1], in[2]);
+  return {};
+}
+
 std::vector<Operator> find_operators(Op op) {
   const ir::OpInfo& row = ir::info(op);
   std::vector<Operator> found;
@@ -60,13 +107,14 @@ std::vector<Operator> find_operators(Op op) {
     const std::string base = "aten::" + name.substr(0, dot), overload = dot == name.npos ? "" : name.substr(dot + 1);
     const auto handle = c10::Dispatcher::singleton().findSchema({base, overload});
     if (!handle) continue;
-    found.push_back({*handle, c10::Dispatcher::singleton().findSchema({base + "_", overload}), {}});
+    found.push_back({*handle, c10::Dispatcher::singleton().findSchema({base + "_", overload}), {}, {}});
     auto attributes = std::ranges::find(row.attrs, std::string_view{}) - row.attrs.begin();
     for (const c10::Argument& a : handle->schema().arguments()) {
       Fill how = fill_of(a, !ir::is_elementwise(op));
       if (how == Fill::Attribute && attributes-- <= 0) how = Fill::Default;  // there is none left
       found.back().fill.push_back(how);
     }
+    if (!row.checks_index) found.back().direct = direct_of(found.back());
   }
   return found;
 }
@@ -163,6 +211,7 @@ class Filler {
 
 std::optional<Tensors> call_operator(const ir::Node& node, const Tensors& in, bool in_first) {
   for (const Operator& candidate : operators_of(node.op)) {
+    if (Tensor made = call(candidate.direct, in, in_first); made.defined()) return Tensors{std::move(made)};
     torch::jit::Stack stack;
     if (!Filler(node, in).fill(candidate, stack)) continue;
     (in_first && candidate.in_place ? *candidate.in_place : candidate.handle).callBoxed(stack);

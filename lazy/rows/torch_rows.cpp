@@ -5,6 +5,7 @@
 #include "ir/philox.h"
 #include "lazy/rows/eager_rows.h"
 #include "lazy/rows/torch_operators.h"
+#include "lazy/rows/torch_views.h"
 #include "lazy/support/convert.h"
 
 namespace lazuli::lazy {
@@ -13,11 +14,6 @@ namespace {
 using at::Tensor;
 using ir::Op;
 using Tensors = std::vector<Tensor>;
-
-at::IntArrayRef list(const ir::Node& n, size_t i) {
-  const auto l = n.attrs.list(i);
-  return {ir::numbers(l).data(), l.size()};
-}
 
 Tensor random_uniform(const ir::Node& n, const Tensors& in) {
   const auto seed = in[0].item<int64_t>(), offset = in[1].item<int64_t>();
@@ -82,7 +78,7 @@ std::optional<Tensor> special(const ir::Node& n, const Tensors& in) {
 
 // Over no dimensions there is nothing to fold; operators that fold one dimension, or everything, fold several.
 std::optional<Tensor> reduction(const ir::Node& n, const Tensor& x) {
-  const auto dims = list(n, 0);
+  const auto dims = list_of(n.attrs, 0);
   const bool keep = n.attrs.number(1) != 0;
   const at::TensorOptions options = x.options().dtype(to_torch(n.types[0].dtype));
   switch (ir::info(n.op).combine) {
@@ -108,32 +104,15 @@ std::optional<Tensor> reduction(const ir::Node& n, const Tensor& x) {
   }
 }
 
-std::optional<Tensor> view(const ir::Node& n, const Tensor& x) {
-  switch (n.op) {
-    case Op::as_strided: {
-      const Tensor base = x.contiguous();
-      return at::as_strided(base, list(n, 0), list(n, 1), base.storage_offset() + n.attrs.number(2));
-    }
-    case Op::slice: {
-      Tensor y = x;
-      const auto starts = list(n, 0), sizes = list(n, 1), steps = list(n, 2);
-      for (int64_t d = 0; d < x.dim(); ++d)
-        y = at::slice(y, d, starts[d], sizes[d] ? starts[d] + (sizes[d] - 1) * steps[d] + 1 : starts[d], steps[d]);
-      return y;
-    }
-    default:
-      return {};
-  }
-}
-
 std::optional<Tensor> index(const ir::Node& n, const Tensors& in) {
   switch (n.op) {
     case Op::as_strided_scatter: {
       const Tensor base = in[0].contiguous();
-      return at::as_strided_scatter(base, in[1], in[1].sizes(), list(n, 0), base.storage_offset() + n.attrs.number(1));
+      return at::as_strided_scatter(base, in[1], in[1].sizes(), list_of(n.attrs, 0),
+                                    base.storage_offset() + n.attrs.number(1));
     }
     case Op::pad: {
-      const auto low = list(n, 0), high = list(n, 1);
+      const auto low = list_of(n.attrs, 0), high = list_of(n.attrs, 1);
       std::vector<int64_t> amounts;
       for (size_t d = low.size(); d-- > 0;) amounts.push_back(low[d]), amounts.push_back(high[d]);
       return at::constant_pad_nd(in[0], amounts, in[1].item());
@@ -158,7 +137,7 @@ std::optional<Tensors> torch_row(const ir::Node& node, const Tensors& in, bool i
       one = reduction(node, in[0]);
       break;
     case ir::Kind::View:
-      one = view(node, in[0]);
+      if (Tensor made = torch_view(node, in[0]); made.defined()) return Tensors{std::move(made)};
       break;
     case ir::Kind::Index:
       one = index(node, in);

@@ -219,7 +219,7 @@ class Run {
     for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
     if (!ir::is_elementwise(n.op))
       for (size_t i = 0; i < in.size(); ++i)
-        if (in[i].defined()) in[i] = as_graph_says(in[i], n.inputs[i]);
+        if (in[i].defined()) in[i] = as_graph_says(std::move(in[i]), n.inputs[i]);
     for (ir::Value v : n.inputs)
       if (v && schedule_.last_use[v.node] == id) values_[v.node].clear();
     if (n.op == Op::adam_step) return adam_step(id, in);
@@ -300,7 +300,11 @@ class Run {
     return tensor_over(b, n.types[0]);
   }
 
-  Tensor as_graph_says(const Tensor& x, ir::Value v) const { return x.to(to_torch(graph_.type(v).dtype)); }
+  static Tensor as(Tensor x, ir::DType type) {
+    const at::ScalarType wanted = to_torch(type);
+    return x.scalar_type() == wanted ? std::move(x) : x.to(wanted);
+  }
+  Tensor as_graph_says(Tensor x, ir::Value v) const { return as(std::move(x), graph_.type(v).dtype); }
 
   // Whether what the row refuses is not there.
   static bool holds(const ir::Node& n, const Tensors& in) {
@@ -337,7 +341,7 @@ class Run {
         if (r == 0 || made[r].numel() != n.types[r].numel()) throw NeedsPlan();
         made[r] = made[r].reshape(shape);
       }
-      made[r] = made[r].to(to_torch(n.types[r].dtype));
+      made[r] = as(std::move(made[r]), n.types[r].dtype);
     }
     return made;
   }

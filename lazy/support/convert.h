@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
-#include "ir/type.h"
+#include "ir/graph.h"
 
 namespace lazuli::lazy {
 
@@ -39,6 +39,11 @@ c10::ScalarType to_torch(ir::DType t);
 
 inline ir::Dims to_dims(at::IntArrayRef v) { return ir::Dims(std::span<const int64_t>(v.data(), v.size())); }
 inline at::IntArrayRef to_ref(const ir::Dims& d) { return {ir::numbers(d).data(), d.size()}; }
+// An attribute of an operation.
+inline at::IntArrayRef list_of(const ir::Attrs& a, size_t i) {
+  const auto l = a.list(i);
+  return {ir::numbers(l).data(), l.size()};
+}
 
 // A run-time number as executables take it: bits of a double for floating types, the integer for the others.
 int64_t scalar_bits(const c10::Scalar& s, ir::DType type);

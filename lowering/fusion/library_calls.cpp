@@ -95,13 +95,13 @@ Call attention_backward(const Arguments& a) {
                                  {a.out[0], a.out[1], a.out[2]}, attention_params(a.node.attrs));
 }
 
-struct Entry {
+struct Service {
   ir::Op op;
   Call (*make)(const Arguments&);
   bool post_ops = false;
   PackedCall (*make_packed)(const Arguments&) = nullptr;
 };
-const Entry kEntries[] = {
+const Service kServices[] = {
     {ir::Op::matmul, matmul, true, packed_matmul},
     {ir::Op::convolution, convolution, true, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
@@ -119,8 +119,8 @@ const Entry kEntries[] = {
     {ir::Op::cumsum, cumsum},
 };
 
-const Entry* entry(ir::Op op) {
-  for (const Entry& e : kEntries)
+const Service* service(ir::Op op) {
+  for (const Service& e : kServices)
     if (e.op == op) return &e;
   return nullptr;
 }
@@ -135,7 +135,7 @@ class CpuLibraries final : public Libraries {
     if (node.op == ir::Op::convolution &&
         !convolution_takes(node.types[0].dtype, is_transposed(node.attrs), ops, effort_))
       return false;
-    const Entry* e = entry(node.op);
+    const Service* e = service(node.op);
     return e && e->post_ops;
   }
   // Attention walks along rows.
@@ -151,13 +151,13 @@ class CpuLibraries final : public Libraries {
   }
   Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
             std::span<const PostOp> post_ops) const override {
-    const Entry* e = entry(node.op);
+    const Service* e = service(node.op);
     LAZULI_CHECK(e, "no library serves " + std::string(ir::name(node.op)));
     return e->make({node, operands, results, post_ops, effort_});
   }
   PackedCall make_packed(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
                          std::span<const PostOp> post_ops) const override {
-    const Entry* e = entry(node.op);
+    const Service* e = service(node.op);
     return e && e->make_packed && !is_for_blas(node) ? e->make_packed({node, operands, results, post_ops, effort_})
                                                      : PackedCall{};
   }

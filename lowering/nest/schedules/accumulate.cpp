@@ -6,7 +6,7 @@
 namespace lazuli::lowering {
 namespace {
 
-constexpr int64_t kFewestColumns = 512, kMostColumns = 4096;  // a block's threads hold a row in registers
+constexpr int64_t kFewestHeld = 512, kMostHeld = 4096;  // columns of a row that a block's threads hold
 constexpr int64_t kFewestRows = 8;  // of a chunk, so that partial sums are little beside what is summed
 
 // The nests have two dimensions: (row, column) and (column, row).
@@ -188,7 +188,7 @@ std::optional<SplitReduction> accumulate_columns(const Loops& rows, const Loops&
                                                  ir::Size least_shared) {
   if (rows.nest.schedule != Schedule::Row || columns.nest.schedule != Schedule::Column) return {};
   if (!is_plain(rows.nest) || !is_plain(columns.nest) || rows.sizes != turned(columns.sizes)) return {};
-  if (rows.sizes[1] < kFewestColumns || rows.sizes[1] > kMostColumns) return {};
+  if (rows.sizes[1] < kFewestHeld || rows.sizes[1] > kMostHeld) return {};
   if (stores_elements_first(rows.nest) || !walks_once(columns.nest) || !sums_only(columns.nest)) return {};
   if (shared_bytes(rows, columns) < least_shared) return {};
   const auto block = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows.sizes[1] / kAccumulatingElements)));

@@ -13,7 +13,7 @@ namespace lazuli::lowering::math::f64 {
 namespace {
 
 constexpr double kLargest = 0x1p29;
-constexpr double kHalfPi[3] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
+constexpr double kHalfPiParts[3] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
 constexpr int kLimbs = 6;
 
 struct Angle {
@@ -97,8 +97,8 @@ Angle reduce_huge(Vec x) {
   Vec sum = a + b;
   Vec rest = ((a - sum) + b) + (scaled_to(fraction(3), 0x1p-96) + scaled_to(fraction(2), 0x1p-128));
   Vec high = sum + rest, low = (sum - high) + rest;
-  Vec r = high * kHalfPi[0];
-  Vec r_low = fma(high, kHalfPi[0], -r) + fma(high, kHalfPi[1], low * kHalfPi[0]);
+  Vec r = high * kHalfPiParts[0];
+  Vec r_low = fma(high, kHalfPiParts[0], -r) + fma(high, kHalfPiParts[1], low * kHalfPiParts[0]);
   Vec negative = lt(i, 0);
   return {select(negative, -r, r), select(negative, -r_low, r_low), select(negative, -q, q)};
 }
@@ -116,10 +116,10 @@ Angle when_huge(Vec huge, Angle usual, Vec x) {
 
 Angle reduce(Vec x) {
   Vec n = round_even(x * 0.63661977236758134308);
-  Vec first = fma(n, -kHalfPi[0], x), w = n * kHalfPi[1];
+  Vec first = fma(n, -kHalfPiParts[0], x), w = n * kHalfPiParts[1];
   Vec high = first - w, back = high - first;
   Vec lost = (first - (high - back)) - (w + back);
-  Vec low = lost - fma(n, kHalfPi[2], fma(n, kHalfPi[1], -w));
+  Vec low = lost - fma(n, kHalfPiParts[2], fma(n, kHalfPiParts[1], -w));
   Vec q = to_integer(n, 64);
   Vec huge = ge(abs(x), kLargest) & lt(abs(x), INFINITY);
   Angle usual{high, low, q};
