@@ -7,7 +7,8 @@ if(NOT _sources)
   return()
 endif()
 
-add_library(lazuli SHARED ${_sources})
+lazuli_units(_units ${_sources})
+add_library(lazuli SHARED ${_units})
 target_link_libraries(lazuli PRIVATE lazuli_flags lazuli_core lazuli_torch)
 target_link_options(lazuli PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
 target_precompile_headers(lazuli PRIVATE
