@@ -5,7 +5,6 @@
 #include "ir/philox.h"
 #include "lazy/rows/eager_rows.h"
 #include "lazy/rows/torch_operators.h"
-#include "lazy/rows/torch_views.h"
 #include "lazy/support/convert.h"
 
 namespace lazuli::lazy {
@@ -104,6 +103,32 @@ std::optional<Tensor> reduction(const ir::Node& n, const Tensor& x) {
   }
 }
 
+std::optional<Tensor> view(const ir::Node& n, const Tensor& x) {
+  switch (n.op) {
+    case Op::reshape:
+      return at::reshape(x, list_of(n.attrs, 0));
+    case Op::permute:
+      return at::permute(x, list_of(n.attrs, 0));
+    case Op::broadcast:
+      return x.expand(list_of(n.attrs, 0));
+    case Op::flip:
+      return at::flip(x, list_of(n.attrs, 0));
+    case Op::as_strided: {
+      const Tensor base = x.contiguous();
+      return at::as_strided(base, list_of(n.attrs, 0), list_of(n.attrs, 1), base.storage_offset() + n.attrs.number(2));
+    }
+    case Op::slice: {
+      Tensor y = x;
+      const auto starts = list_of(n.attrs, 0), sizes = list_of(n.attrs, 1), steps = list_of(n.attrs, 2);
+      for (int64_t d = 0; d < x.dim(); ++d)
+        y = at::slice(y, d, starts[d], sizes[d] ? starts[d] + (sizes[d] - 1) * steps[d] + 1 : starts[d], steps[d]);
+      return y;
+    }
+    default:
+      return {};
+  }
+}
+
 std::optional<Tensor> index(const ir::Node& n, const Tensors& in) {
   switch (n.op) {
     case Op::as_strided_scatter: {
@@ -137,7 +162,7 @@ std::optional<Tensors> torch_row(const ir::Node& node, const Tensors& in, bool i
       one = reduction(node, in[0]);
       break;
     case ir::Kind::View:
-      if (Tensor made = torch_view(node, in[0]); made.defined()) return Tensors{std::move(made)};
+      one = view(node, in[0]);
       break;
     case ir::Kind::Index:
       one = index(node, in);

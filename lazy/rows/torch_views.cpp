@@ -1,6 +1,5 @@
 #include "lazy/rows/torch_views.h"
 
-#include <ATen/ATen.h>
 #include <ATen/TensorUtils.h>
 #include "lazy/support/convert.h"
 
@@ -64,8 +63,6 @@ Tensor torch_view(const ir::Node& node, const Tensor& x) {
       const Tensor dense = x.contiguous();
       return over_memory_of(dense, list(0), list(1), dense.storage_offset() + node.attrs.number(2));
     }
-    case ir::Op::flip:  // torch has no negative strides
-      return at::flip(x, list(0));
     default:
       return {};
   }

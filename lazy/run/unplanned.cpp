@@ -13,6 +13,7 @@
 #include "lazy/rows/adam_step.h"
 #include "lazy/rows/library_rows.h"
 #include "lazy/rows/torch_rows.h"
+#include "lazy/rows/torch_views.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/crew.h"
@@ -236,6 +237,8 @@ class Run {
       default:
         break;
     }
+    if (ir::is_view(n.op))
+      if (Tensor view = torch_view(n, in[0]); view.defined()) return {std::move(view)};
     if (!holds(n, in)) throw NeedsPlan();
     if (takes_dense_only(n.op))
       for (Tensor& x : in)
