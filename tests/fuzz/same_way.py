@@ -68,10 +68,11 @@ def answer(writer: int, program: Program, before, changes):
                 for one in before:
                     check(one)
                 found = check(program)
-        except Exception as error:  # the fuzzer's own
+            text = json.dumps(vars(found) if found else {})
+        except BaseException as error:  # the fuzzer's own, or what a library ends a process with
             kind = f"fuzzer: {type(error).__name__}"
-            found = Difference(kind, 0, 0, "", traceback.format_exc(), "?")
-        os.write(writer, json.dumps(vars(found) if found else {}).encode())
+            text = json.dumps(vars(Difference(kind, 0, 0, "", traceback.format_exc(), "?")))
+        os.write(writer, text.encode())
     finally:
         os._exit(0)
 
