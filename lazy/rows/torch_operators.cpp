@@ -190,10 +190,8 @@ class Filler {
   c10::IValue attribute(const c10::Argument& a) {
     const size_t i = attribute_++;
     switch (type_of(a)->kind()) {
-      case c10::TypeKind::ListType: {
-        const auto list = node_.attrs.list(i);
-        return at::IntArrayRef(ir::numbers(list).data(), list.size());
-      }
+      case c10::TypeKind::ListType:
+        return list_of(node_.attrs, i);
       case c10::TypeKind::BoolType:
         return node_.attrs.number(i) != 0;
       default:

@@ -32,11 +32,11 @@ struct SumOfTerms {
   template <class T>
   static LAZULI_INLINE void run(const Term<T>* terms, int64_t count, int64_t n, double divisor, T* out) {
     using C = Compute<T>;
-    C sum[kBlock];
+    C sum[kChannelBlock];
     const C last = static_cast<C>(divisor);
-    for (int64_t c = 0; c < n; c += kBlock) {
-      const int64_t lanes = std::min(kBlock, n - c);
-      std::fill(sum, sum + kBlock, C(0));
+    for (int64_t c = 0; c < n; c += kChannelBlock) {
+      const int64_t lanes = std::min(kChannelBlock, n - c);
+      std::fill(sum, sum + kChannelBlock, C(0));
       for (int64_t t = 0; t < count; ++t) {
         const T* source = terms[t].source + c;
         const C each = static_cast<C>(terms[t].divisor);

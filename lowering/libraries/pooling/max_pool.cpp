@@ -46,11 +46,11 @@ struct BestOfTaps {
   static LAZULI_INLINE void run(const Tap<T>* taps, int64_t count, int64_t n, int32_t first, T* values,
                                 int64_t* indices) {
     using C = Compute<T>;
-    C best[kBlock];
-    int32_t where[kBlock];
-    for (int64_t c = 0; c < n; c += kBlock) {
-      const int64_t lanes = std::min(kBlock, n - c);
-      for (int64_t i = 0; i < kBlock; ++i) best[i] = lowest<C>(), where[i] = first;
+    C best[kChannelBlock];
+    int32_t where[kChannelBlock];
+    for (int64_t c = 0; c < n; c += kChannelBlock) {
+      const int64_t lanes = std::min(kChannelBlock, n - c);
+      for (int64_t i = 0; i < kChannelBlock; ++i) best[i] = lowest<C>(), where[i] = first;
       for (int64_t t = 0; t < count; ++t) {
         const T* source = taps[t].source + c;
         const int32_t index = taps[t].index;

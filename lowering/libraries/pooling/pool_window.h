@@ -8,7 +8,7 @@
 
 namespace lazuli::lowering {
 
-inline constexpr int64_t kBlock = 64;  // channels whose running values are held side by side
+inline constexpr int64_t kChannelBlock = 64;  // channels whose running values are held side by side
 
 // A [..., C, H, W] operand; dimensions that are missing have size 1, and those before C count as one.
 struct Planes {
