@@ -1,11 +1,13 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
 #include <chrono>
 #include <cstdio>
+#include <ATen/Version.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 #include "backend/autograd/engine.h"
 #include "backend/autograd/light.h"
 #include "backend/autograd/region.h"
+#include "backend/autograd/step.h"
 #include "backend/device/generator.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
@@ -106,9 +108,19 @@ double benchmark(const std::string& what, const at::Tensor& a, const at::Tensor&
   TORCH_CHECK_VALUE(false, "lazuli: no benchmark is called '", what, "'");
 }
 
+// What is shared and under no other lock, made before another thread may fork (lazy/support/mutex.h).
+void make_shared_state() {
+  lazy::recorder();
+  lazy::RunAhead::get();
+  lazy::metrics();
+  graph_mutex();
+  at::get_cpu_capability();  // torch's own first look, which its kernels wait for
+}
+
 }  // namespace
 
 TORCH_LIBRARY(lazuli, m) {
+  make_shared_state();
   m.def("_lend_address(Tensor tensor) -> int", lazy::lend_address);
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
@@ -163,6 +175,7 @@ TORCH_LIBRARY(lazuli, m) {
 // Through ctypes, which costs less than an operator: around every call of torch's engine from Python. Should one of
 // these fail, the engine finds nodes as ever, and says what is wrong.
 extern "C" {
+[[gnu::visibility("default")]] void lazuli_enter_engine() { lazuli::backend::enter_engine(); }
 // `tensors`: the roots, a gradient for each (null: none), and others whose gradients are wanted.
 [[gnu::visibility("default")]] void lazuli_begin_backward(size_t roots, size_t others,
                                                           c10::TensorImpl* const* tensors) {
@@ -176,5 +189,8 @@ extern "C" {
   c10::TensorImpl* tensors[] = {root, gradient};
   lazuli_begin_backward(1, 0, tensors);
 }
-[[gnu::visibility("default")]] void lazuli_end_backward() { lazuli::backend::end_backward(); }
+[[gnu::visibility("default")]] void lazuli_leave_engine() {
+  lazuli::backend::end_backward();
+  lazuli::backend::leave_engine();
+}
 }

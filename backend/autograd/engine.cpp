@@ -14,6 +14,7 @@
 #include "backend/torch_internals/node_hooks.h"
 #include "backend/torch_internals/node_mutex.h"
 #include "lazy/support/config.h"
+#include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
 namespace {
@@ -329,7 +330,14 @@ std::shared_ptr<Node> as_one_node(const BackwardTask& task) {
   return node;
 }
 
+lazy::Mutex& entry() {
+  static auto* m = new lazy::Mutex(lazy::Rank::Entry);  // outlives every thread
+  return *m;
+}
+thread_local bool entering = false;
+
 variable_list hook(const BackwardTask& task) {
+  leave_engine();
   end_backward();  // all roots are there
   const bool ours = takes_over(task);
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
@@ -340,6 +348,16 @@ variable_list hook(const BackwardTask& task) {
 
 }  // namespace
 
+void enter_engine() {
+  if (entering || !lazy::config().light_autograd) return;
+  entry().lock();
+  entering = true;
+}
+
+void leave_engine() {
+  if (std::exchange(entering, false)) entry().unlock();
+}
+
 std::optional<Tensor> running_node() {
   const auto node = std::dynamic_pointer_cast<Backward>(autograd::get_current_node());
   if (!node) return std::nullopt;
@@ -349,6 +367,7 @@ std::optional<Tensor> running_node() {
 }
 
 void install_engine_hook() {
+  entry();  // made now: the library is being loaded
   if (lazy::config().light_autograd) set_backward_hook(&hook);
 }
 

@@ -11,6 +11,12 @@ namespace lazuli::backend {
 // nodes run one by one on torch's engine, with the same results.
 void install_engine_hook();
 
+// Torch's engine lets one thread at a time pass to its hook: it refuses who comes while another thread is on its way
+// from the look at the edges to the hook. So a backward enters alone: others wait until it has reached the hook, or
+// left. Entering twice is entering once, and without a hook it is nothing.
+void enter_engine();
+void leave_engine();
+
 // The node whose code runs on this thread, of those that we run, as the history of a tensor that says nothing else.
 // None where torch's engine knows.
 std::optional<at::Tensor> running_node();

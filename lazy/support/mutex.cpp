@@ -18,8 +18,9 @@ std::atomic<bool> forked = false, settled = false, lost_gpu = false;
 
 struct Fork {
   static constexpr size_t kMost = 32;
-  std::array<std::array<std::atomic<Mutex*>, kMost>, 4> by_rank{};
-  std::array<std::atomic<size_t>, 4> counts{};
+  static constexpr size_t kRanks = static_cast<size_t>(Rank::Leaf) + 1;
+  std::array<std::array<std::atomic<Mutex*>, kMost>, kRanks> by_rank{};
+  std::array<std::atomic<size_t>, kRanks> counts{};
   std::vector<Mutex*> held;  // while a process forks
 
   static Fork& get() {
@@ -46,9 +47,13 @@ struct Fork {
   static void in_parent() {
     for (Mutex* m : std::exchange(get().held, {})) m->mutex_.unlock();
   }
-  // A recursive mutex belongs to a thread by its number, which is another here.
+  // A recursive mutex belongs to a thread by its number, which is another here. One that was made meanwhile may belong
+  // to a thread that is not here at all.
   static void in_child() {
-    for (Mutex* m : std::exchange(get().held, {})) new (&m->mutex_) std::recursive_mutex;
+    get().held.clear();
+    for (auto& list : get().by_rank)
+      for (auto& m : list)
+        if (Mutex* known = m) new (&known->mutex_) std::recursive_mutex;
     forked = true;
     settled = false;
     const Backing* device = Backing::if_chosen();

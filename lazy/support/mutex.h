@@ -2,7 +2,8 @@
 //
 // - Who waits for one lets go of Python's interpreter lock meanwhile. Its holder may need that lock (current_line), and
 //   a caller may hold it: torch keeps it in many short calls.
-// - Forking takes all of them before, so that the child finds the state whole and every mutex free.
+// - Forking takes all of them before, so that the child finds the state whole and every mutex free. What is made while
+//   another thread forks may be half-made in the child for ever: whatever is not under another is made at the start.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -10,7 +11,7 @@
 namespace lazuli::lazy {
 
 // Taken by a thread in this order, and by a fork.
-enum class Rank : uint8_t { Recorder, Graph, Ahead, Leaf };  // under a leaf nothing else is locked
+enum class Rank : uint8_t { Entry, Recorder, Graph, Ahead, Leaf };  // under a leaf nothing else is locked
 
 // Recursive.
 class Mutex {

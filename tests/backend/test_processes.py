@@ -111,20 +111,32 @@ assert in_child(refused) == 0
 
 
 def test_fork_while_other_threads_work():
+    """All have begun: libc itself holds a lock while somebody's first call makes a static object."""
     run("""
-stop = threading.Event()
+stop, begun = threading.Event(), threading.Barrier(4)
 def work():
-    while not stop.is_set():
-        x = torch.randn(20, 20).to("lazuli").requires_grad_()
-        ((x @ x).exp() + torch.cdist(x, x)).sum().backward()
-        x.grad.cpu()
+    turn()
+    begun.wait()
+    while not stop.is_set(): turn()
+def turn():
+    x = torch.randn(20, 20).to("lazuli").requires_grad_()
+    ((x @ x).exp() + torch.cdist(x, x)).sum().backward()
+    x.grad.cpu()
 others = [threading.Thread(target=work) for _ in range(3)]
 for t in others: t.start()
 def child():
     x = torch.ones(9, 9, device="lazuli")
     assert (x @ x).sum().item() == 729
+def refused():
+    try:
+        torch.ones(3, device="lazuli", requires_grad=True).sum().backward()
+    except RuntimeError as error:
+        assert "fork" in str(error), error
+child()
+begun.wait()
 try:
     for n in range(25): assert in_child(child) == 0
+    for n in range(10): assert in_child(refused) == 0
 finally:
     stop.set()
     for t in others: t.join()

@@ -70,6 +70,21 @@ for i in range(4): torch.testing.assert_close(found[i], train("cpu", i), rtol=1e
 """)
 
 
+@pytest.mark.parametrize("device", ["cpu", "lazuli"])
+def test_backwards_that_begin_at_the_same_time(device):
+    """On the way to its hook torch's engine refuses a second thread, be it the host's alone."""
+    run(f"""
+x = torch.randn(4).to("{device}").requires_grad_()
+def work(i):
+    w = x.detach().clone().requires_grad_()
+    for n in range(6000):
+        w.sum().backward()
+        if n % 4 == 0: torch.autograd.grad((w * w).sum(), w, create_graph=True)
+    assert w.grad.tolist() == [6000.0] * 4
+all_at_once(work, times=8)
+""")
+
+
 def test_threads_share_tensors():
     run("""
 a = torch.randn(50, 50).to("lazuli")

@@ -34,14 +34,16 @@ def show_backward_its_roots(path: Path) -> None:
     """Tells the plugin which tensors a backward starts from, before torch asks them for nodes.
 
     So their graph needs no nodes, where none was asked for. What makes a backward unusual in
-    Python's eyes is left out; the plugin looks at the rest.
+    Python's eyes is left out; the plugin looks at the rest. Backwards of several threads enter
+    torch's engine one after the other: on the way to its hook it takes no two.
     """
     plugin = ctypes.PyDLL(str(path))
     begin, begin_of = plugin.lazuli_begin_backward, plugin.lazuli_begin_backward_of
     begin.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
     begin_of.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    end = plugin.lazuli_end_backward
-    begin.restype = begin_of.restype = end.restype = None
+    enter, leave = plugin.lazuli_enter_engine, plugin.lazuli_leave_engine
+    for function in (begin, begin_of, enter, leave):
+        function.restype = None
     graph, is_mode = torch.autograd.graph, torch._C._is_torch_function_mode_enabled
     original, tensor = graph._engine_run_backward, torch.Tensor
     plain = (tensor, torch.nn.Parameter)
@@ -57,18 +59,20 @@ def show_backward_its_roots(path: Path) -> None:
 
     @functools.wraps(original)
     def run_backward(roots, gradients, keep_graph, create_graph, others=(), *args, **kwargs):
-        if create_graph or not _engine.ours or is_mode() or log.isEnabledFor(logging.DEBUG):
+        if not _engine.ours:
             return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
+        enter()
         try:
+            if create_graph or is_mode() or log.isEnabledFor(logging.DEBUG):
+                return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
             if not others and len(roots) == 1 and type(roots[0]) is type(gradients[0]) is tensor:
                 begin_of(roots[0]._cdata, gradients[0]._cdata)
             else:
                 show(roots, gradients, others)
             # What torch's function does when nobody wants to know of each node.
             return run(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
-        except BaseException:
-            end()
-            raise
+        finally:
+            leave()
 
     graph._engine_run_backward = torch.autograd._engine_run_backward = run_backward
 
