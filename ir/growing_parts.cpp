@@ -20,17 +20,25 @@ std::optional<GrowingParts::Range> GrowingParts::next() {
   return range;
 }
 
+const Prospect* GrowingParts::certain(Range range) const {
+  static const Prospect gathering{.needed = {true}, .inputs = {}, .outputs = {{0, 0}}};
+  const auto entries = listing_.entries.subspan(range.begin, range.end - range.begin);
+  return std::ranges::any_of(entries, gathers) ? &gathering : nullptr;
+}
+
 bool GrowingParts::write(Range range, const Prospect& prospect) {
-  if (prospect.needed.size() != range.end - range.begin) return false;
+  numbers_ = prospect_numbers(listing_, range.begin, range.end);
+  const auto entries = listing_.entries.subspan(range.begin, range.end - range.begin);
+  if (std::ranges::count_if(entries, is_computed, &Entry::op) != std::ssize(prospect.needed)) return false;
   prospect_ = &prospect;
   write_part(range.begin, range.end);
   const size_t part = parts_.size() - 1;
-  return parts_.inputs_of(part).size() == prospect.inputs.size() &&
+  return (parts_.gathers[part] || parts_.inputs_of(part).size() == prospect.inputs.size()) &&
          parts_.outputs_of(part).size() == prospect.outputs.size();
 }
 
 bool GrowingParts::is_output(uint32_t entry, uint16_t result) const {
-  return std::ranges::find(prospect_->outputs, Prospect::Output{entry - first_entry(), result}) !=
+  return std::ranges::find(prospect_->outputs, Prospect::Output{numbers_[entry - first_entry()], result}) !=
          prospect_->outputs.end();
 }
 

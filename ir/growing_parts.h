@@ -18,6 +18,8 @@ class GrowingParts final : private PartWriter {
   void grow();
   // The next part whose end is known.
   std::optional<Range> next();
+  // What is certain of a part before anything behind it is known: all of one that gathers. Null: nothing.
+  const Prospect* certain(Range range) const;
   // Writes that part, the last of parts() then; false if it cannot have that prospect.
   bool write(Range range, const Prospect& prospect);
   const Parts& parts() const { return parts_; }
@@ -25,14 +27,16 @@ class GrowingParts final : private PartWriter {
   bool is_outside(ValueId v) const { return listing_.entries[facts(v).owner].op == Op::input; }
 
  private:
-  bool is_needed(uint32_t entry) const override { return prospect_->needed[entry - first_entry()]; }
+  bool is_needed(uint32_t entry) const override { return prospect_->needed[numbers_[entry - first_entry()]]; }
   bool is_output(uint32_t entry, uint16_t result) const override;
   Prospect::Input next_input(ValueId v, bool whole) override;
 
   CutPlacer placer_;
   uint32_t placed_ = 0, open_ = 0;  // entries; where the part begins whose end is not known
   std::deque<Range> closed_;
-  const Prospect* prospect_ = nullptr;  // of the part that is being written
+  // Of the part that is being written.
+  const Prospect* prospect_ = nullptr;
+  std::vector<uint32_t> numbers_;
 };
 
 }  // namespace lazuli::ir

@@ -16,6 +16,7 @@ class CutPlacer {
   bool looks_like_a_place() const;
   const Listing& listing_;
   uint32_t next_ = 0, count_ = 0, heavy_in_row_ = 0;
+  bool gathered_ = false;  // the last one
   size_t seam_ = 0;
 };
 
@@ -40,7 +41,7 @@ class PartWriter {
 
   virtual bool is_needed(uint32_t entry) const = 0;
   virtual bool is_output(uint32_t entry, uint16_t result) const = 0;
-  // Of the next input, the value `v` or a piece of it.
+  // Of the next input, the value `v` or a piece of it. Of a part that gathers, only whether it is the last use counts.
   virtual Prospect::Input next_input(ValueId v, bool whole) = 0;
 
   const ValueFacts& facts(ValueId v) const { return values_[v]; }
@@ -66,7 +67,8 @@ class PartWriter {
   std::vector<ValueFacts> values_;
   uint32_t seen_ = 0;   // entries
   uint32_t begin_ = 0;  // of the part
-  Parts::Ends first_;   // where the part's lists begin
+  bool gathers_ = false;
+  Parts::Ends first_;  // where the part's lists begin
   std::vector<ValueId> chain_;
 };
 
@@ -74,6 +76,15 @@ class PartWriter {
 inline bool is_shared(Op op) { return is_view(op) || (is_leaf(op) && op != Op::input); }
 // What one part computes.
 inline bool is_computed(Op op) { return !is_shared(op) && op != Op::input; }
+
+// An op of so many operands that there may well be more or fewer another time, such as what an episode's steps gave.
+inline bool gathers(const Entry& e) {
+  constexpr uint32_t kFew = 4;
+  return info(e.op).arity < 0 && info(e.op).kind != Kind::External && e.operand_count > kFew;
+}
+
+// Numbers of the entries [begin, end) in the sense of Prospect.
+std::vector<uint32_t> prospect_numbers(const Listing& listing, uint32_t begin, uint32_t end);
 
 // Which of an op's attributes are numbers in the sense of Parts: a bit for each.
 uint8_t number_lists(Op op);

@@ -155,25 +155,30 @@ Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vect
 Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {
   const uint32_t begin = parts.begin(part).entries;
   const std::span nodes = parts.nodes_of(part);
+  const std::vector<uint32_t> numbers = prospect_numbers(listing, begin, parts.ends[part].entries);
   Prospect p;
-  p.needed.resize(parts.ends[part].entries - begin);
+  p.needed.resize(static_cast<size_t>(
+      std::ranges::count_if(listing.entries.subspan(begin, numbers.size()), is_computed, &Entry::op)));
   for (const Parts::Node& n : nodes)
-    if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[n.entry - begin] = true;
+    if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[numbers[n.entry - begin]] = true;
   for (const Parts::Input& x : parts.inputs_of(part)) p.inputs.push_back({x.last, x.donated, x.fleeting});
   for (const Parts::Output& x : parts.outputs_of(part)) {
     const uint32_t entry = nodes[x.in_part.node].entry;
-    p.outputs.push_back({entry - begin, static_cast<uint16_t>(x.value - listing.entries[entry].first_result)});
+    p.outputs.push_back({numbers[entry - begin], static_cast<uint16_t>(x.value - listing.entries[entry].first_result)});
   }
   return p;
 }
 
 uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end) {
-  uint64_t key = end - begin;
   const ValueId first = begin < end ? listing.entries[begin].first_result : 0;
+  std::vector<uint64_t> of_values;  // from the first on: what each stands for
+  uint64_t key = 0, computed = 0;
   for (uint32_t e = begin; e < end; ++e) {
-    key = mix(key, static_cast<uint64_t>(listing.entries[e].op) | uint64_t{listing.line(e)} << 16);
-    for (ValueId v : listing.operands(listing.entries[e]))
-      key = mix(key, v == kAbsent || v < first ? kAbsent : v - first);
+    const Entry& entry = listing.entries[e];
+    uint64_t h = static_cast<uint64_t>(entry.op) | uint64_t{listing.line(e)} << 16;
+    for (ValueId v : listing.operands(entry)) h = mix(h, v == kAbsent || v < first ? kAbsent : of_values[v - first]);
+    if (is_computed(entry.op)) key = mix(key, h), h = computed++;
+    for (uint16_t r = 0; r < entry.results; ++r) of_values.push_back(entry.op == Op::input ? kAbsent : mix(h, r));
   }
   return key;
 }

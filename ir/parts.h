@@ -3,8 +3,9 @@
 // optimizer.
 //
 // Where the cuts are follows from what stands near them and from nothing else, so that the same ops are the same part
-// wherever they come: before products and convolutions, after which a part may do what it likes with their results, and
-// at seams. Leaves and views are in each part that reads them: they cost nothing and hand nothing over.
+// wherever they come: before products and convolutions, after which a part may do what it likes with their results, at
+// seams, and around an op that gathers many values: as many as there were this time. Leaves and views are in each part
+// that reads them: they cost nothing and hand nothing over.
 #pragma once
 #include <string>
 #include "ir/listing.h"
@@ -42,6 +43,7 @@ struct Parts {
   std::vector<Input> inputs;      // in the order of the graph's
   std::vector<uint32_t> scalars;  // by run-time number of the part: which of the listing's it is
   std::vector<Output> outputs;
+  std::vector<bool> gathers;  // by part: it is one op that gathers many values, the same whatever lies behind it
 
   size_t size() const { return ends.size(); }
   Ends begin(size_t part) const { return part ? ends[part - 1] : Ends{}; }
@@ -60,25 +62,27 @@ struct Parts {
 };
 
 // What only the rest of a listing decides about a part: which entries somebody needs, what becomes of its inputs, and
-// which of its values go elsewhere.
+// which of its values go elsewhere. Entries that compute something are counted first, then leaves and views: of these
+// there may be more another time.
 struct Prospect {
   struct Input {
     bool last, donated, fleeting;  // as of Parts::Input
     friend bool operator==(const Input&, const Input&) = default;
   };
   struct Output {
-    uint32_t entry;  // counted from the part's first
+    uint32_t entry;
     uint16_t result;
     friend bool operator==(const Output&, const Output&) = default;
   };
-  std::vector<bool> needed;  // by entry
+  std::vector<bool> needed;  // of the entries that compute something
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   friend bool operator==(const Prospect&, const Prospect&) = default;
 };
 Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part);
 
-// Of entries that may well be a part like others with the same key: their ops, Python lines and how they hang together.
+// Of entries that may well be a part like others with the same key: what they compute, in which Python lines, and how
+// that hangs together.
 uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end);
 
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.

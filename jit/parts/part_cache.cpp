@@ -169,7 +169,7 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   made.stats.parts = 1;
   Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
   const std::shared_ptr<Family> family = known ? known->family : family_of(sought);
-  if (known && (!known->unplanned || is_unplanned(family.get(), options))) {
+  if (known && (!known->unplanned || is_unplanned(sought, family.get(), options))) {
     made.stats.unplanned_parts = known->unplanned;
     made.executable = known->executable;
     return made;
@@ -210,11 +210,11 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
                                             CompileStats& stats) {
   const auto start = Clock::now();
   const auto cost_since = [&] { return cost(ops_of(sought.listing, sought.parts, sought.part), start); };
-  if (is_unplanned(&family, options)) {
+  if (is_unplanned(sought, &family, options)) {
     family.since = listing_;
     if (std::shared_ptr<Executable> executable = options.unplanned(graph_of(sought), options)) {
       family.seen.see(sought.numbers());
-      ++stats.unplanned_parts;
+      if (!sought.gathers()) ++stats.unplanned_parts;  // it always will
       stats.unplanned += cost_since();
       return executable;
     }
@@ -235,9 +235,10 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
   return executable;
 }
 
-bool PartCache::is_unplanned(const Family* family, const CompileOptions& options) const {
+bool PartCache::is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const {
   if (!options.unplanned || !options.dump_folder.empty()) return false;
-  return options.unplanned_always || !family || family->since == 0 || (family->since == listing_ && !family->planned);
+  if (options.unplanned_always || sought.gathers() || !family) return true;
+  return family->since == 0 || (family->since == listing_ && !family->planned);
 }
 
 void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& options) const {
@@ -246,7 +247,8 @@ void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& op
   std::unordered_set<uint64_t> codes;
   for (Sought& sought : parts) {
     const auto family = find_family(sought);
-    if (is_unplanned(family.get(), options) || (family && (family->planned || !family->seen.only(sought.numbers()))))
+    if (is_unplanned(sought, family.get(), options) ||
+        (family && (family->planned || !family->seen.only(sought.numbers()))))
       continue;
     if (codes.insert(sought.code_hash).second) wanted.push_back(&sought);
   }
@@ -268,7 +270,7 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
   std::unordered_set<uint64_t> hashes;
   for (Sought& sought : parts) {
     auto family = find_family(sought);
-    if (!family || family->generic.empty() || is_unplanned(family.get(), options) || find(sought)) continue;
+    if (!family || family->generic.empty() || is_unplanned(sought, family.get(), options) || find(sought)) continue;
     if (hashes.insert(sought.hash).second) wanted.push_back({&sought, std::move(family)});
   }
   if (wanted.size() < 2) return;
@@ -369,7 +371,7 @@ PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const 
                                               const CompileOptions& options, LineText line_text) {
   use(options);
   const Sought sought(listing, parts, part, line_text, options.threads);
-  if (is_unplanned(find_family(sought).get(), options)) return {};
+  if (!sought.gathers() && is_unplanned(sought, find_family(sought).get(), options)) return {};
   return find_or_make(sought, options);
 }
 
@@ -386,8 +388,10 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
   use(options);
   const auto [parts, cutting] = timed_cut(listing, live, donated);
   size_t unplanned = 0;
-  for (size_t p = 0; p < parts.size(); ++p)
-    unplanned += is_unplanned(find_family({listing, parts, p, line_text, options.threads}).get(), options);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Sought sought(listing, parts, p, line_text, options.threads);
+    unplanned += is_unplanned(sought, find_family(sought).get(), options);
+  }
   if (2 * unplanned < parts.size()) return nullptr;
   return compile(listing, parts, live, options, line_text, nullptr, cutting);
 }
@@ -437,6 +441,7 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
 }
 
 void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t part) {
+  if (parts.gathers[part]) return;  // nothing behind it changes what it is
   if (prospects_.size() >= kMostProspects) prospects_.clear();
   const uint64_t key = ir::key_of_entries(listing, parts.begin(part).entries, parts.ends[part].entries);
   ir::Prospect prospect = ir::prospect_of(listing, parts, part);

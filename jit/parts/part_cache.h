@@ -89,6 +89,7 @@ class PartCache {
     double resizing_us = 0;
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
+    bool gathers() const { return parts.gathers[part]; }
   };
   static ir::Graph graph_of(const Sought& sought);
   Known* find(const Sought& sought);
@@ -100,8 +101,8 @@ class PartCache {
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
   // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that
-  // has it.
-  bool is_unplanned(const Family* family, const CompileOptions& options) const;
+  // has it. One that gathers always does: a plan would do no better.
+  bool is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const;
   // On all threads, the first part of each code that has no plan yet and should have one.
   void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;
   // On all threads, what known plans for other numbers make of parts that are not known.

@@ -51,7 +51,9 @@ void PartsAhead::append(const Recorded& recorded) {
 bool PartsAhead::step(Host& host) {
   const auto range = growing_.next();
   if (!range) return false;
-  const auto expected = cache_.expectation(ir::key_of_entries(listing_, range->begin, range->end), steps_++);
+  PartCache::Expectation expected{growing_.certain(*range)};
+  if (!expected.prospect) expected = cache_.expectation(ir::key_of_entries(listing_, range->begin, range->end), steps_);
+  ++steps_;
   if (!expected.prospect || !growing_.write(*range, *expected.prospect)) return true;
   Planned planned{growing_.parts().size() - 1, *range, expected.same_place, {}};
   try {
@@ -86,9 +88,10 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   const std::span ins = parts.inputs_of(planned.part);
   const std::span outs = parts.outputs_of(planned.part);
   std::vector<Buffer> inputs(ins.size()), outputs(outs.size()), lent_ones;
-  // What may be needed again would have to be computed again.
+  // What may be needed again would have to be computed again: a loop may take more turns this time. Little is kept.
+  constexpr int64_t kLittle = 16 << 10;  // bytes
   const auto is_last = [&](const Parts::Input& x) {
-    return x.last && planned.expected && !growing_.is_outside(x.value);
+    return x.last && planned.expected && !growing_.is_outside(x.value) && x.bytes > kLittle;
   };
   const auto donate = std::make_unique<bool[]>(ins.size());
   std::vector<int64_t> scalars;

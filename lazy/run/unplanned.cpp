@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
+#include "ir/rounding.h"
 #include "jit/run/packed_operands.h"
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
@@ -408,6 +409,13 @@ std::shared_ptr<const ir::Graph> for_torch(const std::shared_ptr<const ir::Graph
              : std::make_shared<const ir::Graph>(ir::decompose_but(*graph, runs_whole));
 }
 
+// Whether what it gives is bits that it was given, whoever computes it.
+bool is_copied(const ir::Node& n) {
+  const ir::OpInfo& row = ir::info(n.op);
+  return row.kind == ir::Kind::Leaf || row.kind == ir::Kind::View ||
+         (row.kind == ir::Kind::Index && !row.checks_index && ir::is_exact(n.op));
+}
+
 // Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from
 // numbers that the same seed draws again. A mask of such numbers is exact.
 bool must_repeat_itself(const ir::Graph& graph) {
@@ -415,7 +423,8 @@ bool must_repeat_itself(const ir::Graph& graph) {
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
     const ir::Node& n = graph.nodes[id];
     if (n.op == Op::scalar || n.op == Op::constant) continue;
-    if (std::ranges::any_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; })) return true;
+    const bool float64 = std::ranges::any_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; });
+    if (float64 && !is_copied(n)) return true;
     drawn[id] = n.op == Op::random_uniform;
     if (drawn[id] || n.types[0].dtype == ir::DType::Bool) continue;
     if (std::ranges::none_of(n.inputs, [&](ir::Value v) { return v && drawn[v.node]; })) continue;
@@ -447,6 +456,7 @@ class Unplanned final : public jit::Executable {
   jit::Failures failures_of(const jit::Failures& inputs) const override { return planned().failures_of(inputs); }
   const jit::CompileStats& stats() const override { return stats_; }
   std::string plan_text() const override { return planned().plan_text(); }
+  bool runs_anywhere(const jit::Host&) const override { return std::ranges::all_of(whole_->nodes, is_copied); }
 
  private:
   bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,

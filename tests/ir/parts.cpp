@@ -108,6 +108,34 @@ TEST(Parts, LayersAreTheSamePart) {
   EXPECT_NE(code(0), code(1));
 }
 
+// So that all else is the same however many operands there are, and it is the same whatever becomes of them.
+TEST(Parts, WhatGathersIsAPartOfItsOwn) {
+  const auto code = [](int count, size_t part, bool donated) {
+    std::string text, operands;
+    for (int i = 0; i < count; ++i) {
+      text += "%" + std::to_string(i) + " : f32[1,8] = input [position=" + std::to_string(i) + "]\n";
+      operands += (i ? ", %" : " %") + std::to_string(i);
+    }
+    const auto name = [&](int k) { return "%" + std::to_string(count + k); };
+    const std::string all = "f32[" + std::to_string(count) + ",8] = ";
+    text += name(0) + " : f32[1,8] = exp %0\n" + name(1) + " : " + all + "cat" + operands + " [dim=0]\n" + name(2) +
+            " : " + all + "tanh " + name(1) + "\nreturn " + name(0) + ", " + name(2) + "\n";
+    const Graph graph = parse(text);
+    const Recorded recorded(graph);
+    const Parts parts =
+        cut(recorded.listing(), recorded.live(), std::vector<bool>(static_cast<size_t>(count), donated));
+    EXPECT_EQ(parts.size(), count > 4 ? 3u : 1u);
+    EXPECT_EQ(std::ranges::count(parts.gathers, true), count > 4);
+    const auto c = parts.code_of(std::min(part, parts.size() - 1));
+    return std::vector(c.begin(), c.end());
+  };
+  EXPECT_EQ(code(8, 1, false), code(8, 1, true));
+  EXPECT_NE(code(8, 0, false), code(8, 0, true));
+  EXPECT_NE(code(8, 1, false), code(9, 1, false));
+  EXPECT_EQ(code(8, 2, false), code(9, 2, false));
+  code(4, 0, false);
+}
+
 TEST(Parts, APieceOfAValueIsWhatAPartReads) {
   const Graph graph = parse(layers(3));
   const Recorded recorded(graph);

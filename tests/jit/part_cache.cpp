@@ -113,6 +113,29 @@ TEST(PartCache, NewPartsNeedNoPlan) {
   EXPECT_EQ(s.unplanned_parts, 4);
 }
 
+TEST(PartCache, WhatGathersNeverNeedsAPlan) {
+  jit::PartCache cache;
+  jit::CompileOptions options;
+  options.unplanned = without_plan;
+  const auto stats = [&](int64_t count) {
+    Model m;
+    std::vector<ir::Value> rows;
+    for (int64_t i = 0; i < count; ++i) rows.push_back(m.input({1, kWidth}));
+    m.graph.outputs = {m.apply(Op::exp, {m.emit(Op::cat, rows, {{0}})})};
+    const Recorded recorded(m.graph);
+    return cache.compile(recorded.listing(), recorded.live(), {}, options, no_lines)->stats();
+  };
+  EXPECT_EQ(stats(8).unplanned_parts, 1) << "what reads it is new";
+  EXPECT_EQ(stats(8).new_parts, 1) << "what reads it is planned";
+  const jit::CompileStats s = stats(9);
+  EXPECT_EQ(s.resized_parts + s.new_parts, 1);
+  for (int64_t count : {5, 8, 11}) {
+    const jit::CompileStats s = stats(count);
+    EXPECT_EQ(s.parts, 2);
+    EXPECT_EQ(s.new_parts + s.unplanned_parts, 0) << count;
+  }
+}
+
 TEST(PartCache, AListingThatIsMostlyNew) {
   jit::PartCache cache;
   jit::CompileOptions options;

@@ -17,6 +17,7 @@ struct Case {
   int64_t layers = 6, rows = 3;
   bool keep_states = false;  // somebody holds what each layer gives
   bool read_first = false;   // the last layer reads the first one's result once more
+  bool all_read_first = false;
 };
 
 // A chain of layers with weights of their own, whose results are added up.
@@ -26,6 +27,7 @@ ir::Graph chain(const Case& c) {
   for (int64_t i = 0; i < c.layers; ++i) {
     const auto product = m.apply(Op::matmul, {x, m.input({kWidth, kWidth})});
     x = m.apply(Op::add, {m.apply(Op::tanh, {product}), x});
+    if (c.all_read_first && first) x = m.apply(Op::mul, {x, first});
     if (!first) first = x;
     if (c.keep_states) m.graph.outputs.push_back(x);
   }
@@ -145,6 +147,13 @@ TEST(PartsAhead, WhatIsReadOnceMore) {
   expect_same(cache, {}, kAll, 0, 5);
 }
 
+// A little value that was let go of after fewer turns is still there.
+TEST(PartsAhead, MoreTurnsThanBefore) {
+  jit::PartCache cache;
+  for (int i = 0; i < 3; ++i) expect_same(cache, {.layers = 5, .all_read_first = true}, kAll, i ? 4 : 0, 4);
+  expect_same(cache, {.layers = 12, .all_read_first = true}, kAll, 11, 11);
+}
+
 // What is wanted this time is computed as what was wanted before, but from another number.
 TEST(PartsAhead, WhatElseIsWantedThisTime) {
   jit::PartCache cache;
@@ -160,6 +169,38 @@ TEST(PartsAhead, WhatElseIsWantedThisTime) {
     taken += r.taken;
   }
   EXPECT_GT(taken, 0);
+}
+
+// `count` rows are put together, computed with, and taken apart by views that are recorded at once.
+ir::Graph gathered(int64_t count) {
+  Model m;
+  std::vector<ir::Value> rows, apart;
+  for (int64_t i = 0; i < count; ++i) rows.push_back(m.input({1, kWidth}));
+  auto all = m.apply(Op::exp, {m.emit(Op::cat, rows, {{0}})}), x = m.apply(Op::tanh, {all});
+  for (int64_t i = 0; i < count; ++i) apart.push_back(m.apply(Op::slice, {x}, {{i, 0}, {1, kWidth}, {1, 1}}));
+  for (int layer = 0; layer < 4; ++layer) {
+    const auto product = m.apply(Op::matmul, {x, m.input({kWidth, kWidth})});
+    x = m.apply(Op::add, {m.apply(Op::tanh, {product}), x});
+  }
+  for (ir::Value row : apart) x = m.apply(Op::add, {x, row});
+  m.graph.outputs.push_back(x);
+  return m.graph;
+}
+
+// How many values come together changes nothing else: what is behind them runs ahead.
+TEST(PartsAhead, AsManyValuesAsThereAre) {
+  jit::PartCache cache;
+  const auto taken = [&](int64_t count) {
+    const ir::Graph graph = gathered(count);
+    lazuli::testing::Run r(cache, graph);
+    const Ran want = r.alone(), got = r.ahead(kAll);
+    EXPECT_EQ(got.floats, want.floats);
+    return r.taken;
+  };
+  EXPECT_EQ(taken(6), 1) << "what gathers is certain";
+  EXPECT_EQ(taken(6), 5) << "that, what follows it, and layers whose ends are known";
+  for (int64_t count : {9, 5, 17}) EXPECT_EQ(taken(count), 5) << count;
+  EXPECT_EQ(taken(4), 0) << "few operands stay with what reads them";
 }
 
 // An index out of range fails as it does without.
