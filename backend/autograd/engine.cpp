@@ -1,5 +1,6 @@
 #include "backend/autograd/engine.h"
 
+#include <map>
 #include <queue>
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -28,12 +29,20 @@ using autograd::variable_list;
 bool is_light(const Node& n) { return dynamic_cast<const LightNode*>(&n); }
 bool is_region(const Node& n) { return typeid(n) == typeid(Region); }
 
+// What has reached an input of a node so far, while nothing has but gradients of pieces that lie apart: of a loop over
+// a sequence, say. They are put together once, where adding them would be as many sums of the whole.
+struct InPieces {
+  Pieces pieces;
+  std::vector<lazy::CellRef> gradients;
+};
+
 // What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
 struct Pending {
   std::shared_ptr<Node> node;
   bool light = false, region = false;
   bool takes_values = false;  // can do with values of the trace
   c10::SmallVector<lazy::CellRef, 1> values;
+  std::map<uint32_t, InPieces> in_pieces;
   variable_list tensors;
   std::unique_ptr<Region::Run> run;  // of a region that has begun
 };
@@ -126,6 +135,9 @@ class Backward final : public Node {
   // `g` goes along an edge of a region.
   void feed(const Region& from, size_t edge, lazy::CellRef g) {
     const Edge& e = from.next_edge(edge);
+    if (const ViewDerivative* view = g ? from.piece(edge) : nullptr)
+      return feed_piece(e, *view, std::move(g),
+                        [&](lazy::Recording& r, ir::Value whole) { return from.gradient(r, edge, whole); });
     if (is_next(*e.function) && accumulate(*e.function, g)) {
       task_.take_out(e.function.get());
       return;
@@ -136,7 +148,43 @@ class Backward final : public Node {
     lazy::Recording& r = resume();
     add_tensor(*p, e.input_nr, from.gradient(r, edge, r.cell_value(*g)));
   }
+  // `g` is the gradient of the piece that a view takes; `tensor(r, whole)` makes a tensor for that of the whole.
+  template <class F>
+  void feed_piece(const Edge& e, const ViewDerivative& view, lazy::CellRef g, F tensor) {
+    Pending* p = arrive(e);
+    if (!p || !g) return;
+    const auto whole = [&] {
+      lazy::Recording& r = resume();
+      return view.spread(r, r.cell_value(*g));
+    };
+    if (c10::GradMode::is_enabled() || !p->tensors.empty()) {
+      const ir::Value v = whole();
+      return add_tensor(*p, e.input_nr, tensor(resume(), v));
+    }
+    if (p->values.size() <= e.input_nr || !p->values[e.input_nr]) {
+      InPieces& known = p->in_pieces[e.input_nr];
+      if (const size_t at = known.pieces.take(view); at != SIZE_MAX) {
+        known.gradients.insert(known.gradients.begin() + static_cast<ptrdiff_t>(at), std::move(g));
+        return;
+      }
+    }
+    add_value(*p, e.input_nr, lazy::CellRef::share(&resume().cell(whole())));
+  }
+  void assemble(Pending& p, uint32_t input) {
+    const auto it = p.in_pieces.find(input);
+    if (it == p.in_pieces.end()) return;
+    const InPieces known = std::move(it->second);
+    p.in_pieces.erase(it);
+    lazy::Recording& r = resume();
+    std::vector<ir::Value> pieces;
+    for (const lazy::CellRef& g : known.gradients) pieces.push_back(r.cell_value(*g));
+    add_value(p, input, lazy::CellRef::share(&r.cell(known.pieces.whole(r, pieces))));
+  }
+  void assemble(Pending& p) {
+    while (!p.in_pieces.empty()) assemble(p, p.in_pieces.begin()->first);
+  }
   void add_value(Pending& p, uint32_t input, lazy::CellRef v) {
+    assemble(p, input);
     if (p.values.size() <= input) p.values.resize(std::max(p.node->num_inputs(), input + 1));
     lazy::CellRef& sum = p.values[input];
     if (sum) {
@@ -153,6 +201,7 @@ class Backward final : public Node {
     sum = sum.defined() ? at::add(sum, t) : std::move(t);
   }
   void to_tensors(Pending& p) {
+    assemble(p);
     for (size_t i = 0; i < p.values.size(); ++i) {
       if (!p.values[i]) continue;
       if (p.tensors.empty()) p.tensors.resize(p.node->num_inputs());
@@ -164,6 +213,7 @@ class Backward final : public Node {
   }
 
   void run(Pending p) {
+    assemble(p);
     Node& n = *p.node;
     const BackwardTask::Filter* f = filter(&n);
     const bool captured = f && (f->captures_ || !f->needed_);
@@ -183,6 +233,8 @@ class Backward final : public Node {
     auto& n = static_cast<LightNode&>(*p.node);
     const size_t edges = n.num_outputs();
     c10::SmallVector<ir::Value, 4> in(n.num_inputs()), out(edges);
+    const ViewDerivative* view = n.operation().view();
+    if (view && !view->is_piece()) view = nullptr;
     uint64_t needs = 0;
     bool any = false;
     lazy::Recording& r = resume();
@@ -194,14 +246,19 @@ class Backward final : public Node {
       BackwardRange range(profiled_, n.operation().name(), n.sequence_nr());
       std::lock_guard lock(graph_mutex());
       n.operation().check();
-      n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
+      if (view)
+        out[0] = needs ? view->piece_gradient(r, in[0]) : ir::Value();
+      else
+        n.operation().backward(r, {in.data(), in.size()}, needs, {out.data(), out.size()});
     }
     // A value's number holds while nobody pauses; its cell outlives the trace.
     c10::SmallVector<lazy::CellRef, 4> gradients(edges);
     for (size_t i = 0; i < edges; ++i)
       if (needs >> i & 1 && out[i]) gradients[i] = lazy::CellRef::share(&r.cell(out[i]));
+    const auto as_tensor = [&](lazy::Recording& own, ir::Value g) { return n.operation().input_gradient(own, 0, g); };
     for (size_t i = 0; i < edges; ++i)
-      if (const Edge& e = n.next_edge(i); e.is_valid()) feed(e, n, i, std::move(gradients[i]));
+      if (const Edge& e = n.next_edge(i); e.is_valid())
+        view ? feed_piece(e, *view, std::move(gradients[i]), as_tensor) : feed(e, n, i, std::move(gradients[i]));
     done_.push_back(std::move(p.node));
     if (done_.size() >= 64) pause();
   }

@@ -1,5 +1,6 @@
 #include "backend/autograd/region.h"
 
+#include <map>
 #include <queue>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -142,12 +143,50 @@ std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
                                         : lead_to(edge_of(h), {i, j}));
     }
   }
+  region->find_pieces();
   for (const StepOf& root : roots) {
     region->roots_.push_back(region->items_[root.step()->place - 1].slot + root.output());
     add_output(*region, root.step()->outputs[root.output()]);
   }
   for (Step* s : steps) s->place = 0;
   return region;
+}
+
+void Region::find_pieces() {
+  std::vector<uint32_t> readers(slot_count_), of_pieces(slot_count_);
+  const auto piece = [&](size_t item) {
+    const ViewDerivative* v = items_[item].step->operation().view();
+    return v && v->is_piece() ? v : nullptr;
+  };
+  const auto is_inside = [](uint32_t target) { return target != kNowhere && !(target & kEdge); };
+  for (size_t i = 0; i < items_.size(); ++i)
+    for (size_t t = items_[i].target; t < end_of(i); ++t)
+      if (is_inside(targets_[t])) ++readers[targets_[t]], of_pieces[targets_[t]] += piece(i) != nullptr;
+  std::map<uint32_t, std::vector<uint32_t>> wholes;  // items, by slot
+  for (uint32_t i = 0; i < items_.size(); ++i) {
+    if (!piece(i)) continue;
+    const uint32_t slot = targets_[items_[i].target];
+    items_[i].gives_piece = slot != kNowhere && !is_inside(slot);  // who is outside puts them together
+    if (is_inside(slot) && of_pieces[slot] > 1 && of_pieces[slot] == readers[slot]) wholes[slot].push_back(i);
+  }
+  for (auto& [slot, items] : wholes) {
+    std::ranges::sort(items, {}, [&](uint32_t i) { return piece(i)->numbers[1]; });
+    Whole whole{{}, slot, slots_with_pieces()};
+    if (!std::ranges::all_of(items, [&](uint32_t i) { return whole.pieces.take(*piece(i)) != SIZE_MAX; })) continue;
+    for (uint32_t i : items) {
+      items_[i].gives_piece = true;
+      targets_[items_[i].target] = slots_with_pieces();
+      owners_.push_back(slot);
+    }
+    wholes_.push_back(std::move(whole));
+  }
+}
+
+std::span<const Region::Whole> Region::wholes_of(size_t i) const {
+  const Item& item = items_[i];
+  const auto begin = std::ranges::lower_bound(wholes_, item.slot, {}, &Whole::slot);
+  const auto end = std::ranges::lower_bound(wholes_, item.slot + item.step->outputs.size(), {}, &Whole::slot);
+  return {begin, end};
 }
 
 void Region::release_variables() {
@@ -164,6 +203,11 @@ Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
   return items_[sources_[edge].item].step->operation().input_gradient(r, sources_[edge].input, g);
 }
 
+const ViewDerivative* Region::piece(size_t edge) const {
+  const Item& item = items_[sources_[edge].item];
+  return item.gives_piece ? item.step->operation().view() : nullptr;
+}
+
 // Torch's engine calls it where nodes on CUDA take part, for which it has threads of their own: when a step fails, no
 // leaf behind the region has a gradient, as may be with those threads.
 variable_list Region::apply(variable_list&& gradients) {
@@ -176,7 +220,10 @@ variable_list Region::apply(variable_list&& gradients) {
   variable_list out(next_edges_.size());
   while (!run.done()) {
     run.advance(0, resume, [&](size_t edge, lazy::CellRef g) {
-      if (g) out[edge] = gradient(resume(), edge, resume().cell_value(*g));
+      if (!g) return;
+      const ir::Value v = resume().cell_value(*g);
+      const ViewDerivative* view = piece(edge);
+      out[edge] = gradient(resume(), edge, view ? view->spread(resume(), v) : v);
     });
     recording.reset();
   }
@@ -190,7 +237,7 @@ void Region::Run::find_needs(const std::vector<bool>& wanted) {
     const Item& item = region_.items_[i];
     for (size_t t = item.target, end = region_.end_of(i); t < end; ++t) {
       const uint32_t target = region_.targets_[t];
-      if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[target]))
+      if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[region_.owner_of(target)]))
         needs_[i] |= uint64_t{1} << (t - item.target);
     }
     if (needs_[i])
@@ -207,8 +254,17 @@ void Region::Run::add(lazy::Recording& r, uint32_t slot, ir::Value g) {
   open_.push_back(slot);
 }
 
+void Region::Run::assemble(lazy::Recording& r, size_t item) {
+  for (const Whole& w : region_.wholes_of(item)) {
+    const std::span pieces(slots_.data() + w.first, w.pieces.ranges.size());
+    if (std::ranges::any_of(pieces, [](ir::Value g) { return static_cast<bool>(g); }))
+      add(r, w.slot, w.pieces.whole(r, pieces));
+  }
+}
+
 void Region::Run::step(lazy::Recording& r, size_t i) {
   Item& item = region_.items_[i];
+  assemble(r, i);
   const size_t inputs = region_.end_of(i) - item.target;
   const uint32_t* targets = region_.targets_.data() + item.target;
   std::span<const ir::Value> gradients(slots_.data() + item.slot, item.step->outputs.size());
@@ -224,7 +280,10 @@ void Region::Run::step(lazy::Recording& r, size_t i) {
     BackwardRange range(profiled_, item.step->kind.name, item.step->sequence);
     const Operation& op = item.step->operation();
     op.check();
-    op.backward(r, gradients, needs, {out.data(), out.size()});
+    if (item.gives_piece)
+      out[0] = op.view()->piece_gradient(r, gradients[0]);
+    else
+      op.backward(r, gradients, needs, {out.data(), out.size()});
     item.ran = true;
   }
   for (size_t j = 0; j < inputs; ++j) {
@@ -246,7 +305,7 @@ void Region::Run::record(lazy::Recording& r, uint64_t until) {
   auto take_derivatives = [&] {
     for (; region_.next_ < end; ++region_.next_) step(r, region_.next_);
     const uint32_t left = done() ? region_.slot_count_ : region_.items_[end].slot;
-    std::erase_if(open_, [&](uint32_t slot) { return slot < left; });
+    std::erase_if(open_, [&](uint32_t slot) { return region_.owner_of(slot) < left; });
   };
   BackwardRecords& records = backward_records();
   const std::string& setting = lazy::config().repeat_backward;
@@ -296,6 +355,16 @@ bool Region::Run::describe(const lazy::Recording& r, size_t end, std::vector<uin
     out.push_back(needs_.empty() ? ~uint64_t{0} : needs_[i]);
     pair(last - item.target, op.view() != nullptr);
     for (size_t t = item.target; t < last; ++t) out.push_back(region_.targets_[t]);
+    out.push_back(item.gives_piece);
+    for (const Whole& w : region_.wholes_of(i)) {
+      pair(w.slot, w.first);
+      pair(static_cast<uint64_t>(w.pieces.dim), w.pieces.ranges.size());
+      list(w.pieces.sizes);
+      for (const auto [begin, end] : w.pieces.ranges) {
+        out.push_back(static_cast<uint64_t>(begin));
+        out.push_back(static_cast<uint64_t>(end));
+      }
+    }
     if (const ViewDerivative* view = op.view()) {
       out.push_back(static_cast<uint64_t>(view->form));
       list(view->sizes);

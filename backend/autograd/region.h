@@ -2,11 +2,13 @@
 // before one that has it, everything between the roots of a backward and the first nodes is such a region: it is
 // entered at its roots only, leads to leaves and to nodes of torch, and nobody can have put a hook inside. Its
 // derivatives are recorded one after the other, the latest step first, and gradients that meet inside are added as
-// values of the trace.
+// values of the trace. Where all that meet are of pieces that lie apart, such as the turns of a loop over a sequence,
+// nothing is added: the pieces are put together once.
 #pragma once
 #include "backend/autograd/backward_range.h"
 #include "backend/autograd/repeat.h"
 #include "backend/autograd/step.h"
+#include "backend/autograd/view_derivative.h"
 
 namespace lazuli::backend {
 
@@ -21,6 +23,8 @@ class Region final : public torch::autograd::Node {
   void release_variables() override;
   // A tensor for the gradient that goes along an edge.
   at::Tensor gradient(lazy::Recording& r, size_t edge, ir::Value g) const;
+  // The view whose gradient goes along an edge as that of its piece alone; null: that of the whole does.
+  const ViewDerivative* piece(size_t edge) const;
 
   // One backward through the region. It stops where other nodes may have their turn, so that hooks and failures find
   // everything as if each step were a node.
@@ -40,6 +44,8 @@ class Region final : public torch::autograd::Node {
 
    private:
     void add(lazy::Recording& r, uint32_t slot, ir::Value g);
+    // Puts together what has reached the slots of a step's results in pieces.
+    void assemble(lazy::Recording& r, size_t item);
     void find_needs(const std::vector<bool>& wanted);
     void record(lazy::Recording& r, uint64_t until);
     void step(lazy::Recording& r, size_t item);
@@ -65,13 +71,24 @@ class Region final : public torch::autograd::Node {
     uint32_t slot;    // of its first result
     uint32_t target;  // of its first input
     bool ran = false;
-    bool last = false;  // of a scope
+    bool last = false;         // of a scope
+    bool gives_piece = false;  // of its input's gradient, not the whole
   };
   struct Source {
     uint32_t item, input;
   };
+  // A slot to which nothing flows inside but gradients of pieces that lie apart. Each has a slot of its own.
+  struct Whole {
+    Pieces pieces;
+    uint32_t slot, first;  // its own, and that of the first piece
+  };
   explicit Region(uint64_t sequence) : Node(sequence) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  void find_pieces();
+  // Those of an item's results, in the order of their slots.
+  std::span<const Whole> wholes_of(size_t item) const;
+  uint32_t slots_with_pieces() const { return slot_count_ + static_cast<uint32_t>(owners_.size()); }
+  uint32_t owner_of(uint32_t slot) const { return slot < slot_count_ ? slot : owners_[slot - slot_count_]; }
   size_t end_of(size_t item) const { return item + 1 < items_.size() ? items_[item + 1].target : targets_.size(); }
 
   std::vector<Item> items_;        // the latest first
@@ -79,6 +96,8 @@ class Region final : public torch::autograd::Node {
   std::vector<Source> sources_;    // by edge
   std::vector<uint32_t> roots_;    // slots, by the node's inputs
   uint32_t slot_count_ = 0;
+  std::vector<Whole> wholes_;       // by slot
+  std::vector<uint32_t> owners_;    // the whole's slot, by pieces' slots, which come behind all others
   size_t next_ = 0, released_ = 0;  // items
 };
 
@@ -94,7 +113,7 @@ const std::shared_ptr<torch::autograd::Node>* region_of_root(const c10::TensorIm
 int64_t take_root(const c10::TensorImpl* t);
 
 template <class Wanted>
-Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), slots_(region.slot_count_) {
+Region::Run::Run(Region& region, bool all, Wanted&& wanted) : region_(region), slots_(region.slots_with_pieces()) {
   if (all) return;
   std::vector<bool> edges(region.next_edges().size());
   for (size_t i = 0; i < edges.size(); ++i) edges[i] = wanted(i);

@@ -1,5 +1,6 @@
 #include "backend/autograd/view_derivative.h"
 
+#include <algorithm>
 #include <ATen/Functions.h>
 #include "ir/autodiff.h"
 #include "lazy/record/fragment.h"
@@ -75,6 +76,40 @@ at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
   for (size_t i = 0; i < results.size(); ++i)
     pieces.push_back(results[i].defined() ? part(i) : at::zeros(lazy::to_ref(piece(i)), options));
   return at::cat(pieces, numbers[0]);
+}
+
+size_t Pieces::take(const ViewDerivative& piece) {
+  const Range range{piece.numbers[1], piece.numbers[1] + piece.numbers[2]};
+  if (ranges.empty())
+    dim = piece.numbers[0], sizes = piece.sizes;
+  else if (dim != piece.numbers[0] || sizes != piece.sizes)
+    return SIZE_MAX;
+  const auto at = std::ranges::lower_bound(ranges, range.begin, {}, &Range::begin);
+  if ((at != ranges.end() && at->begin < range.end) || (at != ranges.begin() && std::prev(at)->end > range.begin))
+    return SIZE_MAX;
+  const auto place = static_cast<size_t>(at - ranges.begin());
+  ranges.insert(at, range);
+  return place;
+}
+
+ir::Value Pieces::whole(lazy::Recording& r, std::span<const ir::Value> pieces) const {
+  const ir::DType type = r.dtype(*std::ranges::find_if(pieces, [](ir::Value g) { return static_cast<bool>(g); }));
+  const auto along = static_cast<size_t>(dim);
+  c10::SmallVector<ir::Value, 8> list;
+  int64_t at = 0;
+  const auto zeros_until = [&](int64_t end) {
+    ir::Dims gap = sizes;
+    gap[along] = end - at;
+    if (end > at) list.push_back(r.full(gap, 0, type));
+  };
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!pieces[i]) continue;
+    zeros_until(ranges[i].begin);
+    list.push_back(pieces[i]);
+    at = ranges[i].end;
+  }
+  zeros_until(sizes[along]);
+  return r.emit(ir::Op::cat, std::span<const ir::Value>(list.data(), list.size()), {{dim}});
 }
 
 }  // namespace lazuli::backend

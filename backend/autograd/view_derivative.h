@@ -21,6 +21,10 @@ struct ViewDerivative final : lazy::Pooled<ViewDerivative, 128> {
 
   // The gradient of what is viewed, from those of the results, of which at least one is there.
   ir::Value gradient(lazy::Recording& r, std::span<const ir::Value> results) const;
+  // Whether it takes neighbours along one dimension. Then the gradient is that of the piece, and zero elsewhere.
+  bool is_piece() const { return form == Form::Slice && (numbers[3] == 1 || numbers[2] == 1); }
+  ir::Value piece_gradient(lazy::Recording& r, ir::Value result) const { return r.reshape(result, piece(0)); }
+  ir::Value spread(lazy::Recording& r, ir::Value piece) const { return gradient(r, {&piece, 1}); }
   // A tensor for that gradient, in memory as torch leaves it: what was permuted stays where it is.
   at::Tensor gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const;
   // The same by torch's operators, which can be differentiated and batched.
@@ -28,6 +32,21 @@ struct ViewDerivative final : lazy::Pooled<ViewDerivative, 128> {
 
  private:
   ir::Dims piece(size_t result) const;
+};
+
+// Where gradients of pieces belong: ranges along one dimension of a value of these sizes, which do not overlap.
+struct Pieces {
+  struct Range {
+    int64_t begin, end;
+  };
+  int64_t dim = 0;
+  ir::Dims sizes;
+  std::vector<Range> ranges;  // ascending
+
+  // The place of a piece among them, if it lies apart from all others; else SIZE_MAX.
+  size_t take(const ViewDerivative& piece);
+  // Put together, with zeros between; one of a range may be missing, but not all. By range.
+  ir::Value whole(lazy::Recording& r, std::span<const ir::Value> pieces) const;
 };
 
 }  // namespace lazuli::backend
