@@ -178,6 +178,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::avg_pool2d>(m, "AvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
   light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
   light<o::cat>(m, "CatBackward0", kUnsaved);
+  light<o::_thnn_fused_lstm_cell>(m, "ThnnFusedLstmCellBackward0", 0b011, 0, keeping(0b11111, /*cy, workspace*/ 0b110));
+  light<o::_thnn_fused_gru_cell>(m, "ThnnFusedGruCellBackward0", 0b01, 0, keeping(0b11111, /*workspace*/ 0b10));
   light<o::gather>(m, "GatherBackward0", keeping(0b1));
   light<o::index_select>(m, "IndexSelectBackward0");
 }

@@ -103,23 +103,27 @@ def test_a_step_follows_cpu(name, frozen, device):
     ids=["float64", "bfloat16"],
 )
 def test_other_types(dtype, least, device):
-    """About as far from float64 as eager is, or by a rounding of the largest number."""
+    """About as far from float64 as eager is, or by a rounding of the largest number: on average."""
 
-    def step(where, dtype):
-        torch.manual_seed(0)
+    def step(where, dtype, seed):
+        torch.manual_seed(seed)
         model = NETWORKS["GRUCell"]().to(where, dtype)
         x = torch.randn(BATCH, LENGTH, WIDTH).to(where, dtype)
         model(x).square().mean().backward()
         return {n: p.grad.cpu().double() for n, p in model.named_parameters()}
 
-    exact, actual, eager = (
-        step(*of) for of in (("cpu", torch.float64), (device, dtype), ("cpu", dtype))
-    )
-    for name, value in exact.items():
-        scale = value.abs().max().item()
-        off = (actual[name] - value).abs().max().item() / scale
-        off_eager = (eager[name] - value).abs().max().item() / scale
-        assert off <= max(1.5 * off_eager, least), (name, off, off_eager)
+    def off(where, dtype):
+        total = {}
+        for seed in range(4):
+            exact, got = step("cpu", torch.float64, seed), step(where, dtype, seed)
+            for name, value in exact.items():
+                error = (got[name] - value).abs().max() / value.abs().max()
+                total[name] = total.get(name, 0) + error.item() / 4
+        return total
+
+    actual, eager = off(device, dtype), off("cpu", dtype)
+    for name, error in actual.items():
+        assert error <= max(1.5 * eager[name], least), (name, error, eager[name])
 
 
 @pytest.mark.parametrize("joined", [True, False])
