@@ -111,7 +111,7 @@ assert in_child(refused) == 0
 
 
 def test_fork_while_other_threads_work():
-    """All have begun: libc itself holds a lock while somebody's first call makes a static object."""
+    """All have begun: libc holds a lock while somebody's first call makes a static object."""
     run("""
 stop, begun = threading.Event(), threading.Barrier(4)
 def work():

@@ -407,7 +407,7 @@ def test_products_are_added_up_where_nobody_else_looks(keep, transposed):
             total = total.tanh() + 0.5 if keep == "nothing" else total
         return torch.stack([total, *kept]).cpu()
 
-    with torch.lazuli.config.patch(unplanned="always"):  # parts of it may have come with another case
+    with torch.lazuli.config.patch(unplanned="always"):  # parts may have come before
         got, unplanned, planned, whole = run(step, DEVICE)
     assert unplanned > 0
     assert planned == whole == 0

@@ -1,6 +1,7 @@
 #include "lowering/libraries/product/host_blas.h"
 #include <algorithm>
 #include <limits>
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/product/blas_product.h"
 #include "lowering/threads/blas_threads.h"
 #include "lowering/threads/crew.h"
@@ -114,6 +115,11 @@ bool fits(const BlasProduct& p) {
 }
 
 }  // namespace
+
+bool host_blas_is_as_wide() {
+  static const bool is_intel = (__builtin_cpu_init(), __builtin_cpu_is("intel"));
+  return is_intel || !BlasThreads::can_be_set() || host_instruction_set() != InstructionSet::Avx512;
+}
 
 std::unique_ptr<LibraryCall> make_host_blas_product(const Layout& a, const Layout& b, const Layout& out) {
   const bool wide = out.dtype == ir::DType::F64;

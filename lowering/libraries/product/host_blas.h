@@ -12,4 +12,7 @@ namespace lazuli::lowering {
 // dimension may be empty.
 std::unique_ptr<LibraryCall> make_host_blas_product(const Layout& a, const Layout& b, const Layout& out);
 
+// Whether the BLAS uses vectors as wide as the processor's. MKL uses AVX-512 on Intel's processors alone.
+bool host_blas_is_as_wide();
+
 }  // namespace lazuli::lowering
