@@ -163,7 +163,10 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   Tensors in;
   for (const jit::BufferView& v : inputs)
     in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
-  lowering::openmp_has_worked();
+  // Torch's kernels share out what has many elements.
+  const auto is_large = [](const ir::Type& t) { return t.numel() >= at::internal::GRAIN_SIZE; };
+  if (std::ranges::any_of(inputs, is_large, &jit::BufferView::type) || std::ranges::any_of(node.types, is_large))
+    lowering::openmp_has_worked();
   const auto row = std::ranges::find(kRows, node.op, &Row::op);
   const std::optional<Tensors> made =
       row == std::end(kRows) ? call_operator(node, in) : std::optional(row->run({node.attrs, in, results}));

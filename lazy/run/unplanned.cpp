@@ -1,10 +1,12 @@
 #include "lazy/run/unplanned.h"
 
+#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
 #include "ir/rounding.h"
@@ -18,6 +20,7 @@
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/crew.h"
+#include "lowering/threads/little_work.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -65,6 +68,19 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
+// Whether torch may share the node out among OpenMP's threads: its kernels do so from a number of elements on.
+bool wakes_openmp(const ir::Graph& graph, const ir::Node& n) {
+  const auto count = [](const ir::Type& t) { return static_cast<double>(t.numel()); };
+  double most = 0, all = 1;
+  const auto see = [&](const ir::Type& t) { most = std::max(most, count(t)), all *= count(t); };
+  for (const ir::Type& t : n.types) see(t);
+  for (ir::Value v : n.inputs)
+    if (v) see(graph.type(v));
+  // Of m x k by k x n and m x n elements, m x k x n products.
+  if (ir::is_contraction(n.op)) return !lowering::is_little(static_cast<int64_t>(std::sqrt(all)));
+  return most >= at::internal::GRAIN_SIZE;
+}
+
 // What is known of a graph before it runs.
 class Schedule {
  public:
@@ -74,6 +90,7 @@ class Schedule {
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
+  bool wakes_openmp = false;       // maybe
   // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
   // it.
   std::vector<int8_t> product;
@@ -107,6 +124,7 @@ class Schedule {
     for (uint32_t id = end; id-- > 0;) {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
+      wakes_openmp = wakes_openmp || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && lazy::wakes_openmp(graph, n));
       steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
       for (ir::Value v : n.inputs) {
         if (!v) continue;
@@ -462,7 +480,7 @@ class Unplanned final : public jit::Executable {
   bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
                std::span<const int64_t> scalars, std::span<jit::Buffer> outputs, Calls& calls) const {
     const PlainDispatch guard;
-    lowering::openmp_has_worked();
+    if (schedule_.wakes_openmp) lowering::openmp_has_worked();
     Run run(schedule_, host, calls);
     try {
       run.run(inputs, donate, scalars, outputs);
