@@ -128,23 +128,29 @@ TEST(PartsAhead, OtherLengths) {
   expect_same(cache, {.layers = 12}, kAll, 4, 11);
 }
 
-// Values that were let go of, or written over, are wanted this time.
+// Values that were let go of, or written over, are wanted this time. Little ones are not let go of.
+constexpr int64_t kManyRows = 1000;
+
 TEST(PartsAhead, WhatIsKeptThisTime) {
-  jit::PartCache cache;
-  expect_same(cache, {}, kAll, 0, 0);
-  expect_same(cache, {}, kAll, 5, 5);
-  expect_same(cache, {.keep_states = true}, kAll, 0, 5);
-  expect_same(cache, {.keep_states = true}, kAll, 0, 5);
-  expect_same(cache, {.keep_states = true}, kAll, 5, 5);
-  expect_same(cache, {}, kAll, 0, 5);
+  for (int64_t rows : {int64_t{3}, kManyRows}) {
+    jit::PartCache cache;
+    expect_same(cache, {.rows = rows}, kAll, 0, 0);
+    expect_same(cache, {.rows = rows}, kAll, 5, 5);
+    expect_same(cache, {.rows = rows, .keep_states = true}, kAll, 0, 5);
+    expect_same(cache, {.rows = rows, .keep_states = true}, kAll, 0, 5);
+    expect_same(cache, {.rows = rows, .keep_states = true}, kAll, 5, 5);
+    expect_same(cache, {.rows = rows}, kAll, 0, 5);
+  }
 }
 
 TEST(PartsAhead, WhatIsReadOnceMore) {
-  jit::PartCache cache;
-  expect_same(cache, {}, kAll, 0, 0);
-  expect_same(cache, {}, kAll, 5, 5);
-  expect_same(cache, {.read_first = true}, kAll, 0, 5);
-  expect_same(cache, {}, kAll, 0, 5);
+  for (int64_t rows : {int64_t{3}, kManyRows}) {
+    jit::PartCache cache;
+    expect_same(cache, {.rows = rows}, kAll, 0, 0);
+    expect_same(cache, {.rows = rows}, kAll, 5, 5);
+    expect_same(cache, {.rows = rows, .read_first = true}, kAll, 0, 5);
+    expect_same(cache, {.rows = rows}, kAll, 0, 5);
+  }
 }
 
 // A little value that was let go of after fewer turns is still there.
