@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <new>
 #include <utility>
 #include <vector>
 #include <ATen/Parallel.h>
@@ -41,19 +40,18 @@ struct Fork {
     std::vector<Mutex*> held;
     for (auto& list : get().by_rank)
       for (auto& m : list)
-        if (Mutex* known = m) known->mutex_.lock(), held.push_back(known);
+        if (Mutex* known = m) known->lock(), held.push_back(known);
     get().held = std::move(held);  // only now: another thread may have been forking
   }
   static void in_parent() {
-    for (Mutex* m : std::exchange(get().held, {})) m->mutex_.unlock();
+    for (Mutex* m : std::exchange(get().held, {})) m->unlock();
   }
-  // A recursive mutex belongs to a thread by its number, which is another here. One that was made meanwhile may belong
-  // to a thread that is not here at all.
+  // One that was made meanwhile may belong to a thread that is not here.
   static void in_child() {
     get().held.clear();
     for (auto& list : get().by_rank)
       for (auto& m : list)
-        if (Mutex* known = m) new (&known->mutex_) std::recursive_mutex;
+        if (Mutex* known = m) known->reset();
     forked = true;
     settled = false;
     const Backing* device = Backing::if_chosen();
@@ -64,8 +62,16 @@ struct Fork {
 Mutex::Mutex(Rank rank) { Fork::get().add(this, static_cast<size_t>(rank)); }
 
 void Mutex::wait() {
-  WithoutPython released;
-  mutex_.lock();
+  const WithoutPython released;
+  while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree)
+    state_.wait(kWaitedFor, std::memory_order_relaxed);
+  owner_.store(__builtin_thread_pointer(), std::memory_order_relaxed);
+}
+
+void Mutex::reset() {
+  state_ = kFree;
+  owner_ = nullptr;
+  again_ = 0;
 }
 
 bool has_lost_gpu() { return lost_gpu; }
