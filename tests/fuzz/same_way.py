@@ -55,15 +55,16 @@ def outcome(program: Program, seconds: float = SECONDS, before=(), **changes) ->
 
 def answer(writer: int, program: Program, before, changes):
     """The child's part: it ends here."""
+    status = 1  # until the answer is given
     try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        torch.set_num_threads(1)
-        if not on_gpu():
-            torch.lazuli.config.random = "eager"
         try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            torch.set_num_threads(1)
+            if not on_gpu():
+                torch.lazuli.config.random = "eager"
             with settings(changes):
                 for one in before:
                     check(one)
@@ -73,8 +74,9 @@ def answer(writer: int, program: Program, before, changes):
             kind = f"fuzzer: {type(error).__name__}"
             text = json.dumps(vars(Difference(kind, 0, 0, "", traceback.format_exc(), "?")))
         os.write(writer, text.encode())
+        status = 0
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 def read(reader: int, seconds: float) -> str | None:
