@@ -1,16 +1,8 @@
 // Decompositions of the remaining composites.
-#include <tuple>
 #include "ir/rules/decompose.h"
 #include "ir/rules/rules.h"
 
 namespace lazuli::ir {
-
-void decompose_addmm(Builder& b, const Application& a, std::span<Value> results) {
-  auto [bias, beta, alpha] = std::tuple(a.inputs[0], a.inputs[3], a.inputs[4]);
-  Value product = b.emit(Op::matmul, {a.inputs[1], a.inputs[2]});
-  auto scale = [&](Value x, Value by) { return by ? b.mul(x, b.convert(by, b.dtype(x))) : x; };
-  results[0] = b.add(scale(product, alpha), scale(bias, beta));
-}
 
 void decompose_embedding_backward(Builder& b, const Application& a, std::span<Value> results) {
   Value gy = a.inputs[0], index = a.inputs[1];

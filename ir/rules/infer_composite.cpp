@@ -130,23 +130,6 @@ void infer_mse_loss(std::span<const Type* const> in, const Attrs& attrs, std::sp
   out[0] = {in[0]->dtype, attrs.number(0) == 0 ? shape : Dims{}};
 }
 
-void infer_addmm(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
-  infer_matmul(in.subspan(1, 2), attrs, out);
-  const Dims& bias = in[0]->shape;
-  if (in[0]->dtype != out[0].dtype)
-    type_error("self and mat2 must have the same dtype, but got ", name(in[0]->dtype), " and ", name(out[0].dtype));
-  bool fits = bias.size() <= out[0].shape.size();
-  for (size_t i = 0; fits && i < bias.size(); ++i) {
-    size_t at = out[0].shape.size() - bias.size() + i;
-    fits = bias[i] == 1 || bias[i] == out[0].shape[at];
-    if (!fits)
-      type_error("The expanded size of the tensor (", out[0].shape[at], ") must match the existing size (", bias[i],
-                 ") at non-singleton dimension ", at, ".  Target sizes: ", list_text(out[0].shape),
-                 ".  Tensor sizes: ", list_text(bias));
-  }
-  if (!fits) type_error("addmm: the bias has more dimensions than the product");
-}
-
 void infer_embedding_backward(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
   const Type &gy = *in[0], &index = *in[1];
   if (gy.rank() != index.rank() + 1 || !std::equal(index.shape.begin(), index.shape.end(), gy.shape.begin()))

@@ -124,14 +124,6 @@ std::optional<Tensors> nll_loss_backward(const ir::Node& n, const Tensors& in) {
   return {};
 }
 
-std::optional<Tensors> addmm(const ir::Node&, const Tensors& in) {
-  const c10::Scalar beta = in[3].defined() ? in[3].item() : c10::Scalar(1),
-                    alpha = in[4].defined() ? in[4].item() : c10::Scalar(1);
-  if (in[1].dim() == 2) return Tensors{at::addmm(in[0], in[1], in[2], beta, alpha)};
-  if (in[1].dim() == 3) return Tensors{at::baddbmm(in[0], in[1], in[2], beta, alpha)};
-  return {};
-}
-
 // Optimizers' steps, for which torch has operators that write over their tensors: their formulas, as torch.optim rounds
 // them.
 struct OptimizerStep {
@@ -235,8 +227,6 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return Tensors{at::mse_loss(in[0], in[1], number(0))};
     case Op::mse_loss_backward:
       return Tensors{at::mse_loss_backward(in[0], in[1], in[2], number(0))};
-    case Op::addmm:
-      return addmm(n, in);
     case Op::adam_step:
       return adam_step(n, in);
     case Op::sgd_step:

@@ -214,10 +214,6 @@ const Text kTexts[] = {
      "%0 : f64[] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
      "%2 : f64[2,3] = input [position=2]\n"
      "%3 : f64[2,3] = mse_loss_backward %0, %1, %2 [reduction=2]\nreturn %3"},
-    {"addmm",
-     "%0 : f64[4] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
-     "%2 : f64[3,4] = input [position=2]\n%3 : f64[] = input [position=3]\n"
-     "%4 : f64[2,4] = addmm %0, %1, %2, %3, _\nreturn %4"},
     {"embedding_backward",
      "%0 : f64[2,2,3] = input [position=0]\n%1 : i64[2,2] = input [position=1]\n"
      "%2 : f64[3,3] = embedding_backward %0, %1 [rows=3 padding=1]\nreturn %2"},
