@@ -157,7 +157,7 @@ class Backward final : public Node {
       lazy::Recording& r = resume();
       return view.spread(r, r.cell_value(*g));
     };
-    if (c10::GradMode::is_enabled() || !p->tensors.empty()) {
+    if (!p->tensors.empty()) {
       const ir::Value v = whole();
       return add_tensor(*p, e.input_nr, tensor(resume(), v));
     }

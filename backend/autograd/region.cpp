@@ -170,7 +170,8 @@ void Region::find_pieces() {
     if (is_inside(slot) && of_pieces[slot] > 1 && of_pieces[slot] == readers[slot]) wholes[slot].push_back(i);
   }
   for (auto& [slot, items] : wholes) {
-    std::ranges::sort(items, {}, [&](uint32_t i) { return piece(i)->numbers[1]; });
+    // In the order in which Pieces keeps them; what is empty lies apart from nothing that begins there.
+    std::ranges::sort(items, {}, [&](uint32_t i) { return std::pair(piece(i)->numbers[1], piece(i)->numbers[2]); });
     Whole whole{{}, slot, slots_with_pieces()};
     if (!std::ranges::all_of(items, [&](uint32_t i) { return whole.pieces.take(*piece(i)) != SIZE_MAX; })) continue;
     for (uint32_t i : items) {
@@ -204,6 +205,7 @@ Tensor Region::gradient(lazy::Recording& r, size_t edge, ir::Value g) const {
 }
 
 const ViewDerivative* Region::piece(size_t edge) const {
+  std::lock_guard lock(graph_mutex());
   const Item& item = items_[sources_[edge].item];
   return item.gives_piece ? item.step->operation().view() : nullptr;
 }
@@ -355,7 +357,7 @@ bool Region::Run::describe(const lazy::Recording& r, size_t end, std::vector<uin
     out.push_back(needs_.empty() ? ~uint64_t{0} : needs_[i]);
     pair(last - item.target, op.view() != nullptr);
     for (size_t t = item.target; t < last; ++t) out.push_back(region_.targets_[t]);
-    out.push_back(item.gives_piece);
+    pair(item.gives_piece, region_.wholes_of(i).size());
     for (const Whole& w : region_.wholes_of(i)) {
       pair(w.slot, w.first);
       pair(static_cast<uint64_t>(w.pieces.dim), w.pieces.ranges.size());

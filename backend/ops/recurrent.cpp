@@ -1,9 +1,11 @@
 // The recurrent cells that torch takes for fused on every accelerator. They are recorded in other ops, which the trace
 // fuses anyway, and so are their derivatives. Where torch's own autograd takes these, the workspace that goes from
 // forward to backward is of our own layout.
+#include <algorithm>
 #include <ATen/ATen.h>
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
+#include "lazy/support/config.h"
 
 namespace lazuli::backend {
 namespace {
@@ -13,18 +15,14 @@ using std::optional;
 
 bool given(const optional<Tensor>& t) { return t && t->defined(); }
 
-// A cell that is being recorded. Operands of two types meet in that to which torch promotes them.
+// A cell that is recorded without torch's dispatcher.
 struct Cell {
   lazy::Recording r;
 
-  ir::Value add(ir::Value a, ir::Value b) { return both(ir::Op::add, a, b); }
-  ir::Value sub(ir::Value a, ir::Value b) { return both(ir::Op::sub, a, b); }
-  ir::Value mul(ir::Value a, ir::Value b) { return both(ir::Op::mul, a, b); }
-  ir::Value with_bias(ir::Value gates, const optional<Tensor>& bias) {
-    return given(bias) ? add(gates, r.value(*bias)) : gates;
-  }
-  ir::Value with_biases(ir::Value gates, const optional<Tensor>& input_bias, const optional<Tensor>& hidden_bias) {
-    return given(input_bias) ? add(add(gates, r.value(*input_bias)), r.value(*hidden_bias)) : gates;
+  ir::Value with_biases(ir::Value gates, const optional<Tensor>& bias, const optional<Tensor>& other = {}) {
+    for (const auto* b : {&bias, &other})
+      if (given(*b)) gates = r.add(gates, r.value(**b));
+    return gates;
   }
   // One of `count` equal pieces of the columns.
   ir::Value piece(ir::Value x, int64_t i, int64_t count) {
@@ -34,24 +32,19 @@ struct Cell {
     return r.emit(ir::Op::slice, {x}, ir::Attrs().add(starts).add(sizes).add(ir::Dims(sizes.size(), 1)));
   }
   Tensor tensor(ir::Value v) { return r.tensor(v, lazy::to_torch(r.dtype(v))); }
-  Tensor workspace(std::initializer_list<ir::Value> pieces) {
-    const ir::DType type = widest(pieces);
-    c10::SmallVector<ir::Value, 5> list;
-    for (ir::Value v : pieces) list.push_back(r.convert(v, type));
-    return tensor(r.emit(ir::Op::cat, std::span<const ir::Value>(list.data(), list.size()), {{1}}));
-  }
-
- private:
-  ir::DType widest(std::span<const ir::Value> values) {
-    ir::DType type = r.dtype(values[0]);
-    for (ir::Value v : values) type = lazy::to_ir(c10::promoteTypes(lazy::to_torch(type), lazy::to_torch(r.dtype(v))));
-    return type;
-  }
-  ir::Value both(ir::Op op, ir::Value a, ir::Value b) {
-    const ir::DType type = widest(std::array{a, b});
-    return r.emit(op, {r.convert(a, type), r.convert(b, type)});
-  }
+  Tensor side_by_side(std::initializer_list<ir::Value> pieces) { return tensor(r.emit(ir::Op::cat, pieces, {{1}})); }
 };
+
+// Whether that is all there is to it: matrices of `pieces` pieces in a row, and all of one real type on the device.
+// What else there may be, and what is wrong, is for torch's operators.
+bool is_plain_cell(std::initializer_list<const Tensor*> gates, int64_t pieces, const Tensor& state,
+                   std::initializer_list<const optional<Tensor>*> biases) {
+  const at::ScalarType type = state.scalar_type();
+  const auto fits = [&](const Tensor& t) { return is_floating(t) && t.scalar_type() == type; };
+  const auto is_gates = [&](const Tensor* t) { return fits(*t) && t->dim() == 2 && t->size(1) % pieces == 0; };
+  return !lazy::is_reference_mode() && fits(state) && std::ranges::all_of(gates, is_gates) &&
+         std::ranges::all_of(biases, [&](const optional<Tensor>* b) { return !given(*b) || fits(**b); });
+}
 
 Tensor d_sigmoid(const Tensor& y) { return y * (1 - y); }
 Tensor d_tanh(const Tensor& y) { return 1 - y * y; }
@@ -59,14 +52,21 @@ Tensor d_tanh(const Tensor& y) { return 1 - y * y; }
 // hy, cy and the four activated gates side by side.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx,
                                              const optional<Tensor>& input_bias, const optional<Tensor>& hidden_bias) {
+  if (!is_plain_cell({&input_gates, &hidden_gates}, 4, cx, {&input_bias, &hidden_bias})) {
+    const Tensor sum = input_gates + hidden_gates;
+    auto gates = (given(input_bias) ? sum + *input_bias + *hidden_bias : sum).chunk(4, 1);
+    Tensor in = gates[0].sigmoid(), forget = gates[1].sigmoid(), cell = gates[2].tanh(), out = gates[3].sigmoid();
+    Tensor cy = forget * cx + in * cell;
+    return {out * cy.tanh(), cy, at::cat({in, forget, cell, out}, 1)};
+  }
   Cell c;
-  const ir::Value gates =
-      c.with_biases(c.add(c.r.value(input_gates), c.r.value(hidden_gates)), input_bias, hidden_bias);
-  const auto gate = [&](int64_t i, ir::Op activation) { return c.r.emit(activation, {c.piece(gates, i, 4)}); };
+  lazy::Recording& r = c.r;
+  const ir::Value gates = c.with_biases(r.add(r.value(input_gates), r.value(hidden_gates)), input_bias, hidden_bias);
+  const auto gate = [&](int64_t i, ir::Op activation) { return r.emit(activation, {c.piece(gates, i, 4)}); };
   const ir::Value in = gate(0, ir::Op::sigmoid), forget = gate(1, ir::Op::sigmoid), cell = gate(2, ir::Op::tanh),
                   out = gate(3, ir::Op::sigmoid);
-  const ir::Value cy = c.add(c.mul(forget, c.r.value(cx)), c.mul(in, cell));
-  return {c.tensor(c.mul(out, c.r.emit(ir::Op::tanh, {cy}))), c.tensor(cy), c.workspace({in, forget, cell, out})};
+  const ir::Value cy = r.add(r.mul(forget, r.value(cx)), r.mul(in, cell));
+  return {c.tensor(r.mul(out, r.emit(ir::Op::tanh, {cy}))), c.tensor(cy), c.side_by_side({in, forget, cell, out})};
 }
 
 // Gradients of the gates before activation, of cx, and of either bias.
@@ -89,15 +89,23 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const optional<Tensor>& gr
 // hy; and reset, update and new gate, hx, and the hidden part of the new gate side by side.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hidden,
                                     const optional<Tensor>& input_bias, const optional<Tensor>& hidden_bias) {
+  if (!is_plain_cell({&input_gates, &hidden_gates}, 3, hidden, {&input_bias, &hidden_bias})) {
+    auto of_input = (given(input_bias) ? input_gates + *input_bias : input_gates).chunk(3, 1);
+    auto of_hidden = (given(hidden_bias) ? hidden_gates + *hidden_bias : hidden_gates).chunk(3, 1);
+    Tensor reset = (of_input[0] + of_hidden[0]).sigmoid(), update = (of_input[1] + of_hidden[1]).sigmoid();
+    Tensor fresh = (of_input[2] + reset * of_hidden[2]).tanh();
+    return {fresh + update * (hidden - fresh), at::cat({reset, update, fresh, hidden, of_hidden[2]}, 1)};
+  }
   Cell c;
-  const ir::Value of_input = c.with_bias(c.r.value(input_gates), input_bias),
-                  of_hidden = c.with_bias(c.r.value(hidden_gates), hidden_bias), hx = c.r.value(hidden);
+  lazy::Recording& r = c.r;
+  const ir::Value of_input = c.with_biases(r.value(input_gates), input_bias),
+                  of_hidden = c.with_biases(r.value(hidden_gates), hidden_bias), hx = r.value(hidden);
   const auto gate = [&](int64_t i) {
-    return c.r.emit(ir::Op::sigmoid, {c.add(c.piece(of_input, i, 3), c.piece(of_hidden, i, 3))});
+    return r.emit(ir::Op::sigmoid, {r.add(c.piece(of_input, i, 3), c.piece(of_hidden, i, 3))});
   };
   const ir::Value reset = gate(0), update = gate(1), of_new = c.piece(of_hidden, 2, 3);
-  const ir::Value fresh = c.r.emit(ir::Op::tanh, {c.add(c.piece(of_input, 2, 3), c.mul(reset, of_new))});
-  return {c.tensor(c.add(fresh, c.mul(update, c.sub(hx, fresh)))), c.workspace({reset, update, fresh, hx, of_new})};
+  const ir::Value fresh = r.emit(ir::Op::tanh, {r.add(c.piece(of_input, 2, 3), r.mul(reset, of_new))});
+  return {c.tensor(r.add(fresh, r.mul(update, r.sub(hx, fresh)))), c.side_by_side({reset, update, fresh, hx, of_new})};
 }
 
 // Gradients of the gates of the input and of the hidden state, of hx, and of the two biases.

@@ -387,12 +387,14 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
                                                       LineText line_text) {
   use(options);
   const auto [parts, cutting] = timed_cut(listing, live, donated);
-  size_t unplanned = 0;
+  size_t unplanned = 0, gathering = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     const Sought sought(listing, parts, p, line_text, options.threads);
-    unplanned += is_unplanned(sought, find_family(sought).get(), options);
+    const bool always = sought.gathers() && !options.unplanned_always;
+    gathering += always;
+    unplanned += !always && is_unplanned(sought, find_family(sought).get(), options);
   }
-  if (2 * unplanned < parts.size()) return nullptr;
+  if (2 * unplanned < parts.size() - gathering) return nullptr;
   return compile(listing, parts, live, options, line_text, nullptr, cutting);
 }
 

@@ -89,10 +89,12 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   const std::span outs = parts.outputs_of(planned.part);
   std::vector<Buffer> inputs(ins.size()), outputs(outs.size()), lent_ones;
   // What may be needed again would have to be computed again: a loop may take more turns this time. Little is kept.
-  constexpr int64_t kLittle = 16 << 10;  // bytes
-  const auto is_last = [&](const Parts::Input& x) {
-    return x.last && planned.expected && !growing_.is_outside(x.value) && x.bytes > kLittle;
-  };
+  constexpr size_t kLittle = 16 << 10;  // bytes of the whole, where a part reads a piece
+  std::vector<bool> last;
+  for (const Parts::Input& x : ins)
+    last.push_back(x.last && planned.expected && !growing_.is_outside(x.value) &&
+                   values_[x.value].buffer.bytes > kLittle);
+  const auto is_last = [&](const Parts::Input& x) { return last[static_cast<size_t>(&x - ins.data())]; };
   const auto donate = std::make_unique<bool[]>(ins.size());
   std::vector<int64_t> scalars;
   for (uint32_t s : parts.scalars_of(planned.part)) scalars.push_back(scalars_[s]);

@@ -68,7 +68,8 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
-// Whether torch may share the node out among OpenMP's threads: its kernels do so from a number of elements on.
+// Whether torch may share the node out among OpenMP's threads: its kernels do so from a number of elements on, those
+// that compute more for each, such as norms, from fewer on.
 bool wakes_openmp(const ir::Graph& graph, const ir::Node& n) {
   const auto count = [](const ir::Type& t) { return static_cast<double>(t.numel()); };
   double most = 0, all = 1;
@@ -78,7 +79,9 @@ bool wakes_openmp(const ir::Graph& graph, const ir::Node& n) {
     if (v) see(graph.type(v));
   // Of m x k by k x n and m x n elements, m x k x n products.
   if (ir::is_contraction(n.op)) return !lowering::is_little(static_cast<int64_t>(std::sqrt(all)));
-  return most >= at::internal::GRAIN_SIZE;
+  const ir::Kind kind = ir::info(n.op).kind;
+  const bool simple = kind == ir::Kind::Elementwise || kind == ir::Kind::Index;
+  return most >= at::internal::GRAIN_SIZE / (simple ? 1 : 16);
 }
 
 // What is known of a graph before it runs.

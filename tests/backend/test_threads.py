@@ -85,6 +85,20 @@ all_at_once(work, times=8)
 """)
 
 
+def test_one_thread_asks_for_nodes_while_another_differentiates():
+    run("""
+for n in range(200):
+    x = torch.randn(32, 8).to("lazuli").requires_grad_()
+    rows = [x[i] for i in range(32)]
+    loss = sum(row.sin().sum() for row in rows)
+    asking = threading.Thread(target=lambda: [row.grad_fn for row in rows])
+    asking.start()
+    loss.backward()
+    asking.join()
+    torch.testing.assert_close(x.grad.cpu(), x.detach().cpu().cos())
+""")
+
+
 def test_threads_share_tensors():
     run("""
 a = torch.randn(50, 50).to("lazuli")

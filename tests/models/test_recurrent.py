@@ -143,3 +143,22 @@ def test_a_step_takes_few_products(joined, device, tmp_path):
     products = max(trace.iterdir()).read_text().count("= matmul ")
     alone = 2 * steps  # of the state, forward and backward
     assert alone - 2 <= products <= alone + 4 if joined else products > 3 * steps
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.LSTMCell])
+def test_complex_numbers(cell, device):
+    torch.manual_seed(0)
+    layer, x = cell(4, 3).to(torch.complex64), torch.randn(2, 4).to(torch.complex64)
+    with torch.no_grad():
+        want = layer(x)
+        got = layer.to(device)(x.to(device))
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g.cpu(), w)
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.LSTMCell])
+def test_a_state_on_the_host(cell, device):
+    layer, x, h = cell(4, 3).to(device), torch.randn(2, 4).to(device), torch.zeros(2, 3)
+    state = (h.to(device), h) if cell is nn.LSTMCell else h
+    with pytest.raises(RuntimeError, match="same device"):
+        layer(x, state)

@@ -61,8 +61,8 @@ def show_backward_its_roots(path: Path) -> None:
     def run_backward(roots, gradients, keep_graph, create_graph, others=(), *args, **kwargs):
         if not _engine.ours:
             return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
-        enter()
         try:
+            enter()
             if create_graph or is_mode() or log.isEnabledFor(logging.DEBUG):
                 return original(roots, gradients, keep_graph, create_graph, others, *args, **kwargs)
             if not others and len(roots) == 1 and type(roots[0]) is type(gradients[0]) is tensor:
