@@ -189,8 +189,5 @@ extern "C" {
   c10::TensorImpl* tensors[] = {root, gradient};
   lazuli_begin_backward(1, 0, tensors);
 }
-[[gnu::visibility("default")]] void lazuli_leave_engine() {
-  lazuli::backend::end_backward();
-  lazuli::backend::leave_engine();
-}
+[[gnu::visibility("default")]] void lazuli_leave_engine() { lazuli::backend::leave_engine(); }
 }

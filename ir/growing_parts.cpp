@@ -27,10 +27,9 @@ const Prospect* GrowingParts::certain(Range range) const {
 }
 
 bool GrowingParts::write(Range range, const Prospect& prospect) {
-  numbers_ = prospect_numbers(listing_, range.begin, range.end);
-  const auto entries = listing_.entries.subspan(range.begin, range.end - range.begin);
-  if (std::ranges::count_if(entries, is_computed, &Entry::op) != std::ssize(prospect.needed)) return false;
+  if (count_computed(listing_, range.begin, range.end) != prospect.needed.size()) return false;
   prospect_ = &prospect;
+  numbers_ = prospect_numbers(listing_, range.begin, range.end);
   write_part(range.begin, range.end);
   const size_t part = parts_.size() - 1;
   return (parts_.gathers[part] || parts_.inputs_of(part).size() == prospect.inputs.size()) &&

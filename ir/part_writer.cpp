@@ -44,25 +44,30 @@ bool CutPlacer::cuts_before_next(bool needed) {
   if (needed && is_computed(op)) {
     const bool at_seam = seam_ < seams.size() && seams[seam_] <= next_;
     const bool heavy = is_heavy(op), row_ends = heavy_in_row_ == 0 || heavy_in_row_ == kMostHeavy;
-    const bool around = gathered_ || gathers(entry);
+    const bool gathering = gathers(entry), around = gathering || gathered_;
     cut = count_ > 0 && (around || (heavy && row_ends) || at_seam || (count_ >= kLong && looks_like_a_place()));
     if (cut) count_ = 0, heavy_in_row_ = 0;
     while (seam_ < seams.size() && seams[seam_] <= next_) ++seam_;
     heavy_in_row_ = heavy ? heavy_in_row_ + 1 : 0;
-    gathered_ = gathers(entry);
+    gathered_ = gathering;
     ++count_;
   }
   ++next_;
   return cut;
 }
 
-std::vector<uint32_t> prospect_numbers(const Listing& listing, uint32_t begin, uint32_t end) {
+size_t count_computed(const Listing& listing, uint32_t begin, uint32_t end) {
   const auto entries = listing.entries.subspan(begin, end - begin);
+  return static_cast<size_t>(std::ranges::count_if(entries, is_computed, &Entry::op));
+}
+
+std::vector<uint32_t> prospect_numbers(const Listing& listing, uint32_t begin, uint32_t end) {
   uint32_t next = 0;
-  auto next_other = static_cast<uint32_t>(std::ranges::count_if(entries, is_computed, &Entry::op));
+  auto next_other = static_cast<uint32_t>(count_computed(listing, begin, end));
   std::vector<uint32_t> numbers;
-  numbers.reserve(entries.size());
-  for (const Entry& e : entries) numbers.push_back(is_computed(e.op) ? next++ : next_other++);
+  numbers.reserve(end - begin);
+  for (const Entry& e : listing.entries.subspan(begin, end - begin))
+    numbers.push_back(is_computed(e.op) ? next++ : next_other++);
   return numbers;
 }
 
@@ -82,9 +87,9 @@ void PartWriter::find_owners() {
 void PartWriter::write_part(uint32_t begin, uint32_t end) {
   begin_ = begin;
   first_ = parts_.begin(part());
-  gathers_ = false;
-  for (uint32_t e = begin; e < end; ++e) gathers_ = gathers_ || (gathers(listing_.entries[e]) && is_needed(e));
-  parts_.gathers.push_back(gathers_);
+  bool gathering = false;
+  for (uint32_t e = begin; e < end; ++e) gathering = gathering || (gathers(listing_.entries[e]) && is_needed(e));
+  parts_.gathers.push_back(gathering);
   for (uint32_t e = begin; e < end; ++e)
     if (is_computed(listing_.entries[e].op) && is_needed(e)) write(e);
   for (uint32_t e = begin; e < end; ++e)
@@ -197,7 +202,7 @@ void PartWriter::write_type(const Type& type) {
 void PartWriter::write_input(ValueId v, int64_t offset) {
   ValueFacts& facts = values_[v];
   auto [last, donated, fleeting] = next_input(v, offset == kWhole);
-  if (gathers_) donated = fleeting = false;
+  if (parts_.gathers.back()) donated = fleeting = false;
   const Type& type = *listing_.types[v];
   parts_.code.push_back(static_cast<int64_t>(Op::input) | int64_t{donated} << 16 | int64_t{fleeting} << 17);
   write_type(type);

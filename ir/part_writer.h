@@ -67,8 +67,7 @@ class PartWriter {
   std::vector<ValueFacts> values_;
   uint32_t seen_ = 0;   // entries
   uint32_t begin_ = 0;  // of the part
-  bool gathers_ = false;
-  Parts::Ends first_;  // where the part's lists begin
+  Parts::Ends first_;   // where the part's lists begin
   std::vector<ValueId> chain_;
 };
 
@@ -83,6 +82,8 @@ inline bool gathers(const Entry& e) {
   return info(e.op).arity < 0 && info(e.op).kind != Kind::External && e.operand_count > kFew;
 }
 
+// How many of the entries [begin, end) compute something.
+size_t count_computed(const Listing& listing, uint32_t begin, uint32_t end);
 // Numbers of the entries [begin, end) in the sense of Prospect.
 std::vector<uint32_t> prospect_numbers(const Listing& listing, uint32_t begin, uint32_t end);
 

@@ -153,12 +153,11 @@ Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vect
 }
 
 Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {
-  const uint32_t begin = parts.begin(part).entries;
+  const uint32_t begin = parts.begin(part).entries, end = parts.ends[part].entries;
   const std::span nodes = parts.nodes_of(part);
-  const std::vector<uint32_t> numbers = prospect_numbers(listing, begin, parts.ends[part].entries);
+  const std::vector<uint32_t> numbers = prospect_numbers(listing, begin, end);
   Prospect p;
-  p.needed.resize(static_cast<size_t>(
-      std::ranges::count_if(listing.entries.subspan(begin, numbers.size()), is_computed, &Entry::op)));
+  p.needed.resize(count_computed(listing, begin, end));
   for (const Parts::Node& n : nodes)
     if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[numbers[n.entry - begin]] = true;
   for (const Parts::Input& x : parts.inputs_of(part)) p.inputs.push_back({x.last, x.donated, x.fleeting});

@@ -394,8 +394,7 @@ lazy::Mutex& entry() {
 thread_local bool entering = false;
 
 variable_list hook(const BackwardTask& task) {
-  leave_engine();
-  end_backward();  // all roots are there
+  leave_engine();  // all roots are there
   const bool ours = takes_over(task);
   lazy::HostTimer timer(lazy::HostAccount::Autograd);
   variable_list gradients = ours ? task.run(as_one_node(task)) : task.run_as_ever();
@@ -413,6 +412,7 @@ void enter_engine() {
 
 void leave_engine() {
   if (std::exchange(entering, false)) entry().unlock();
+  end_backward();  // unlocked: what it lets go of may run Python
 }
 
 std::optional<Tensor> running_node() {

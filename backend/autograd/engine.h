@@ -13,7 +13,8 @@ void install_engine_hook();
 
 // Torch's engine lets one thread at a time pass to its hook: it refuses who comes while another thread is on its way
 // from the look at the edges to the hook. So a backward enters alone: others wait until it has reached the hook, or
-// left. Entering twice is entering once, and without a hook it is nothing.
+// left. Entering twice is entering once, and without a hook it is nothing. Who leaves has no roots any more
+// (begin_backward).
 void enter_engine();
 void leave_engine();
 

@@ -159,9 +159,11 @@ void Region::find_pieces() {
     return v && v->is_piece() ? v : nullptr;
   };
   const auto is_inside = [](uint32_t target) { return target != kNowhere && !(target & kEdge); };
-  for (size_t i = 0; i < items_.size(); ++i)
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const bool gives_piece = piece(i);
     for (size_t t = items_[i].target; t < end_of(i); ++t)
-      if (is_inside(targets_[t])) ++readers[targets_[t]], of_pieces[targets_[t]] += piece(i) != nullptr;
+      if (is_inside(targets_[t])) ++readers[targets_[t]], of_pieces[targets_[t]] += gives_piece;
+  }
   std::map<uint32_t, std::vector<uint32_t>> wholes;  // items, by slot
   for (uint32_t i = 0; i < items_.size(); ++i) {
     if (!piece(i)) continue;

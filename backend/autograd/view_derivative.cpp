@@ -26,19 +26,21 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
       ir::Dims starts(sizes.size(), 0), steps(sizes.size(), 1);
       starts[numbers[0]] = numbers[1];
       steps[numbers[0]] = numbers[3];
-      ir::Value g = r.reshape(results[0], piece(0));
+      ir::Value g = piece_gradient(r, results[0]);
       return ir::spread_slice(r, g, {r.dtype(g), sizes}, starts, steps);
     }
     case Form::Split:
       break;
   }
+  Pieces split{numbers[0], sizes, {}};
   c10::SmallVector<ir::Value, 4> pieces;
-  ir::DType type{};
-  for (ir::Value g : results)
-    if (g) type = r.dtype(g);
-  for (size_t i = 0; i < results.size(); ++i)
-    pieces.push_back(results[i] ? r.reshape(results[i], piece(i)) : r.full(piece(i), 0, type));
-  return r.emit(ir::Op::cat, std::span<const ir::Value>(pieces.data(), pieces.size()), {{numbers[0]}});
+  int64_t at = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    split.ranges.push_back({at, at + numbers[1 + i]});
+    at = split.ranges.back().end;
+    pieces.push_back(results[i] ? r.reshape(results[i], piece(i)) : ir::Value());
+  }
+  return split.whole(r, {pieces.data(), pieces.size()});
 }
 
 at::Tensor ViewDerivative::gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const {

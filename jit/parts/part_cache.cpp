@@ -387,14 +387,14 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
                                                       LineText line_text) {
   use(options);
   const auto [parts, cutting] = timed_cut(listing, live, donated);
-  size_t unplanned = 0, gathering = 0;
+  size_t unplanned = 0, counted = 0;  // but for those that never have a plan
   for (size_t p = 0; p < parts.size(); ++p) {
     const Sought sought(listing, parts, p, line_text, options.threads);
-    const bool always = sought.gathers() && !options.unplanned_always;
-    gathering += always;
-    unplanned += !always && is_unplanned(sought, find_family(sought).get(), options);
+    if (sought.gathers() && !options.unplanned_always) continue;
+    ++counted;
+    unplanned += is_unplanned(sought, find_family(sought).get(), options);
   }
-  if (2 * unplanned < parts.size() - gathering) return nullptr;
+  if (2 * unplanned < counted) return nullptr;
   return compile(listing, parts, live, options, line_text, nullptr, cutting);
 }
 

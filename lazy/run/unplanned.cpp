@@ -1,12 +1,10 @@
 #include "lazy/run/unplanned.h"
 
-#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
 #include "ir/rounding.h"
@@ -14,13 +12,13 @@
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/rows/adam_step.h"
+#include "lazy/rows/eager_rows.h"
 #include "lazy/rows/library_rows.h"
 #include "lazy/rows/torch_rows.h"
 #include "lazy/rows/torch_views.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/crew.h"
-#include "lowering/threads/little_work.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -68,22 +66,6 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
-// Whether torch may share the node out among OpenMP's threads: its kernels do so from a number of elements on, those
-// that compute more for each, such as norms, from fewer on.
-bool wakes_openmp(const ir::Graph& graph, const ir::Node& n) {
-  const auto count = [](const ir::Type& t) { return static_cast<double>(t.numel()); };
-  double most = 0, all = 1;
-  const auto see = [&](const ir::Type& t) { most = std::max(most, count(t)), all *= count(t); };
-  for (const ir::Type& t : n.types) see(t);
-  for (ir::Value v : n.inputs)
-    if (v) see(graph.type(v));
-  // Of m x k by k x n and m x n elements, m x k x n products.
-  if (ir::is_contraction(n.op)) return !lowering::is_little(static_cast<int64_t>(std::sqrt(all)));
-  const ir::Kind kind = ir::info(n.op).kind;
-  const bool simple = kind == ir::Kind::Elementwise || kind == ir::Kind::Index;
-  return most >= at::internal::GRAIN_SIZE / (simple ? 1 : 16);
-}
-
 // What is known of a graph before it runs.
 class Schedule {
  public:
@@ -112,6 +94,13 @@ class Schedule {
   }
 
  private:
+  std::vector<const ir::Type*> types_of(const ir::Node& n) const {
+    std::vector<const ir::Type*> types;
+    for (const ir::Type& t : n.types) types.push_back(&t);
+    for (ir::Value v : n.inputs)
+      if (v) types.push_back(&graph.type(v));
+    return types;
+  }
   static bool turns(const ir::Node& n) {
     return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
   }
@@ -127,7 +116,8 @@ class Schedule {
     for (uint32_t id = end; id-- > 0;) {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
-      wakes_openmp = wakes_openmp || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && lazy::wakes_openmp(graph, n));
+      wakes_openmp =
+          wakes_openmp || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && lazy::wakes_openmp(n.op, types_of(n)));
       steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
       for (ir::Value v : n.inputs) {
         if (!v) continue;
