@@ -41,6 +41,7 @@ void register_rows(torch::Library& m) {
   register_sampling(m);
   register_scans(m);
   register_scattering(m);
+  register_transformer_layer(m);
   register_triangles(m);
   register_upsampling(m);
   register_weight_norm(m);

@@ -1,6 +1,7 @@
 #include "lazy/run/compile.h"
 
 #include <cmath>
+#include <limits>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
@@ -62,20 +63,29 @@ bool is_read(SyncReason reason) {
 
 namespace {
 
-// About how many products of two numbers a contraction sums up: of the sizes of its operands and its result, each is in
-// two.
+// About how many products of two numbers a contraction sums up.
 double products_of(const Trace& trace, const Entry& e) {
-  const auto numel = [&](size_t operand) {
-    return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.numel());
+  const auto type = [&](size_t operand) -> const ir::Type& { return trace.cell(trace.operands(e)[operand])->type; };
+  const auto numel = [&](size_t operand) { return static_cast<double>(type(operand).numel()); };
+  const auto size = [&](size_t operand, size_t dim) { return static_cast<double>(type(operand).shape[dim]); };
+  const ir::Type& result = trace.cell(e.first_result)->type;
+  const auto per_channel = [](const ir::Type& weight) {
+    return static_cast<double>(weight.numel()) / std::max<double>(1, static_cast<double>(weight.shape[0]));
   };
-  const auto size = [&](size_t operand, size_t dim) {
-    return static_cast<double>(trace.cell(trace.operands(e)[operand])->type.shape[dim]);
-  };
-  if (e.op == ir::Op::attention) return 2 * numel(0) * size(1, 1);
-  if (e.op == ir::Op::attention_backward) return 5 * numel(1) * size(2, 1);
-  double sizes = static_cast<double>(trace.cell(e.first_result)->type.numel());
-  for (ValueId v : trace.operands(e)) sizes *= static_cast<double>(trace.cell(v)->type.numel());
-  return std::sqrt(sizes);
+  switch (e.op) {
+    case ir::Op::attention:
+      return 2 * numel(0) * size(1, 1);
+    case ir::Op::attention_backward:
+      return 5 * numel(1) * size(2, 1);
+    case ir::Op::convolution:
+      return static_cast<double>(result.numel()) * per_channel(type(1));
+    case ir::Op::convolution_input_grad:
+      return numel(0) * per_channel(type(1));
+    case ir::Op::convolution_weight_grad:
+      return numel(0) * per_channel(result);
+    default:
+      return static_cast<double>(result.numel()) * static_cast<double>(type(0).shape.back());
+  }
 }
 
 // The inputs whose memory results should take over: those that are dead this time, as they will be when the same trace
@@ -87,25 +97,36 @@ std::vector<bool> donated_inputs(const Trace& trace) {
   return donated;
 }
 
-// Whether a trace that was never there before should be cut into parts: not where planning it whole costs next to
-// nothing beside what it computes.
-bool is_worth_cutting(const Trace& trace) {
-  if (!may_run_in_parts()) return false;
-  if (config().tiers == "parts") return true;
-  if (!config().debug.empty()) return false;  // whole traces are what is to be read
-  constexpr double kPlanningUs = 25;          // an op
-  constexpr double kFlopsPerUs = 60'000;      // of products and convolutions on a core
+// What a trace's products and convolutions take, about.
+double computing_us(const Trace& trace) {
+  constexpr double kFlopsPerUs = 60'000;  // on a core
+  double us = 0;
+  for (const Entry& e : trace.entries())
+    if (ir::is_contraction(e.op)) us += products_of(trace, e) * 2 / kFlopsPerUs / at::get_num_threads();
+  return us;
+}
+
+// How often a trace should run in parts at most: until planning it whole costs next to nothing beside what it will have
+// computed by then. Parts serve steps that never come again; of products and convolutions a whole plan makes more.
+int64_t most_runs_in_parts(const Trace& trace) {
+  constexpr double kPlanningUs = 25;  // an op
   constexpr double kNextToNothing = 0.05;
-  double planning = 0, computing = 0;
-  for (const Entry& e : trace.entries()) {
-    if (ir::is_leaf(e.op)) continue;
-    planning += kPlanningUs;
-    if (ir::is_contraction(e.op)) computing += products_of(trace, e) * 2 / kFlopsPerUs / at::get_num_threads();
-  }
-  return planning > kNextToNothing * computing;
+  const auto ops = std::ranges::count_if(trace.entries(), [](const Entry& e) { return !ir::is_leaf(e.op); });
+  const double runs = std::floor(kPlanningUs * static_cast<double>(ops) / (kNextToNothing * computing_us(trace)));
+  return runs < 1e6 ? static_cast<int64_t>(runs) : std::numeric_limits<int64_t>::max();
 }
 
 constexpr int64_t kLoopsWait = 16;
+constexpr double kLongUs = 1000;  // beside which what it costs to end a trace is next to nothing
+
+// Whether a trace runs in parts once more.
+bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
+  if (!may_run_in_parts()) return false;
+  if (config().tiers == "parts") return true;
+  if (!config().debug.empty()) return false;  // whole traces are what is to be read
+  // How many turns a loop takes may well change, and a plan of them all gains least.
+  return runs.count < std::min(runs.most, config().plan_after * (runs.loop ? kLoopsWait : 1));
+}
 
 }  // namespace
 
@@ -121,10 +142,9 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
   bool in_parts = false, may_come_again = false;
   if (!known->live.empty()) {
     TraceCache::RunsInParts& runs = cache.runs_of(key);
-    // How many turns a loop takes may well change, and a plan of them all gains least.
-    const int64_t most = config().plan_after * (runs.loop ? kLoopsWait : 1);
-    const bool is_few = runs.count < most || config().tiers == "parts", is_used = ahead && ahead->runs() > 0;
-    if (is_few && runs.count > 0 && !is_used && config().unplanned != "always" && may_run_in_parts())
+    if (runs.count == 0) runs.most = most_runs_in_parts(trace);
+    const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;
+    if (cuts && runs.count > 0 && !is_used && config().unplanned != "always")
       if (KnownRef recent = cache.find_recent(key, settings, trace, known->live)) {
         ++runs.count;
         ++metrics().traces_reused;
@@ -135,8 +155,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     const jit::CompileOptions options = compile_options(settings, key);
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));
     jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
-    in_parts = is_worth_cutting(trace) && is_few;
-    if (in_parts)
+    if (cuts)
       known->executable = cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead);
     else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
       known->executable = cache.parts.compile_if_new(trace.listing(), known->live, donated, options, line_text);
@@ -155,6 +174,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     return known;
   }
   known->code = trace.without_cells();
+  known->is_long = computing_us(trace) >= kLongUs;
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
   cache.forget_runs_of(key);
   return cache.add(key, std::move(known));  // without an executable, only so that it is recognized next time

@@ -254,6 +254,17 @@ bool repeats(Recorder& r) {
   return r.repetition.look(r.trace);
 }
 
+// Whether all of a long known trace has been recorded once more. Its plan serves a loop that goes on without a read,
+// too, and whatever follows this time.
+bool is_known(const Recorder& r) {
+  TraceCache& cache = TraceCache::get();
+  if (!cache.may_be_long(r.trace) || r.repetition.in_loop()) return false;
+  const std::vector<ValueId> live = r.trace.live();
+  const Settings settings = settings_now();
+  const KnownRef known = cache.find(key_of(settings, r.trace, live), settings, r.trace, live);
+  return known && known->is_long;
+}
+
 }  // namespace
 
 void sync(SyncReason reason) {
@@ -408,6 +419,7 @@ void cut_if_due() {
   const int64_t bytes = r.trace.pending_bytes();
   static UnreadBound unread;
   if (unread.is_reached(r.trace)) return sync(SyncReason::Bound);
+  if (c.cut_at_repeat && is_known(r)) return sync(SyncReason::Known);
   if ((r.trace.size() >= r.repetition.due() || bytes >= limit) && c.cut_at_repeat && repeats(r))
     return sync(SyncReason::Repeat);
   // A loop that has just been found may come to the end of its iteration.

@@ -69,15 +69,20 @@ KnownRef TraceCache::find(uint64_t key, const Settings& settings, const Trace& t
 KnownRef TraceCache::add(uint64_t key, KnownRef known) {
   if (traces.size() >= static_cast<size_t>(config().max_traces)) forget(known->code);
   known->used = ++clock;
-  count_beginnings(known->code, 1);
+  count(*known, 1);
   return traces.emplace(key, std::move(known))->second;
 }
 
-void TraceCache::count_beginnings(const Trace& code, int by) {
-  for (size_t n = kStride; n <= code.size(); n += kStride) {
-    const auto it = beginnings_.try_emplace(code.prefix_hashes[n - 1], 0).first;
-    if ((it->second += by) == 0) beginnings_.erase(it);
-  }
+void TraceCache::count(const KnownTrace& known, int by) {
+  const auto add = [by](std::unordered_map<uint64_t, int>& counts, uint64_t hash) {
+    const auto it = counts.try_emplace(hash, 0).first;
+    if ((it->second += by) == 0) counts.erase(it);
+  };
+  const Trace& code = known.code;
+  for (size_t n = kStride; n <= code.size(); n += kStride) add(beginnings_, code.prefix_hashes[n - 1]);
+  if (!known.is_long) return;
+  add(long_, code.prefix_hashes.back());
+  long_sizes_ |= uint64_t{1} << code.size() % 64;
 }
 
 bool TraceCache::knows_beginning(const Trace& trace) const {
@@ -143,7 +148,7 @@ void TraceCache::forget(const Trace& added) {
   if (is_old(previous)) previous = nullptr;
   std::erase_if(traces, [&](const auto& entry) {
     const bool old = is_old(entry.second.get());
-    if (old) count_beginnings(entry.second->code, -1);
+    if (old) count(*entry.second, -1);
     return old;
   });
   forget_external_calls(added);

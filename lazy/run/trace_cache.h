@@ -31,6 +31,7 @@ struct KnownTrace {
   std::unique_ptr<jit::Executable> executable;  // null when nothing was alive
   KnownTrace* successor = nullptr;              // the trace that came next, the last time
   std::optional<Repetition> loop;               // which the trace's end cut
+  bool is_long = false;                         // so long that it is worth ending a trace for
   uint64_t used = 0;                            // when it ran last, by the cache's clock
 };
 using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run what the cache has forgotten
@@ -43,6 +44,7 @@ struct TraceCache {
   jit::PartCache parts;
   struct RunsInParts {
     int64_t count = 0;
+    int64_t most = 0;   // how often it should, by what it computes
     bool loop = false;  // most of it are turns of a loop
   };
   uint64_t clock = 0;
@@ -57,6 +59,10 @@ struct TraceCache {
   KnownRef add(uint64_t key, KnownRef known);
   // Whether a known trace began like this one, as far as hashes tell.
   bool knows_beginning(const Trace& trace) const;
+  // Whether a long known trace is all of this one, as far as hashes tell. It is asked at each op.
+  bool may_be_long(const Trace& trace) const {
+    return (long_sizes_ >> trace.size() % 64 & 1) && long_.contains(trace.hash());
+  }
   // `done`: the known trace that has just ended; null: none.
   void predict(KnownTrace* done);
   // While the trace goes the way of a known one, its lines are that one's: those of its first `count` ops.
@@ -75,7 +81,7 @@ struct TraceCache {
  private:
   static constexpr size_t kStride = 16;  // entries between places at which beginnings are kept
   void forget(const Trace& added);
-  void count_beginnings(const Trace& code, int by);
+  void count(const KnownTrace& known, int by);
   std::unordered_map<uint64_t, RunsInParts> runs_in_parts_;  // of traces that are not known yet, by their key
   static constexpr size_t kRecent = 8;
   struct Recent {
@@ -85,6 +91,8 @@ struct TraceCache {
   };
   std::list<Recent> recent_;                      // the latest used first
   std::unordered_map<uint64_t, int> beginnings_;  // how many have each running hash there
+  std::unordered_map<uint64_t, int> long_;        // and how many long ones each hash of them all
+  uint64_t long_sizes_ = 0;                       // a bit for each of their sizes, modulo 64, also of forgotten ones
 };
 
 uint64_t key_of(const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);

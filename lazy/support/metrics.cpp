@@ -74,6 +74,8 @@ const char* name(SyncReason r) {
       return "bound on pending work";
     case SyncReason::Repeat:
       return "repetition";
+    case SyncReason::Known:
+      return "end of a known trace";
     case SyncReason::Explicit:
       return "synchronize";
     case SyncReason::DataDependent:

@@ -17,6 +17,7 @@ enum class SyncReason : uint8_t {
   Step,
   Bound,
   Repeat,
+  Known,
   Explicit,
   DataDependent,
   NewCall,

@@ -1,0 +1,161 @@
+"""torch's fast path for inference of transformer layers, which is recorded in other ops."""
+
+import pytest
+import torch
+from torch import nn
+
+WIDTH, HEADS, BATCH, ROWS = 16, 4, 3, 5
+TYPES = [torch.float32, torch.float64, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def external_calls():
+    before = torch.lazuli.metrics()["external_calls"].copy()
+
+    def since():
+        after = torch.lazuli.metrics()["external_calls"]
+        return {name for name, count in after.items() if count != before.get(name, 0)}
+
+    return since
+
+
+def masks():
+    scores = torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1)
+    keys = torch.zeros(BATCH, ROWS, dtype=torch.bool)
+    keys[1, 3:] = True
+    return {
+        "none": {},
+        "scores": {"src_mask": scores},
+        "keys": {"src_key_padding_mask": keys},
+        "both": {"src_mask": scores, "src_key_padding_mask": keys},
+        "all keys": {"src_key_padding_mask": torch.ones_like(keys)},
+        "numbers": {"src_mask": torch.zeros(ROWS, ROWS).masked_fill(scores, -0.5)},
+    }
+
+
+def both(make, *operands, **named):
+    """What `make` gives for the operands on the CPU, and on the device."""
+
+    def moved(x, device):
+        return x.to(device) if isinstance(x, (torch.Tensor, nn.Module)) else x
+
+    results = []
+    for device in ("cpu", "lazuli"):
+        given = [moved(x, device) for x in operands]
+        options = {name: moved(x, device) for name, x in named.items()}
+        results.append(make(*given, **options))
+    return results
+
+
+def assert_same(expected, actual):
+    if expected is None or not isinstance(expected, torch.Tensor):
+        assert actual is None if expected is None else len(expected) == len(actual)
+        for pair in zip(expected or (), actual or (), strict=True):
+            assert_same(*pair)
+        return
+    assert expected.stride() == actual.stride()
+    narrow = {"atol": 0.02, "rtol": 0.02} if expected.dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True, **narrow)
+
+
+@pytest.mark.parametrize("mask", masks())
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_layer(mask, norm_first, activation, external_calls):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, 32, activation=activation, norm_first=norm_first, batch_first=True
+    ).eval()
+    x = torch.randn(BATCH, ROWS, WIDTH)
+    expected, actual = both(lambda m, x, **kw: m.to(x.device)(x, **kw), layer, x, **masks()[mask])
+    assert_same(expected, actual)
+    assert not external_calls()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types(dtype):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True).eval().to(dtype)
+    x = torch.randn(BATCH, ROWS, WIDTH, dtype=dtype)
+    expected, actual = both(lambda m, x: m.to(x.device)(x), layer, x)
+    assert_same(expected, actual)
+
+
+@pytest.mark.parametrize("mask", ["none", "scores", "keys", "all keys"])
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("average", [False, True])
+def test_multihead_attention(mask, need_weights, average, external_calls):
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True).eval()
+    x = torch.randn(BATCH, ROWS, WIDTH)
+    names = {"src_mask": "attn_mask", "src_key_padding_mask": "key_padding_mask"}
+    options = {names[name]: value for name, value in masks()[mask].items()}
+
+    def run(m, x, **kw):
+        m = m.to(x.device)
+        return m(x, x, x, need_weights=need_weights, average_attn_weights=average, **kw)
+
+    assert_same(*both(run, attention, x, **options))
+    assert not external_calls()
+
+
+def operands(keys=ROWS):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(BATCH, n, WIDTH) for n in (ROWS, keys, keys))
+    w, b = torch.randn(3 * WIDTH, WIDTH), torch.randn(3 * WIDTH)
+    return q, k, v, WIDTH, HEADS, w, b, torch.randn(WIDTH, WIDTH), torch.randn(WIDTH)
+
+
+def test_other_keys_than_queries():
+    q, k, v, *rest = operands()
+    assert_same(*both(torch._native_multi_head_attention, q, k, k, *rest, None, True, False))
+    assert_same(*both(torch._native_multi_head_attention, q, k, v, *rest, None, False))
+
+
+def test_mask_of_all_dimensions():
+    q, _, _, *rest = operands()
+    closed = torch.rand(BATCH, HEADS, ROWS, ROWS) < 0.3
+
+    def run(q, *rest):
+        return torch._native_multi_head_attention(q, q, q, *rest, mask_type=2)
+
+    assert_same(*both(run, q, *rest, closed))
+
+
+@pytest.mark.parametrize("wrong", ["weight", "bias", "heads", "mask", "type"])
+def test_errors_are_eagers(wrong):
+    given = [*operands(), None, False, True, None]
+    if wrong == "weight":
+        given[5] = given[5][:-1]
+    elif wrong == "bias":
+        given[6] = given[6][None]
+    elif wrong == "heads":
+        given[4] = 3
+    elif wrong == "mask":
+        given[9], given[12] = torch.ones(ROWS, ROWS + 1, dtype=torch.bool), 0
+    elif wrong == "type":
+        given[5] = given[5].double()
+    errors = []
+    for device in ("cpu", "lazuli"):
+        moved = [x.to(device) if isinstance(x, torch.Tensor) else x for x in given]
+        with pytest.raises(RuntimeError) as raised:
+            torch._native_multi_head_attention(*moved)[0].cpu()
+        errors.append(str(raised.value).splitlines()[0])
+    assert errors[0] == errors[1]
+
+
+def test_padding_with_nested_tensors():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2).eval()
+    x, padding = torch.randn(BATCH, ROWS, WIDTH), masks()["keys"]["src_key_padding_mask"]
+    expected, actual = both(
+        lambda m, x, padding: m.to(x.device)(x, src_key_padding_mask=padding), encoder, x, padding
+    )
+    assert_same(expected, actual)
