@@ -7,6 +7,7 @@ namespace lazuli::jit {
 
 using lowering::Block;
 using lowering::BlockView;
+using lowering::kFactorOperand;
 using lowering::kPackedOperand;
 using lowering::PlanStep;
 
@@ -245,30 +246,35 @@ Buffer Executor::packed_operand(Host& host, uint32_t s) {
   const PlanStep& step = plan_.steps[s];
   const lowering::PackedCall& p = step.packed;
   const Buffer& whole = memory_[step.operands[kPackedOperand].block];
-  const void* given = steps_[s].operands[kPackedOperand];
+  const std::span<const void* const> given = std::span(steps_[s].operands).subspan(kPackedOperand);
+  const void* operand = given[0];
+  PackedOperands::Factor factor;
+  if (p.factor_bytes) factor = {static_cast<const char*>(given[kFactorOperand - kPackedOperand]), p.factor_bytes};
   PackedOperands* store = host.packed_operands();
   Buffer packed;
-  if (store && (packed = store->find(whole, given, p.order)).data) return packed;
-  const bool keep = store && store->wants(whole, given, p.order, p.bytes);
+  if (store && (packed = store->find(whole, operand, p.order, factor)).data) return packed;
+  const bool keep = store && store->wants(whole, operand, p.order, p.bytes, factor);
   packed = with_memory(host, [&] { return host.allocate(p.bytes); });
-  device_.call(*p.pack, &given, &packed.data, scratch(step), stream_);
-  if (keep) store->keep(whole, given, p.order, packed);
+  device_.call(*p.pack, given.data(), &packed.data, scratch(step), stream_);
+  if (keep) store->keep(whole, operand, p.order, packed);
   return packed;
 }
 
 void Executor::run_library(Host& host, uint32_t s) {
   const PlanStep& step = plan_.steps[s];
   Step& mine = steps_[s];
-  for (size_t i = 0; i < step.operands.size(); ++i) {
-    const BlockView& v = step.operands[i];
-    mine.operands[i] = v.block == lowering::kNoBlock ? nullptr : address(v.block) + v.byte_offset;
-  }
-  for (size_t i = 0; i < step.results.size(); ++i)
-    mine.results[i] = address(step.results[i].block) + step.results[i].byte_offset;
+  const auto place = [&](const BlockView& v) {
+    return v.block == lowering::kNoBlock ? nullptr : address(v.block) + v.byte_offset;
+  };
+  std::ranges::transform(step.operands, mine.operands.begin(), place);
+  std::ranges::transform(step.results, mine.results.begin(), place);
   Buffer packed;  // until the call has returned
   if (step.packed.pack) {
     packed = packed_operand(host, s);
     mine.operands[kPackedOperand] = packed.data;
+    if (step.packed.factor_bytes)
+      std::copy(mine.operands.begin() + kFactorOperand + 1, mine.operands.end(),
+                mine.operands.begin() + kFactorOperand);
   }
   device_.call(*step.call, mine.operands.data(), mine.results.data(), scratch(step), stream_);
 }

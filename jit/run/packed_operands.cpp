@@ -29,20 +29,27 @@ void PackedOperands::set_limit(size_t bytes) {
   limit_ = bytes;
 }
 
-Buffer PackedOperands::find(const Buffer& whole, const void* data, const std::string& order) {
+Buffer PackedOperands::find(const Buffer& whole, const void* data, const std::string& order, Factor factor) {
   std::lock_guard lock(mutex_);
   const Packed* p = look_up(whole, data, order);
-  return p ? p->packed : Buffer{};
+  return p && std::ranges::equal(p->factor, factor) ? p->packed : Buffer{};
 }
 
-bool PackedOperands::wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes) {
+bool PackedOperands::wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes,
+                           Factor factor) {
   if (!whole.owner) return false;
   std::lock_guard lock(mutex_);
-  if (look_up(whole, data, order)) return bytes_ + bytes <= limit_;
+  if (Packed* p = look_up(whole, data, order)) {
+    if (std::ranges::equal(p->factor, factor)) return bytes_ + bytes <= limit_;
+    bytes_ -= p->packed.bytes;
+    p->packed = {};
+    p->factor.assign(factor.begin(), factor.end());
+    return false;
+  }
   sweep();
   Whole& w = wholes_[whole.owner.get()];
   w.owner = whole.owner;
-  w.packed.push_back({data, order, {}});
+  w.packed.push_back({data, order, {}, {factor.begin(), factor.end()}});
   return false;
 }
 

@@ -3,6 +3,7 @@
 // wanted a second time with its contents unchanged, so that weights that an optimizer changes at each step never are.
 #pragma once
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,10 +16,12 @@ class PackedOperands {
  public:
   // At most so many bytes are kept from now on; what is already stays.
   void set_limit(size_t bytes);
+  // What is packed besides, a few numbers that are compared one by one: those that an operand was multiplied by.
+  using Factor = std::span<const char>;
   // What is kept of the operand at `data` in `whole`; no data: nothing.
-  Buffer find(const Buffer& whole, const void* data, const std::string& order);
+  Buffer find(const Buffer& whole, const void* data, const std::string& order, Factor factor = {});
   // Says that the operand is about to be packed into `bytes` bytes; true: it should be kept then.
-  bool wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes);
+  bool wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes, Factor factor = {});
   void keep(const Buffer& whole, const void* data, const std::string& order, Buffer packed);
   // The contents of `whole` change: nothing of it is kept any more.
   void written(const Buffer& whole);
@@ -30,6 +33,7 @@ class PackedOperands {
     const void* data;
     std::string order;
     Buffer packed;  // none while the operand was wanted once
+    std::vector<char> factor;
   };
   struct Whole {
     std::weak_ptr<void> owner;  // expired: another buffer may lie at the same address by now

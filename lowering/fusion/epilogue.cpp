@@ -1,6 +1,7 @@
 #include "lowering/fusion/epilogue.h"
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include "lowering/fusion/storage_choice.h"
 
 namespace lazuli::lowering {
@@ -22,6 +23,7 @@ const Entry kPostOps[] = {
     {Op::sigmoid, PostOp::Sigmoid},
     {Op::tanh, PostOp::Tanh},
     {Op::silu, PostOp::Silu},
+    {Op::hardswish, PostOp::HardSwish},
 };
 const Entry* post_op(Op op) {
   for (const Entry& e : kPostOps)
@@ -29,7 +31,14 @@ const Entry* post_op(Op op) {
   return nullptr;
 }
 
-constexpr size_t kMaxOps = 4;
+constexpr size_t kMaxOps = 5;
+
+// Where a chain has come: a value that has the contraction's elements, perhaps under another shape.
+struct Place {
+  Value value;
+  Form at;         // the row-major number in it of the contraction's element
+  ir::Dims order;  // of the contraction's dimensions in it; empty: its shape has others
+};
 
 class Finder {
  public:
@@ -49,48 +58,83 @@ class Finder {
     e->result = {contraction, 0};
     const ir::Type& made = graph_.type(e->result);
     if (!ir::is_floating(made.dtype)) return nullptr;
-    Value at = e->result;
-    std::vector<uint32_t> views;  // reshapes passed since the last op that was taken
-    while (e->ops.size() < kMaxOps && uses_[values_[at]] == 1) {
-      const uint32_t n = reader_[values_[at]];
+    Place at{e->result, kept_form(Space{made.shape, made.shape.size()}), ir::Dims(made.shape.size(), 0)};
+    std::iota(at.order.begin(), at.order.end(), 0);
+    std::vector<uint32_t> views;  // passed since the last op that was taken
+    while (e->ops.size() < kMaxOps && uses_[values_[at.value]] == 1) {
+      const uint32_t n = reader_[values_[at.value]];
       const Value next{n, 0};
       if (graph_.type(next).dtype != made.dtype || graph_.type(next).numel() != made.numel()) break;
       if (ir::is_view(graph_.nodes[n].op)) {
-        if (!shares_bytes(graph_, next)) break;
+        if (!pass(contraction, n, at)) break;
         views.push_back(n);
       } else if (take(*e, contraction, n, at)) {
         e->nodes.insert(e->nodes.end(), views.begin(), views.end());
         views.clear();
         e->nodes.push_back(n);
         e->result = next;
+        e->strides = is_turned(at) ? at.at.coefs : ir::Dims();
       } else {
         break;
       }
-      at = next;
+      at.value = next;
     }
     return e->ops.empty() ? nullptr : std::move(e);
   }
 
  private:
-  bool take(Epilogue& e, uint32_t contraction, uint32_t n, Value at) {
+  static bool is_turned(const Place& at) { return !at.order.empty() && !std::ranges::is_sorted(at.order); }
+
+  // Goes past the view `n`. Of an image that a call writes channels-last as well as row-major, it may be one that turns
+  // the one into the other.
+  bool pass(uint32_t contraction, uint32_t n, Place& at) const {
     const ir::Node& node = graph_.nodes[n];
-    const Entry* entry = post_op(node.op);
-    if (!entry || graph_.type({n, 0}).shape != graph_.type(at).shape) return false;
-    PostOp op{entry->kind};
-    if (node.inputs.size() == 2) {
-      const Value other = node.inputs[node.inputs[0] == at ? 1 : 0];
-      if (other == at || graph_.type(other).dtype != graph_.type(at).dtype) return false;
-      if (op.kind == PostOp::Mul && graph_[other].op == Op::constant && !graph_[other].attrs.size(0).is_symbolic()) {
-        op.kind = PostOp::Scale;
-        op.scale = std::bit_cast<double>(graph_[other].attrs.number(0));
-      } else {
-        auto operand = window_of(contraction, other, graph_.type(at).shape);
-        if (!operand) return false;
-        op.operand = {graph_.type(other).dtype, graph_.type({contraction, 0}).shape, operand->window.strides};
-        return append(e, contraction, std::move(op), std::move(operand));
-      }
+    const ir::Dims& shape = node.types[0].shape;
+    if (shares_bytes(graph_, {n, 0})) {
+      if (shape != graph_.type(at.value).shape) at.order.clear();
+      return !is_turned(at);
     }
-    return append(e, contraction, std::move(op), {});
+    const ir::Node& call = graph_.nodes[contraction];
+    if (node.op != Op::permute || at.order.empty() || libraries_.channels_last(call) == ChannelsLast::Never)
+      return false;
+    ir::Dims order;
+    const ir::Dims strides = ir::contiguous_strides(shape);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      order.push_back(at.order[static_cast<size_t>(node.attrs.list(0)[d])]);
+      at.at.coefs[static_cast<size_t>(order[d])] = strides[d];
+    }
+    at.order = order;
+    return !is_turned(at) || order == ir::Dims{0, 2, 3, 1};
+  }
+
+  bool take(Epilogue& e, uint32_t contraction, uint32_t n, const Place& at) {
+    const ir::Node& node = graph_.nodes[n];
+    if (graph_.type({n, 0}).shape != graph_.type(at.value).shape) return false;
+    if (node.op == Op::multiply_add && node.inputs[0] == at.value) {
+      if (!take_binary(e, contraction, PostOp::Mul, node.inputs[1], at)) return false;
+      if (take_binary(e, contraction, PostOp::Add, node.inputs[2], at)) return true;
+      e.ops.pop_back();
+      e.operands.pop_back();
+      return false;
+    }
+    const Entry* entry = post_op(node.op);
+    if (!entry) return false;
+    if (node.inputs.size() == 1) return append(e, contraction, PostOp{entry->kind}, {});
+    const Value other = node.inputs[node.inputs[0] == at.value ? 1 : 0];
+    if (entry->kind == PostOp::Mul && graph_[other].op == Op::constant && !graph_[other].attrs.size(0).is_symbolic()) {
+      PostOp scale{PostOp::Scale};
+      scale.scale = std::bit_cast<double>(graph_[other].attrs.number(0));
+      return append(e, contraction, std::move(scale), {});
+    }
+    return take_binary(e, contraction, entry->kind, other, at);
+  }
+
+  bool take_binary(Epilogue& e, uint32_t contraction, PostOp::Kind kind, Value other, const Place& at) {
+    if (other == at.value || graph_.type(other).dtype != graph_.type(at.value).dtype) return false;
+    auto operand = window_of(contraction, other, at);
+    if (!operand) return false;
+    PostOp op{kind, {graph_.type(other).dtype, graph_.type({contraction, 0}).shape, operand->window.strides}};
+    return append(e, contraction, std::move(op), std::move(operand));
   }
 
   bool append(Epilogue& e, uint32_t contraction, PostOp op, std::optional<StridedOperand> operand) {
@@ -103,21 +147,22 @@ class Finder {
     return true;
   }
 
-  // Worth a kernel and memory of its own: without it a product of a reduced type is rounded once more, before the op.
-  // Such are the biases that autocast casts.
+  // Worth a kernel and memory of its own: the result need not be read once more for it. A product of a reduced type is
+  // rounded once less, too; such are the biases that autocast casts.
   bool worth_memory(Value other, const ir::Type& made) const {
-    constexpr int64_t kSmall = 1 << 15;
+    constexpr int64_t kSmall = 1 << 15, kMuchLess = 16;
     const ir::Size numel = graph_.type(other).numel();
-    return ir::is_elementwise(graph_[other].op) && ir::is_reduced_floating(made.dtype) &&
-           (numel <= kSmall || 2 * numel <= made.numel());
+    if (!ir::is_elementwise(graph_[other].op)) return false;
+    if (!ir::is_reduced_floating(made.dtype)) return numel <= kSmall && kMuchLess * numel <= made.numel();
+    return numel <= kSmall || 2 * numel <= made.numel();
   }
 
-  // `other`, broadcast to `shape`, as a window in the contraction's own shape on a value that exists by then and has
-  // memory anyway, or is worth it.
-  std::optional<StridedOperand> window_of(uint32_t contraction, Value other, const ir::Dims& shape) {
-    const ir::Dims& own = graph_.type({contraction, 0}).shape;
+  // `other`, broadcast to the chain's shape, as a window in the contraction's own shape on a value that exists by then
+  // and has memory anyway, or is worth it.
+  std::optional<StridedOperand> window_of(uint32_t contraction, Value other, const Place& place) {
+    const ir::Dims &own = graph_.type({contraction, 0}).shape, &shape = graph_.type(place.value).shape;
     Space space{own, own.size()};
-    Form at = kept_form(space);
+    Form at = place.at;
     auto through = [&](ir::SizeSpan s, const ir::StridedWindow& w) {
       auto inside = through_unsplit(at, space, s, w);
       if (inside) at = *std::move(inside);

@@ -17,6 +17,9 @@ struct Epilogue {
   std::vector<StridedOperand> operands;  // one per op that has one, in the contraction's shape
   std::vector<uint32_t> nodes;           // of the chain
   ir::Value result;                      // its end, which takes the call's memory
+  // Of the contraction's dimensions in that memory, where the chain turned the image that the call makes; empty: as its
+  // shape says.
+  ir::Dims strides;
 };
 
 // By node; only contractions whose calls take post-ops have any, and no more than they take.

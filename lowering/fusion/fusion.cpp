@@ -116,7 +116,8 @@ class Fuser {
       for (const StridedOperand& x : e->operands) unit.reads.push_back(home(x.base));
       unit.writes = {values()[e->result]};
     } else {
-      for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r) unit.writes.push_back(values()[{n, r}]);
+      for (uint32_t r = 0; r < graph_.nodes[n].types.size(); ++r)
+        if (values().stored({n, r})) unit.writes.push_back(values()[{n, r}]);
     }
     drop_twins(unit.reads);
     add_unit(std::move(unit));

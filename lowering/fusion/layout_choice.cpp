@@ -62,10 +62,11 @@ class LayoutChoice {
     if (is_free(v)) values_.set_channels_last(v, true);
   }
 
-  // A chain may end under another shape than the call's.
+  // A chain may end under another shape than the call's, or turned.
   bool writes_either_way(uint32_t n, const Epilogue& e) const {
     const ir::Node& node = graph_.nodes[n];
-    return preference(node) != ChannelsLast::Never && graph_.type(e.result).shape == node.types[0].shape;
+    return e.strides.empty() && preference(node) != ChannelsLast::Never &&
+           graph_.type(e.result).shape == node.types[0].shape;
   }
 
   // The values in whose memory a call leaves its results.

@@ -149,6 +149,10 @@ class CpuLibraries final : public Libraries {
     if (!ir::is_contraction(node.op)) return ChannelsLast::Either;
     return onednn::supports(node.types[0].dtype) ? ChannelsLast::Images : ChannelsLast::Never;
   }
+  // Where the largest were: only a derivative reads that.
+  bool may_leave_out(const ir::Node& node, uint32_t result) const override {
+    return node.op == ir::Op::max_pool2d && result == 1;
+  }
   Call make(const ir::Node& node, std::span<const Layout> operands, std::span<const Layout> results,
             std::span<const PostOp> post_ops) const override {
     const Service* e = service(node.op);

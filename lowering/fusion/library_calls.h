@@ -21,6 +21,8 @@ class Libraries {
   // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
   virtual bool reads(const ir::Node&, const Layout&) const { return true; }
   virtual ChannelsLast channels_last(const ir::Node&) const { return ChannelsLast::Never; }
+  // Whether the call for `node` leaves a result out that nobody reads, whose pointer is null then.
+  virtual bool may_leave_out(const ir::Node&, uint32_t /*result*/) const { return false; }
   // What sizes of a large product should be multiples of, or it is slow (align_products.h).
   virtual int64_t good_multiple(const ir::Node&) const { return 1; }
   // Prepares the call for `node`. Operands are laid out as the planner found them, results dense: row-major, or

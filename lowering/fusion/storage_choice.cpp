@@ -93,7 +93,8 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
         values_.store(e->result);
         continue;
       }
-      for (uint32_t r = 0; r < node.types.size(); ++r) values_.store({n, r});
+      for (uint32_t r = 0; r < node.types.size(); ++r)
+        if (!is_left_out({n, r})) values_.store({n, r});
     } else if (node.op == ir::Op::input || node.op == ir::Op::uninitialized || ir::is_reduction(node.op) ||
                (rule && rule->place)) {
       values_.store({n, 0});
@@ -113,6 +114,11 @@ StorageChoice::StorageChoice(const ir::Graph& graph, ValueTable& values, const E
         if (x && !values_.stored(x) && !reads_in_place(node, x)) require(x), changed = true;
     }
   }
+}
+
+bool StorageChoice::is_left_out(Value v) const {
+  return uses_[values_[v]] == 0 && std::ranges::find(graph_.outputs, v) == graph_.outputs.end() &&
+         libraries_.may_leave_out(graph_[v], v.result);
 }
 
 bool StorageChoice::reads_in_place(const ir::Node& reader, Value v) const {

@@ -20,7 +20,7 @@ struct Layout {
 // What is done to each result element of a contraction before it is stored, in order. Results and operands are of
 // floating types.
 struct PostOp {
-  enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, Scale } kind;
+  enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, HardSwish, Scale } kind;
   Layout operand{};  // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
   double scale = 1;  // Scale
 };
@@ -47,12 +47,15 @@ class LibraryCall {
 // A call whose operand kPackedOperand (b of a matrix product, w of a convolution) seldom changes, as a parameter of a
 // model that is not being trained: `pack` rewrites that operand, its only one, into `bytes` bytes, 64-byte aligned, in
 // the order that the implementation reads, and `call` takes those bytes in the operand's place. `order` says which
-// order: operands of the same bytes and equal orders pack to the same bytes.
+// order: operands of the same bytes and equal orders pack to the same bytes. Where a post-op first multiplies by a few
+// numbers, one for each channel, `pack` may do that instead: then it takes them, kFactorOperand, as its second operand,
+// and `call` does not take them.
 struct PackedCall {
   std::shared_ptr<LibraryCall> pack, call;
   size_t bytes = 0;
   std::string order;
+  size_t factor_bytes = 0;  // 0: there is none
 };
-inline constexpr size_t kPackedOperand = 1;
+inline constexpr size_t kPackedOperand = 1, kFactorOperand = 2;
 
 }  // namespace lazuli::lowering

@@ -38,12 +38,16 @@ memory::data_type data_type(ir::DType dtype) {
   }
 }
 
-// Dimensions of stride 0 become dimensions of size 1, which is how oneDNN spells a broadcast.
+// Dimensions of stride 0 become dimensions of size 1, which is how oneDNN spells a broadcast. The first one steps over
+// all others, or a single image that is channels-last would not be known as such.
 Descriptor descriptor(Layout layout) {
   for (size_t d = layout.shape.size(); d-- > 0;)
     if (layout.strides[d] == 0) {
       layout.shape[d] = 1;
-      layout.strides[d] = d + 1 < layout.shape.size() ? layout.strides[d + 1] * layout.shape[d + 1] : ir::Size(1);
+      layout.strides[d] = 1;
+      const size_t last = d == 0 ? size_t{layout.shape.size()} : std::min(d + 2, size_t{layout.shape.size()});
+      for (size_t e = d + 1; e < last; ++e)
+        layout.strides[d] = std::max<int64_t>(layout.strides[d], layout.strides[e] * layout.shape[e]);
     }
   return Descriptor(memory::dims(layout.shape.begin(), layout.shape.end()), data_type(layout.dtype),
                     memory::dims(layout.strides.begin(), layout.strides.end()));
@@ -245,6 +249,9 @@ Attributes attributes(std::span<const PostOp> ops, const ir::Dims& shape, size_t
         break;
       case PostOp::Silu:
         list.append_eltwise(algorithm::eltwise_swish, 1, 0);
+        break;
+      case PostOp::HardSwish:
+        list.append_eltwise(algorithm::eltwise_hardswish, 1.f / 6, 0.5f);
         break;
       case PostOp::Scale:
         list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.scale), 0);

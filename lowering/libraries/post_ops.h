@@ -12,7 +12,7 @@ inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.
 
 // Whether it takes no function that a loop of C++ computes slowly.
 inline bool is_simple(const PostOp& op) {
-  return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::Scale;
+  return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::HardSwish || op.kind == PostOp::Scale;
 }
 
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
@@ -49,6 +49,10 @@ inline C apply_post_op(const PostOp& op, C x, C y) {
       return std::tanh(x);
     case PostOp::Silu:
       return x / (1 + std::exp(-x));
+    case PostOp::HardSwish: {
+      const C gate = x + 3 < C(0) ? C(0) : x + 3;
+      return x * (gate > C(6) ? C(6) : gate) / 6;
+    }
   }
   throw InternalError("no such post-op");
 }

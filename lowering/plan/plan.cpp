@@ -147,7 +147,8 @@ class Planner {
       if (!step.loops.accesses[a].partial)
         (step.loops.nest.accesses[a].store ? makes : reads).push_back(home(step.loops.accesses[a].value));
     for (const BlockView& v : step.operands) reads.push_back(v.block);
-    for (const BlockView& v : step.results) makes.push_back(v.block);
+    for (const BlockView& v : step.results)
+      if (v.block != kNoBlock) makes.push_back(v.block);
     return {std::move(reads), std::move(makes)};
   }
 
@@ -174,11 +175,8 @@ class Planner {
     const Epilogue* epilogue = fusion_.epilogues->of(n);
     for (uint32_t r = 0; r < node.types.size(); ++r) {
       const Value result = epilogue ? epilogue->result : Value{n, r};
-      // Of another shape than the call's result, it is row-major, and so is what the call writes.
-      step.results.push_back({home(result), 0, node.types[r],
-                              graph_.type(result).shape == node.types[r].shape
-                                  ? memory_strides(graph_, fusion_.values, result)
-                                  : ir::contiguous_strides(node.types[r].shape)});
+      const uint32_t block = fusion_.values.stored(result) ? home(result) : kNoBlock;  // a value, too
+      step.results.push_back({block, 0, node.types[r], strides_of(node.types[r].shape, result, epilogue)});
     }
     if (step.kind == PlanStep::External) {
       step.external_call = node.attrs.size(0);
@@ -188,6 +186,13 @@ class Planner {
       if (!options_.libraries->serve_all()) make_call(graph_, options_, step);
     }
     plan_.steps.push_back(std::move(step));
+  }
+
+  // In which a call writes a value of this shape. Of another shape than that, what it leaves in memory is row-major.
+  ir::Dims strides_of(const ir::Dims& shape, Value result, const Epilogue* epilogue) const {
+    if (epilogue && !epilogue->strides.empty()) return epilogue->strides;
+    return graph_.type(result).shape == shape ? memory_strides(graph_, fusion_.values, result)
+                                              : ir::contiguous_strides(shape);
   }
 
   void add_post_ops(PlanStep& step, const Epilogue& epilogue) const {
@@ -230,7 +235,9 @@ class Planner {
         if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
           place(step.loops.accesses[a].value, s, output_of, in_place);
       for (const BlockView& r : step.results)
-        if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
+        if (r.block == kNoBlock)
+          continue;
+        else if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
           block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
         else
           place_fresh(r.block, r.type.bytes(), output_of[r.block]);
@@ -279,7 +286,8 @@ class Planner {
         step.blocks.push_back(a.partial ? step.partials : block(home(a.value), graph_.type(a.value).bytes()));
       for (BlockView& v : step.operands)
         if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
-      for (BlockView& v : step.results) v.block = block(v.block, v.type.bytes());
+      for (BlockView& v : step.results)
+        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
   }
@@ -322,7 +330,8 @@ void touch_blocks(Plan& plan) {
         for (uint32_t b : step.blocks) plan.blocks[b].touch(at);
         for (const BlockView& v : step.operands)
           if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
-        for (const BlockView& v : step.results) plan.blocks[v.block].touch(at);
+        for (const BlockView& v : step.results)
+          if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
       }
     }
   }

@@ -49,7 +49,8 @@ struct PlanStep {
   uint32_t chunk_dim = 0;
   uint32_t partials = kNoBlock;  // of a split reduction's two kernels
 
-  // The others: operands, then those of post-ops, and results. A library's call, made last, may want scratch.
+  // The others: operands, then those of post-ops, and results; those that are absent or left out have no block. A
+  // library's call, made last, may want scratch.
   std::vector<PostOp> post_ops;
   bool may_pack = false;  // operand kPackedOperand may be the same memory in the next run
   std::shared_ptr<LibraryCall> call;

@@ -1,5 +1,7 @@
 // Chooses who computes a convolution or one of its gradients, and in which layouts.
+#include <algorithm>
 #include <array>
+#include <ranges>
 #include <stdexcept>
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/convolution/depthwise.h"
@@ -191,6 +193,45 @@ std::unique_ptr<LibraryCall> make_convolution(const Layout& x, const Layout& w, 
   return any_convolution(plain(Pass::Forward, x, w, out, params), post_ops, effort);
 }
 
+namespace {
+
+// Multiplies weights by one number for each channel of the result, and packs what that gives.
+class ScaledPack final : public LibraryCall {
+ public:
+  ScaledPack(const Layout& w, std::shared_ptr<LibraryCall> pack)
+      : channels_(w.shape[0]), weights_(ir::product(w.shape) / w.shape[0]), pack_(std::move(pack)) {}
+  void run(const void* const* operands, void* const* results, void* scratch) override {
+    const auto *w = static_cast<const float*>(operands[0]), *factor = static_cast<const float*>(operands[1]);
+    auto* scaled = static_cast<float*>(scratch);
+    share_out(channels_, channels_ * weights_ > 64 * 1024, [&](int64_t begin, int64_t end, int) {
+      for (int64_t c = begin; c < end; ++c)
+        for (int64_t i = c * weights_; i < (c + 1) * weights_; ++i) scaled[i] = w[i] * factor[c];
+    });
+    const void* given = scaled;
+    pack_->run(&given, results, static_cast<char*>(scratch) + bytes());
+  }
+  size_t scratch_bytes() const override { return bytes() + pack_->scratch_bytes(); }
+  bool depends_on_threads() const override { return pack_->depends_on_threads(); }
+  std::string describe() const override { return "scaled " + pack_->describe(); }
+
+ private:
+  size_t bytes() const { return round_up_64(static_cast<size_t>(channels_ * weights_) * sizeof(float)); }
+  int64_t channels_, weights_;  // weights of a channel, side by side
+  std::shared_ptr<LibraryCall> pack_;
+};
+
+// Whether the convolution's weights may be multiplied by the op's operand in place of its result.
+bool is_factor(const Convolution& c, const PostOp& op) {
+  if (op.kind != PostOp::Mul || c.pass != Pass::Forward || c.w.dtype != DType::F32 || op.operand.dtype != DType::F32)
+    return false;
+  const Layout w = with_canonical_strides(c.w), factor = broadcast_to(op.operand, c.y.shape);
+  for (size_t d = 0; d < factor.shape.size(); ++d)
+    if (factor.shape[d] != 1 && factor.strides[d] != (d == 1 ? 1 : 0)) return false;
+  return packed_like(w, w) && (w.shape[0] == 1 || w.strides[0] == ir::product(w.shape) / w.shape[0]);
+}
+
+}  // namespace
+
 PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
                                    std::span<const PostOp> post_ops, Effort effort) {
   const Convolution c = plain(Pass::Forward, x, w, out, params);
@@ -198,6 +239,14 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
   // oneDNN takes post-ops on the forward pass only.
   if (c.pass != Pass::Forward && !post_ops.empty()) return {};
+  if (!post_ops.empty() && is_factor(c, post_ops[0])) {
+    PackedCall p = make_packed_convolution(x, w, out, params, post_ops.subspan(1), effort);
+    if (!p.pack) return {};
+    p.pack = std::make_shared<ScaledPack>(c.w, std::move(p.pack));
+    p.factor_bytes = static_cast<size_t>(c.w.shape[0]) * sizeof(float);
+    p.order += "scaled";
+    return p;
+  }
   if (post_ops.empty() && make_patch_convolution(c, effort)) return {};
   if (is_for_implicit_gemm(c, post_ops, effort)) {
     if (c.pass != Pass::Forward) return {};
@@ -222,8 +271,13 @@ std::unique_ptr<LibraryCall> make_convolution_weight_grad(const Layout& gy, cons
 }
 
 bool convolution_takes(DType type, bool transposed, std::span<const PostOp> ops, Effort effort) {
+  // oneDNN reads another image more slowly than a kernel does.
+  const auto is_image = [](const PostOp& op) {
+    const auto steps = [&](size_t d) { return op.operand.shape[d] != 1 && op.operand.strides[d] != 0; };
+    return has_operand(op) && std::ranges::any_of(std::views::iota(size_t{2}, size_t{op.operand.shape.size()}), steps);
+  };
   const bool ours = effort == Effort::Little && type == DType::F32;
-  return !ours || (transposed ? ops.empty() : are_ours(ops));
+  return ours ? (transposed ? ops.empty() : are_ours(ops)) : std::ranges::none_of(ops, is_image);
 }
 
 }  // namespace lazuli::lowering

@@ -40,7 +40,7 @@ struct Tap {
   int32_t index;
 };
 
-// The best of `taps` for each of `n` channels. A position that no tap beats stays at `first`.
+// The best of `taps` for each of `n` channels. A position that no tap beats stays at `first`. `indices` may be null.
 struct BestOfTaps {
   template <class T>
   static LAZULI_INLINE void run(const Tap<T>* taps, int64_t count, int64_t n, int32_t first, T* values,
@@ -64,6 +64,7 @@ struct BestOfTaps {
       }
 #pragma omp simd
       for (int64_t i = 0; i < lanes; ++i) store_element(values[c + i], best[i]);
+      if (!indices) continue;
 #pragma omp simd
       for (int64_t i = 0; i < lanes; ++i) indices[c + i] = where[i];
     }
@@ -94,7 +95,7 @@ class MaxPool final : public LibraryCall {
  private:
   template <class T>
   void run_typed(const T* x, T* values, int64_t* indices) const {
-    if (x_.channels_last() && values_.sc == 1 && indices_.sc == 1)
+    if (x_.channels_last() && values_.sc == 1 && (!indices || indices_.sc == 1))
       pool_channels(x, values, indices);
     else
       pool_rows(x, values, indices);
@@ -116,7 +117,7 @@ class MaxPool final : public LibraryCall {
           }
         run_for_host<BestOfTaps, const Tap<T>*, int64_t, int64_t, int32_t, T*, int64_t*>(
             taps.data(), count, x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)),
-            values + values_.at(n, 0, oh, ow), indices + indices_.at(n, 0, oh, ow));
+            values + values_.at(n, 0, oh, ow), indices ? indices + indices_.at(n, 0, oh, ow) : nullptr);
       }
     });
   }
@@ -133,7 +134,7 @@ class MaxPool final : public LibraryCall {
         std::fill(best.begin(), best.end(), lowest<Compute<T>>());
         pool_row(x, best.data(), where.data(), n, c, oh);
         store_row(best.data(), values + values_.at(n, c, oh, 0), values_.w, values_.sw);
-        store_row(where.data(), indices + indices_.at(n, c, oh, 0), values_.w, indices_.sw);
+        if (indices) store_row(where.data(), indices + indices_.at(n, c, oh, 0), values_.w, indices_.sw);
       }
     });
   }

@@ -16,7 +16,7 @@ struct PoolParams {
 
 // Shapes: x [..., C, H, W] or [H, W], results likewise with the output's size (which ceil_mode has decided).
 // The first of equal maxima wins and NaN wins over all, as in torch; `indices` (i64) are flat positions in the H x W
-// plane. Operands: x; results: values, indices.
+// plane. Operands: x; results: values, indices (may be null: then there are none).
 std::unique_ptr<LibraryCall> make_max_pool2d(const Layout& x, const Layout& values, const Layout& indices,
                                              const PoolParams& params);
 // gy added up at the indices. Operands: gy, indices. Deterministic: each element of gx sums in the order of gy.
