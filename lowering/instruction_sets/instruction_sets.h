@@ -2,6 +2,8 @@
 // targets a baseline CPU, and GCC's target_clones needs ifuncs, which the sanitizers' start-up does not survive.
 #pragma once
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <type_traits>
 
 namespace lazuli::lowering {
@@ -16,6 +18,15 @@ enum class InstructionSet : uint8_t {
 #define INSTRUCTION_SET(name, ...) name,
 #include "lowering/instruction_sets/all.def"
 };
+
+// LAZULI_CPU=avx2: to be as a host without AVX-512, in generated code and in all libraries.
+inline bool is_held_to_avx2() {
+  static const bool held = [] {
+    const char* cpu = std::getenv("LAZULI_CPU");
+    return cpu && std::strcmp(cpu, "avx2") == 0;
+  }();
+  return held;
+}
 
 // The best that this host has.
 inline InstructionSet host_instruction_set() {
