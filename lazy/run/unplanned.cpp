@@ -74,7 +74,7 @@ class Schedule {
   const ir::Graph& graph = *shared;
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
-  bool steps_only = true;          // nothing is computed but Adam's steps, which cannot fail
+  uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
   bool wakes_openmp = false;       // maybe
   // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
   // it.
@@ -107,6 +107,7 @@ class Schedule {
 
   void find_uses() {
     const auto end = static_cast<uint32_t>(graph.nodes.size());
+    bool steps_only = true;
     for (uint32_t id = 0; id < end; ++id)
       transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
     for (ir::Value v : graph.outputs) {
@@ -118,7 +119,8 @@ class Schedule {
       const ir::Node& n = graph.nodes[id];
       wakes_openmp =
           wakes_openmp || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && lazy::wakes_openmp(n.op, types_of(n)));
-      steps_only = steps_only && (ir::is_leaf(n.op) || n.op == Op::broadcast || n.op == Op::adam_step);
+      steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
+      if (steps_only) steps_from = id;
       for (ir::Value v : n.inputs) {
         if (!v) continue;
         if (last_use[v.node] == kNever) last_use[v.node] = id;
@@ -299,7 +301,7 @@ class Run {
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
       const bool donated =
-          schedule_.steps_only && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
+          id >= schedule_.steps_from && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
       if (donated) write_over(n.inputs[from]);
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
