@@ -6,8 +6,8 @@
 namespace lazuli::lowering {
 namespace {
 
-// By node: whether it is a leaf, or a small value that is made of leaves element by element. What others see stays where
-// it is: it may take over the memory of an input that is read until then.
+// By node: whether it is a leaf, or a small value that is made of leaves element by element. What others see stays
+// where it is: it may take over the memory of an input that is read until then.
 std::vector<bool> find_simple(const ir::Graph& graph) {
   constexpr int64_t kSmall = 1 << 15;
   std::vector<bool> simple(graph.nodes.size()), seen(graph.nodes.size());
