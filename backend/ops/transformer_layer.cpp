@@ -34,9 +34,9 @@ struct Heads {
     if (!is_floating(query) || query.dim() != 3 || query.numel() == 0 || count <= 0 || embedding % count != 0)
       return false;
     const int64_t e = embedding;
-    const bool given = query.size(2) == e && key.dim() == 3 && fits(key, {batch(), key.size(1), e}) &&
-                       key.numel() != 0 && fits(value, key.sizes()) && fits(weight, {3 * e, e}) &&
-                       fits(bias, {3 * e}) && fits(out_weight, {e, e}) && fits(out_bias, {e});
+    const bool given = fits(key, query.sizes()) && fits(value, query.sizes()) && query.size(2) == e &&
+                       fits(weight, {3 * e, e}) && fits(bias, {3 * e}) && fits(out_weight, {e, e}) &&
+                       fits(out_bias, {e});
     return given && (!masks() || is_plain_mask());
   }
   bool is_plain_mask() const {
@@ -154,10 +154,10 @@ Tensor encoder_layer(const Tensor& src, int64_t embedding, int64_t heads, const 
                              out_weight, out_bias, gelu, norm_first, eps, norm_weight_1, norm_bias_1, norm_weight_2,
                              norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask, mask_type);
   if (norm_first) {
-    const Tensor x = src + attention(norm_1(src)).output();
+    const Tensor x = attention(norm_1(src)).output() + src;  // the former's strides
     return x + feed(norm_2(x));
   }
-  const Tensor x = norm_1(src + attention(src).output());
+  const Tensor x = norm_1(attention(src).output() + src);
   return norm_2(x + feed(x));
 }
 

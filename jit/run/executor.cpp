@@ -256,7 +256,7 @@ Buffer Executor::packed_operand(Host& host, uint32_t s) {
   const bool keep = store && store->wants(whole, operand, p.order, p.bytes, factor);
   packed = with_memory(host, [&] { return host.allocate(p.bytes); });
   device_.call(*p.pack, given.data(), &packed.data, scratch(step), stream_);
-  if (keep) store->keep(whole, operand, p.order, packed);
+  if (keep) store->keep(whole, operand, p.order, packed, factor);
   return packed;
 }
 

@@ -22,7 +22,7 @@ class PackedOperands {
   Buffer find(const Buffer& whole, const void* data, const std::string& order, Factor factor = {});
   // Says that the operand is about to be packed into `bytes` bytes; true: it should be kept then.
   bool wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes, Factor factor = {});
-  void keep(const Buffer& whole, const void* data, const std::string& order, Buffer packed);
+  void keep(const Buffer& whole, const void* data, const std::string& order, Buffer packed, Factor factor = {});
   // The contents of `whole` change: nothing of it is kept any more.
   void written(const Buffer& whole);
   void clear();
@@ -39,7 +39,8 @@ class PackedOperands {
     std::weak_ptr<void> owner;  // expired: another buffer may lie at the same address by now
     std::vector<Packed> packed;
   };
-  Packed* look_up(const Buffer& whole, const void* data, const std::string& order);
+  Packed* look_up(const Buffer& whole, const void* data, const std::string& order, Factor factor);
+  void forget_factors(Whole& whole, const void* data, const std::string& order);
   void erase(std::unordered_map<const void*, Whole>::iterator it);
   void sweep();
 

@@ -174,7 +174,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     return known;
   }
   known->code = trace.without_cells();
-  known->is_long = computing_us(trace) >= kLongUs;
+  known->is_long = !backing().overlaps_host && computing_us(trace) >= kLongUs;
   if (reason == SyncReason::Repeat) known->loop = recorder().repetition;
   cache.forget_runs_of(key);
   return cache.add(key, std::move(known));  // without an executable, only so that it is recognized next time

@@ -254,11 +254,19 @@ bool repeats(Recorder& r) {
   return r.repetition.look(r.trace);
 }
 
+// Whether the trace has gone the way of a known one that is longer.
+bool goes_on(const KnownTrace* known, const Trace& trace) {
+  const size_t n = trace.size();
+  return known && known->code.size() > n && known->code.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1];
+}
+
 // Whether all of a long known trace has been recorded once more. Its plan serves a loop that goes on without a read,
 // too, and whatever follows this time.
 bool is_known(const Recorder& r) {
   TraceCache& cache = TraceCache::get();
-  if (!cache.may_be_long(r.trace) || r.repetition.in_loop()) return false;
+  if (!cache.may_be_long(r.trace) || r.repetition.in_loop() || goes_on(cache.expected, r.trace)) return false;
+  // What may be differentiated yet keeps other values alive when the trace has ended.
+  if (std::ranges::any_of(r.trace.segments, &SegmentRef::shared)) return false;
   const std::vector<ValueId> live = r.trace.live();
   const Settings settings = settings_now();
   const KnownRef known = cache.find(key_of(settings, r.trace, live), settings, r.trace, live);

@@ -172,6 +172,7 @@ class Run {
   void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) {
     donate_ = donate, inputs_ = inputs;
+    check_inputs();
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       if (schedule_.last_use[id] == Schedule::kNever) continue;
       values_[id] = node(id, inputs, scalars);
@@ -300,8 +301,10 @@ class Run {
     for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
-      const bool donated =
-          id >= schedule_.steps_from && is_donated(n.inputs[from]) && schedule_.last_use[n.inputs[from].node] == id;
+      // Nor may a view of it, or a sum that is still to be made, read what was there.
+      const bool donated = id >= schedule_.steps_from && is_donated(n.inputs[from]) &&
+                           schedule_.last_use[n.inputs[from].node] == id && in[from].use_count() == 1 &&
+                           in[from].storage().use_count() == 1;
       if (donated) write_over(n.inputs[from]);
       out[i] = donated || is_spare(in[from], n.types[0]) ? in[from] : at::empty_like(in[from]);
     }
@@ -309,10 +312,17 @@ class Run {
     return {out[0], out[1], out[2], out[2]};
   }
 
+  // Of what failed there is none. Nothing has been written yet.
+  void check_inputs() const {
+    for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
+      const ir::Node& n = graph_.nodes[id];
+      if (n.op != Op::input || schedule_.last_use[id] == Schedule::kNever || n.types[0].numel() == 0) continue;
+      if (!inputs_[static_cast<size_t>(n.attrs.number(0))].data) throw NeedsPlan();
+    }
+  }
+
   Tensor input(std::span<const jit::Buffer> inputs, const ir::Node& n) {
     const jit::Buffer& b = inputs[static_cast<size_t>(n.attrs.number(0))];
-    // Of what failed there is none.
-    if (!b.data && n.types[0].numel() != 0) throw NeedsPlan();
     if (n.types[0].numel() != 0) inputs_at_.emplace(b.data, &n);
     return tensor_over(b, n.types[0]);
   }

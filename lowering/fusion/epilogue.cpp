@@ -91,8 +91,9 @@ class Finder {
     const ir::Node& node = graph_.nodes[n];
     const ir::Dims& shape = node.types[0].shape;
     if (shares_bytes(graph_, {n, 0})) {
+      if (is_turned(at)) return false;
       if (shape != graph_.type(at.value).shape) at.order.clear();
-      return !is_turned(at);
+      return true;
     }
     const ir::Node& call = graph_.nodes[contraction];
     if (node.op != Op::permute || at.order.empty() || libraries_.channels_last(call) == ChannelsLast::Never)

@@ -1,5 +1,6 @@
 #include "lowering/graph/early_operands.h"
 #include <algorithm>
+#include "ir/body.h"
 #include "ir/passes/rewrite.h"
 #include "lowering/fusion/library_calls.h"
 
@@ -19,6 +20,7 @@ std::vector<bool> find_simple(const ir::Graph& graph) {
       continue;
     }
     if (seen[id] || (!ir::is_elementwise(node.op) && !ir::is_view(node.op))) continue;
+    if (ir::can_fail(node.op)) continue;  // errors keep their order
     const ir::Type& type = node.types[0];
     const ir::Size numel = type.numel();
     simple[id] = ir::is_floating(type.dtype) && !numel.is_symbolic() && numel <= kSmall &&
@@ -37,7 +39,7 @@ std::vector<bool> find_early(const ir::Graph& graph) {
     const bool scales = node.op == ir::Op::add || node.op == ir::Op::mul || node.op == ir::Op::multiply_add;
     if (!early[id] && (simple[id] || !scales)) continue;
     for (ir::Value x : node.inputs)
-      if (x && simple[x.node])
+      if (x && simple[x.node] && (early[id] || !ir::is_leaf(graph[x].op)))
         early[x.node] = early[x.node] || early[id] || kMuchLarger * graph.type(x).numel() <= node.types[0].numel();
   }
   return early;

@@ -23,6 +23,7 @@ struct PostOp {
   enum Kind : uint8_t { Add, Mul, Relu, GeluErf, GeluTanh, Sigmoid, Tanh, Silu, HardSwish, Scale } kind;
   Layout operand{};  // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
   double scale = 1;  // Scale
+  bool steady = false;  // Add, Mul: the next run will probably give the same numbers
 };
 
 // An index out of range, of an op for which torch's error is an IndexError.

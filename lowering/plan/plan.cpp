@@ -204,9 +204,19 @@ class Planner {
       const auto window = in_memory(graph_, fusion_.values, x.base, type.shape, x.window);
       LAZULI_CHECK(window, "a post-op's operand has no strides");
       while (!has_operand(*op)) ++op;
+      op->steady = is_steady(x.base);
       op++->operand.strides = window->strides;
       step.operands.push_back({home(x.base), window->offset * ir::item_size(type.dtype), type, window->strides});
     }
+  }
+
+  // Whether nothing decides the value but numbers and inputs that may be the same in the next run.
+  bool is_steady(Value v) const {
+    const ir::Node& node = graph_[v];
+    if (node.op == ir::Op::input) return may_pack(v);
+    if (ir::is_leaf(node.op)) return node.op == ir::Op::constant;
+    return (ir::is_elementwise(node.op) || ir::is_view(node.op)) &&
+           std::ranges::all_of(node.inputs, [&](Value x) { return !x || is_steady(x); });
   }
 
   // What a run does not write over may be the same in the next one: an input that is neither donated nor fleeting.

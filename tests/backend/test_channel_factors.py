@@ -129,6 +129,72 @@ def test_turned_chain(device):
         assert_same(Turned(), torch.randn(size), device)
 
 
+@pytest.mark.parametrize("scales", [False, True])
+def test_turned_and_reshaped(scales, device):
+    """As where points of an image become a sequence."""
+    torch.manual_seed(0)
+
+    class Sequence(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(8, 12, 3, padding=1)
+            self.scale = nn.Parameter(torch.randn(12))
+
+        def forward(self, x):
+            y = self.convolution(x).permute(0, 2, 3, 1)
+            y = y * self.scale if scales else y
+            return torch.relu(y.reshape(x.shape[0], -1, 12))
+
+    assert_same(Sequence(), torch.randn(2, 8, 6, 7), device)
+
+
+def test_several_factors(device):
+    torch.manual_seed(0)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(8, 24, 3, padding=1, bias=False)
+            self.scales = nn.Parameter(torch.randn(3, 24, 1, 1))
+            self.norm = normalized(24)
+
+        def forward(self, x):
+            y = self.convolution(x) * self.scales[0]
+            return self.norm(y * self.scales[1]) + self.norm(self.convolution(x) * self.scales[2])
+
+    assert_same(Scaled(), torch.randn(2, 8, 12, 11), device)
+
+
+def test_one_convolution_behind_many_norms(device):
+    torch.manual_seed(0)
+
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(8, 24, 3, bias=False)
+            self.norms = nn.ModuleList(normalized(24) for _ in range(6))
+
+        def forward(self, x):
+            return sum(norm(self.convolution(x * (i + 1))) for i, norm in enumerate(self.norms))
+
+    assert_same(Shared(), torch.randn(2, 8, 12, 11), device)
+
+
+def test_a_scale_of_each_sample(device):
+    """Of one sample it looks like one of each channel."""
+    torch.manual_seed(0)
+    convolution, gate = nn.Conv2d(8, 24, 3, padding=1), nn.Linear(5, 24)
+    there = [m.to(device) for m in (nn.Conv2d(8, 24, 3, padding=1), nn.Linear(5, 24))]
+    for a, b in zip(there, (convolution, gate), strict=True):
+        a.load_state_dict(b.state_dict())
+    with torch.no_grad():
+        for _ in range(5):
+            x, style = torch.randn(1, 8, 9, 9), torch.randn(1, 5)
+            expected = convolution(x) * gate(style)[:, :, None, None]
+            actual = there[0](x.to(device)) * there[1](style.to(device))[:, :, None, None]
+            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     "order", [(0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2), (3, 0, 1, 2), (1, 0, 2, 3)]
 )

@@ -128,7 +128,16 @@ def test_mask_of_all_dimensions():
     assert_same(*both(run, q, *rest, closed))
 
 
-@pytest.mark.parametrize("wrong", ["weight", "bias", "heads", "mask", "type"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_strides_of_a_sequence_first_input(norm_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, norm_first=norm_first, batch_first=True)
+    x = torch.randn(ROWS, BATCH, WIDTH)
+    expected, actual = both(lambda m, x: m.to(x.device)(x.transpose(0, 1)), layer.eval(), x)
+    assert_same(expected, actual)
+
+
+@pytest.mark.parametrize("wrong", ["weight", "bias", "heads", "mask", "type", "keys"])
 def test_errors_are_eagers(wrong):
     given = [*operands(), None, False, True, None]
     if wrong == "weight":
@@ -139,6 +148,8 @@ def test_errors_are_eagers(wrong):
         given[4] = 3
     elif wrong == "mask":
         given[9], given[12] = torch.ones(ROWS, ROWS + 1, dtype=torch.bool), 0
+    elif wrong == "keys":
+        given[1:3] = operands(keys=ROWS + 2)[1:3]
     elif wrong == "type":
         given[5] = given[5].double()
     errors = []

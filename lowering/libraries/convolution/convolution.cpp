@@ -222,7 +222,8 @@ class ScaledPack final : public LibraryCall {
 
 // Whether the convolution's weights may be multiplied by the op's operand in place of its result.
 bool is_factor(const Convolution& c, const PostOp& op) {
-  if (op.kind != PostOp::Mul || c.pass != Pass::Forward || c.w.dtype != DType::F32 || op.operand.dtype != DType::F32)
+  if (op.kind != PostOp::Mul || !op.steady || c.pass != Pass::Forward || c.w.dtype != DType::F32 ||
+      op.operand.dtype != DType::F32)
     return false;
   const Layout w = with_canonical_strides(c.w), factor = broadcast_to(op.operand, c.y.shape);
   for (size_t d = 0; d < factor.shape.size(); ++d)
@@ -230,23 +231,11 @@ bool is_factor(const Convolution& c, const PostOp& op) {
   return packed_like(w, w) && (w.shape[0] == 1 || w.strides[0] == ir::product(w.shape) / w.shape[0]);
 }
 
-}  // namespace
-
-PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
-                                   std::span<const PostOp> post_ops, Effort effort) {
-  const Convolution c = plain(Pass::Forward, x, w, out, params);
+PackedCall pack_as_it_is(const Convolution& c, std::span<const PostOp> post_ops, Effort effort) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
   // oneDNN takes post-ops on the forward pass only.
   if (c.pass != Pass::Forward && !post_ops.empty()) return {};
-  if (!post_ops.empty() && is_factor(c, post_ops[0])) {
-    PackedCall p = make_packed_convolution(x, w, out, params, post_ops.subspan(1), effort);
-    if (!p.pack) return {};
-    p.pack = std::make_shared<ScaledPack>(c.w, std::move(p.pack));
-    p.factor_bytes = static_cast<size_t>(c.w.shape[0]) * sizeof(float);
-    p.order += "scaled";
-    return p;
-  }
   if (post_ops.empty() && make_patch_convolution(c, effort)) return {};
   if (is_for_implicit_gemm(c, post_ops, effort)) {
     if (c.pass != Pass::Forward) return {};
@@ -258,6 +247,21 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
   for (const PostOp& op : post_ops)
     if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
   return onednn::packed_convolution(c, post_ops, inner_for(c));
+}
+
+}  // namespace
+
+PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layout& out, const ConvolutionParams& params,
+                                   std::span<const PostOp> post_ops, Effort effort) {
+  const Convolution c = plain(Pass::Forward, x, w, out, params);
+  const bool scales = !post_ops.empty() && ir::product(c.w.shape) != 0 && is_factor(c, post_ops[0]);
+  if (!scales) return pack_as_it_is(c, post_ops, effort);
+  PackedCall p = pack_as_it_is(c, post_ops.subspan(1), effort);
+  if (!p.pack) return {};
+  p.pack = std::make_shared<ScaledPack>(c.w, std::move(p.pack));
+  p.factor_bytes = static_cast<size_t>(c.w.shape[0]) * sizeof(float);
+  p.order += "scaled";
+  return p;
 }
 
 std::unique_ptr<LibraryCall> make_convolution_input_grad(const Layout& gy, const Layout& w, const Layout& gx,
