@@ -1,4 +1,4 @@
-"""Convolutions whose result is scaled and shifted by channel: the scale may go into packed weights."""
+"""Convolutions whose result is scaled and shifted by channel; the scale may go into the weights."""
 
 import pytest
 import torch

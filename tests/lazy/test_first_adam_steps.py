@@ -1,4 +1,4 @@
-"""Adam's steps in a part without a plan write over their state, and over nothing that is read later."""
+"""Adam's first steps, without a plan, write over their state, and over nothing read later."""
 
 import pytest
 import torch
