@@ -1,5 +1,6 @@
 // Torch's fast path for inference of `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`: one operator each, which
 // is written in others here, so that the trace fuses them.
+#include <cmath>
 #include <limits>
 #include <ATen/ATen.h>
 #include "backend/record/dispatch.h"
@@ -11,6 +12,11 @@ namespace {
 
 using at::Tensor;
 using std::optional;
+
+// A tensor of the device, of these sizes and of the same real type as another.
+bool fits(const Tensor& t, const Tensor& like, at::IntArrayRef sizes) {
+  return is_floating(t) && t.scalar_type() == like.scalar_type() && t.sizes() == sizes;
+}
 
 // Which positions a mask is for.
 enum MaskType : int64_t { OfScores = 0, OfKeys = 1, Whole = 2 };  // [rows, keys], [batch, keys], all four dimensions
@@ -25,30 +31,27 @@ struct Heads {
   bool masks() const { return mask && mask->defined(); }
   bool is_self_attention() const { return query.is_same(key) && key.is_same(value); }
   int64_t batch() const { return query.size(0); }
+  int64_t rows() const { return query.size(1); }  // and keys
 
   // Whether that is all there is to it. What else there may be, and what is wrong, is for torch's operator.
   bool is_plain() const {
-    const auto fits = [&](const Tensor& t, at::IntArrayRef sizes) {
-      return is_floating(t) && t.scalar_type() == query.scalar_type() && t.sizes() == sizes;
-    };
     if (!is_floating(query) || query.dim() != 3 || query.numel() == 0 || count <= 0 || embedding % count != 0)
       return false;
     const int64_t e = embedding;
-    const bool given = fits(key, query.sizes()) && fits(value, query.sizes()) && query.size(2) == e &&
-                       fits(weight, {3 * e, e}) && fits(bias, {3 * e}) && fits(out_weight, {e, e}) &&
-                       fits(out_bias, {e});
+    const bool given = fits(key, query, query.sizes()) && fits(value, query, query.sizes()) && query.size(2) == e &&
+                       fits(weight, query, {3 * e, e}) && fits(bias, query, {3 * e}) &&
+                       fits(out_weight, query, {e, e}) && fits(out_bias, query, {e});
     return given && (!masks() || is_plain_mask());
   }
   bool is_plain_mask() const {
     if (!is_ours(*mask) || !mask_type) return false;
-    const int64_t rows = query.size(1), keys = key.size(1);
     switch (*mask_type) {
       case OfScores:
-        return mask->sizes() == at::IntArrayRef{rows, keys};
+        return mask->sizes() == at::IntArrayRef{rows(), rows()};
       case OfKeys:
-        return mask->sizes() == at::IntArrayRef{batch(), keys};
+        return mask->sizes() == at::IntArrayRef{batch(), rows()};
       case Whole:
-        return mask->sizes() == at::IntArrayRef{batch(), count, rows, keys};
+        return mask->sizes() == at::IntArrayRef{batch(), count, rows(), rows()};
       default:
         return false;
     }
@@ -57,7 +60,7 @@ struct Heads {
   // [batch, heads, rows, numbers] of queries, keys and values.
   std::vector<Tensor> projections() const {
     const auto split = [&](const Tensor& x, int64_t pieces) {
-      return x.view({x.size(0), x.size(1), pieces, count, embedding / count}).permute({2, 0, 3, 1, 4}).unbind();
+      return x.view({batch(), rows(), pieces, count, embedding / count}).permute({2, 0, 3, 1, 4}).unbind();
     };
     if (is_self_attention()) return split(at::linear(query, weight, bias), 3);
     std::vector<Tensor> out;
@@ -71,11 +74,11 @@ struct Heads {
   // The mask where scores are, true where nobody may look. As in eager, numbers are not added but taken for truths.
   Tensor closed() const {
     const Tensor truths = mask->to(at::kBool);
-    if (*mask_type == OfKeys) return truths.view({batch(), 1, 1, key.size(1)});
-    return *mask_type == OfScores ? truths.view({1, 1, query.size(1), key.size(1)}) : truths;
+    if (*mask_type == OfKeys) return truths.view({batch(), 1, 1, rows()});
+    return *mask_type == OfScores ? truths.view({1, 1, rows(), rows()}) : truths;
   }
   Tensor joined(const Tensor& heads) const {
-    return at::linear(heads.transpose(1, 2).reshape({batch(), query.size(1), embedding}), out_weight, out_bias);
+    return at::linear(heads.transpose(1, 2).reshape({batch(), rows(), embedding}), out_weight, out_bias);
   }
 
   // Eager gives nan where no key is open; fused attention gives zero.
@@ -83,7 +86,7 @@ struct Heads {
     const std::vector<Tensor> x = projections();
     if (!masks()) return joined(at::scaled_dot_product_attention(x[0], x[1], x[2]));
     const Tensor shut = closed();
-    const Tensor open = shut.logical_not().expand({batch(), shut.size(1), query.size(1), key.size(1)});
+    const Tensor open = shut.logical_not().expand({batch(), shut.size(1), rows(), rows()});
     const Tensor heads = at::scaled_dot_product_attention(x[0], x[1], x[2], open);
     return joined(heads.masked_fill(shut.all(-1, true), std::numeric_limits<double>::quiet_NaN()));
   }
@@ -114,9 +117,7 @@ struct Norm {
   double eps;
   Tensor operator()(const Tensor& x) const { return at::layer_norm(x, weight.sizes(), weight, bias, eps); }
   bool is_plain(const Tensor& x) const {
-    for (const Tensor* t : {&weight, &bias})
-      if (!is_floating(*t) || t->scalar_type() != x.scalar_type() || t->sizes() != x.sizes().slice(2)) return false;
-    return true;
+    return fits(weight, x, x.sizes().slice(2)) && fits(bias, x, x.sizes().slice(2));
   }
 };
 
@@ -128,13 +129,10 @@ struct FeedForward {
     return at::linear(gelu ? at::gelu(hidden) : at::relu(hidden), weight_2, bias_2);
   }
   bool is_plain(const Tensor& x) const {
-    const auto fits = [&](const Tensor& t, at::IntArrayRef sizes) {
-      return is_floating(t) && t.scalar_type() == x.scalar_type() && t.sizes() == sizes;
-    };
     if (!weight_1.defined() || weight_1.dim() != 2) return false;
     const int64_t e = x.size(2), hidden = weight_1.size(0);
-    return hidden > 0 && fits(weight_1, {hidden, e}) && fits(bias_1, {hidden}) && fits(weight_2, {e, hidden}) &&
-           fits(bias_2, {e});
+    return hidden > 0 && fits(weight_1, x, {hidden, e}) && fits(bias_1, x, {hidden}) &&
+           fits(weight_2, x, {e, hidden}) && fits(bias_2, x, {e});
   }
 };
 

@@ -247,16 +247,16 @@ Buffer Executor::packed_operand(Host& host, uint32_t s) {
   const lowering::PackedCall& p = step.packed;
   const Buffer& whole = memory_[step.operands[kPackedOperand].block];
   const std::span<const void* const> given = std::span(steps_[s].operands).subspan(kPackedOperand);
-  const void* operand = given[0];
-  PackedOperands::Factor factor;
+  std::span<const char> factor;
   if (p.factor_bytes) factor = {static_cast<const char*>(given[kFactorOperand - kPackedOperand]), p.factor_bytes};
+  const PackedOperands::Operand operand{whole, given[0], p.order, factor};
   PackedOperands* store = host.packed_operands();
   Buffer packed;
-  if (store && (packed = store->find(whole, operand, p.order, factor)).data) return packed;
-  const bool keep = store && store->wants(whole, operand, p.order, p.bytes, factor);
+  if (store && (packed = store->find(operand)).data) return packed;
+  const bool keep = store && store->wants(operand, p.bytes);
   packed = with_memory(host, [&] { return host.allocate(p.bytes); });
   device_.call(*p.pack, given.data(), &packed.data, scratch(step), stream_);
-  if (keep) store->keep(whole, operand, p.order, packed, factor);
+  if (keep) store->keep(operand, packed);
   return packed;
 }
 

@@ -3,19 +3,18 @@
 
 namespace lazuli::jit {
 
-PackedOperands::Packed* PackedOperands::look_up(const Buffer& whole, const void* data, const std::string& order,
-                                                Factor factor) {
-  const auto it = wholes_.find(whole.owner.get());
+PackedOperands::Packed* PackedOperands::look_up(const Operand& o) {
+  const auto it = wholes_.find(o.whole.owner.get());
   if (it == wholes_.end() || it->second.owner.expired()) return nullptr;
   for (Packed& p : it->second.packed)
-    if (p.data == data && p.order == order && std::ranges::equal(p.factor, factor)) return &p;
+    if (p.data == o.data && p.order == o.order && std::ranges::equal(p.factor, o.factor)) return &p;
   return nullptr;
 }
 
 // Factors change, too: of one operand only so many are remembered.
-void PackedOperands::forget_factors(Whole& whole, const void* data, const std::string& order) {
+void PackedOperands::forget_factors(Whole& whole, const Operand& o) {
   constexpr std::ptrdiff_t kMost = 4;
-  const auto is_same = [&](const Packed& p) { return p.data == data && p.order == order; };
+  const auto is_same = [&](const Packed& p) { return p.data == o.data && p.order == o.order; };
   if (std::ranges::count_if(whole.packed, is_same) < kMost) return;
   const auto oldest = std::ranges::find_if(whole.packed, is_same);
   bytes_ -= oldest->packed.bytes;
@@ -40,29 +39,27 @@ void PackedOperands::set_limit(size_t bytes) {
   limit_ = bytes;
 }
 
-Buffer PackedOperands::find(const Buffer& whole, const void* data, const std::string& order, Factor factor) {
+Buffer PackedOperands::find(const Operand& operand) {
   std::lock_guard lock(mutex_);
-  const Packed* p = look_up(whole, data, order, factor);
+  const Packed* p = look_up(operand);
   return p ? p->packed : Buffer{};
 }
 
-bool PackedOperands::wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes,
-                           Factor factor) {
-  if (!whole.owner) return false;
+bool PackedOperands::wants(const Operand& o, size_t bytes) {
+  if (!o.whole.owner) return false;
   std::lock_guard lock(mutex_);
-  if (look_up(whole, data, order, factor)) return bytes_ + bytes <= limit_;
+  if (look_up(o)) return bytes_ + bytes <= limit_;
   sweep();
-  Whole& w = wholes_[whole.owner.get()];
-  w.owner = whole.owner;
-  forget_factors(w, data, order);
-  w.packed.push_back({data, order, {}, {factor.begin(), factor.end()}});
+  Whole& w = wholes_[o.whole.owner.get()];
+  w.owner = o.whole.owner;
+  forget_factors(w, o);
+  w.packed.push_back({o.data, o.order, {}, {o.factor.begin(), o.factor.end()}});
   return false;
 }
 
-void PackedOperands::keep(const Buffer& whole, const void* data, const std::string& order, Buffer packed,
-                          Factor factor) {
+void PackedOperands::keep(const Operand& operand, Buffer packed) {
   std::lock_guard lock(mutex_);
-  Packed* p = look_up(whole, data, order, factor);
+  Packed* p = look_up(operand);
   if (!p) return;  // written meanwhile
   bytes_ += packed.bytes - p->packed.bytes;
   p->packed = std::move(packed);

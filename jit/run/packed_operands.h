@@ -16,13 +16,19 @@ class PackedOperands {
  public:
   // At most so many bytes are kept from now on; what is already stays.
   void set_limit(size_t bytes);
-  // What is packed besides, a few numbers that are compared one by one: those that an operand was multiplied by.
-  using Factor = std::span<const char>;
-  // What is kept of the operand at `data` in `whole`; no data: nothing.
-  Buffer find(const Buffer& whole, const void* data, const std::string& order, Factor factor = {});
-  // Says that the operand is about to be packed into `bytes` bytes; true: it should be kept then.
-  bool wants(const Buffer& whole, const void* data, const std::string& order, size_t bytes, Factor factor = {});
-  void keep(const Buffer& whole, const void* data, const std::string& order, Buffer packed, Factor factor = {});
+  // What is at `data` in `whole`, to be packed in this order and multiplied by a few numbers, which are compared one by
+  // one; none: it is not multiplied.
+  struct Operand {
+    const Buffer& whole;
+    const void* data;
+    const std::string& order;
+    std::span<const char> factor;
+  };
+  // What is kept of it; no data: nothing.
+  Buffer find(const Operand& operand);
+  // Says that it is about to be packed into `bytes` bytes; true: it should be kept then.
+  bool wants(const Operand& operand, size_t bytes);
+  void keep(const Operand& operand, Buffer packed);
   // The contents of `whole` change: nothing of it is kept any more.
   void written(const Buffer& whole);
   void clear();
@@ -39,8 +45,8 @@ class PackedOperands {
     std::weak_ptr<void> owner;  // expired: another buffer may lie at the same address by now
     std::vector<Packed> packed;
   };
-  Packed* look_up(const Buffer& whole, const void* data, const std::string& order, Factor factor);
-  void forget_factors(Whole& whole, const void* data, const std::string& order);
+  Packed* look_up(const Operand& operand);
+  void forget_factors(Whole& whole, const Operand& operand);
   void erase(std::unordered_map<const void*, Whole>::iterator it);
   void sweep();
 

@@ -244,27 +244,21 @@ class SpareTraces {
 // Whether the trace should end because it repeats itself. One that goes the way of a known trace need not be looked at.
 bool repeats(Recorder& r) {
   const KnownTrace* known = TraceCache::get().expected;
-  const size_t n = r.trace.size();
-  if (known && !r.repetition.in_loop() && n <= known->code.size() &&
-      known->code.prefix_hashes[n - 1] == r.trace.prefix_hashes[n - 1]) {
+  if (known && !r.repetition.in_loop() && r.trace.begins(known->code)) {
     r.repetition.wait_until(known->code.size());
-    if (n < known->code.size()) return false;
+    if (r.trace.size() < known->code.size()) return false;
     if (known->loop) return r.repetition = *known->loop, true;
   }
   return r.repetition.look(r.trace);
-}
-
-// Whether the trace has gone the way of a known one that is longer.
-bool goes_on(const KnownTrace* known, const Trace& trace) {
-  const size_t n = trace.size();
-  return known && known->code.size() > n && known->code.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1];
 }
 
 // Whether all of a long known trace has been recorded once more. Its plan serves a loop that goes on without a read,
 // too, and whatever follows this time.
 bool is_known(const Recorder& r) {
   TraceCache& cache = TraceCache::get();
-  if (!cache.may_be_long(r.trace) || r.repetition.in_loop() || goes_on(cache.expected, r.trace)) return false;
+  if (!cache.may_be_long(r.trace) || r.repetition.in_loop()) return false;
+  const KnownTrace* expected = cache.expected;
+  if (expected && r.trace.size() < expected->code.size() && r.trace.begins(expected->code)) return false;
   // What may be differentiated yet keeps other values alive when the trace has ended.
   if (std::ranges::any_of(r.trace.segments, &SegmentRef::shared)) return false;
   const std::vector<ValueId> live = r.trace.live();
@@ -439,12 +433,10 @@ bool needs_lines() {
   TraceCache& c = TraceCache::get();
   if (!config().source_lines) return false;
   Trace& trace = recorder().trace;
-  size_t n = trace.size();
   if (!c.learning) {
-    const auto& known = c.expected->code;
-    if (n <= known.prefix_hashes.size() && known.prefix_hashes[n - 1] == trace.prefix_hashes[n - 1]) return false;
+    if (trace.begins(c.expected->code)) return false;
     // It left the known path here: what went before has that path's lines.
-    c.take_known_lines(trace, n - 1);
+    c.take_known_lines(trace, trace.size() - 1);
     c.learning = true;
   }
   return true;

@@ -110,6 +110,10 @@ class Trace {
   // Before its values go: gives the nodes that still hold entries what they need of them.
   void settle_segments();
   bool same_code(const Trace& other) const;
+  // Whether `other` begins with all of this one, as far as hashes tell.
+  bool begins(const Trace& other) const {
+    return size() <= other.size() && (empty() || other.prefix_hashes[size() - 1] == prefix_hashes.back());
+  }
   // What `wanted` is computed from, as a trace of its own over the same inputs, and its number there. None if that
   // takes more than `most` entries.
   std::optional<std::pair<Trace, ValueId>> slice(ValueId wanted, size_t most) const;

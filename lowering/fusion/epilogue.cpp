@@ -151,11 +151,10 @@ class Finder {
   // Worth a kernel and memory of its own: the result need not be read once more for it. A product of a reduced type is
   // rounded once less, too; such are the biases that autocast casts.
   bool worth_memory(Value other, const ir::Type& made) const {
-    constexpr int64_t kSmall = 1 << 15, kMuchLess = 16;
     const ir::Size numel = graph_.type(other).numel();
     if (!ir::is_elementwise(graph_[other].op)) return false;
-    if (!ir::is_reduced_floating(made.dtype)) return numel <= kSmall && kMuchLess * numel <= made.numel();
-    return numel <= kSmall || 2 * numel <= made.numel();
+    if (!ir::is_reduced_floating(made.dtype)) return numel <= kSmallOperand && kTimesSmaller * numel <= made.numel();
+    return numel <= kSmallOperand || 2 * numel <= made.numel();
   }
 
   // `other`, broadcast to the chain's shape, as a window in the contraction's own shape on a value that exists by then

@@ -12,6 +12,10 @@
 
 namespace lazuli::lowering {
 
+// What is computed for an epilogue alone gets memory of its own if it is so small, and so many times smaller than the
+// result.
+inline constexpr int64_t kSmallOperand = 1 << 15, kTimesSmaller = 16;  // elements
+
 struct Epilogue {
   std::vector<PostOp> ops;               // layouts of operands already in the contraction's shape
   std::vector<StridedOperand> operands;  // one per op that has one, in the contraction's shape

@@ -31,9 +31,9 @@ class StorageChoice {
   void count_uses();
   void require_operands(const ir::Node& node);
   bool is_seen_only_as(ir::Value v, ir::Value base) const;
-  // Whether a call can read v where it lies, as it shows the memory that it is a window on.
   // Of a call's results: nobody reads it, and the call need not make it.
   bool is_left_out(ir::Value v) const;
+  // Whether a call can read v where it lies, as it shows the memory that it is a window on.
   bool reads_in_place(const ir::Node& reader, ir::Value v) const;
   bool reads_in_place(const ir::Node& reader, ir::Value v, const ir::Dims& strides) const;
   void require_strided(const ir::Node& reader, ir::Value v);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include "ir/body.h"
 #include "ir/passes/rewrite.h"
+#include "lowering/fusion/epilogue.h"
 #include "lowering/fusion/library_calls.h"
 
 namespace lazuli::lowering {
@@ -10,7 +11,6 @@ namespace {
 // By node: whether it is a leaf, or a small value that is made of leaves element by element. What others see stays
 // where it is: it may take over the memory of an input that is read until then.
 std::vector<bool> find_simple(const ir::Graph& graph) {
-  constexpr int64_t kSmall = 1 << 15;
   std::vector<bool> simple(graph.nodes.size()), seen(graph.nodes.size());
   for (ir::Value v : graph.outputs) seen[v.node] = true;
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
@@ -23,7 +23,7 @@ std::vector<bool> find_simple(const ir::Graph& graph) {
     if (ir::can_fail(node.op)) continue;  // errors keep their order
     const ir::Type& type = node.types[0];
     const ir::Size numel = type.numel();
-    simple[id] = ir::is_floating(type.dtype) && !numel.is_symbolic() && numel <= kSmall &&
+    simple[id] = ir::is_floating(type.dtype) && !numel.is_symbolic() && numel <= kSmallOperand &&
                  std::ranges::all_of(node.inputs, [&](ir::Value x) { return !x || simple[x.node]; });
   }
   return simple;
@@ -31,7 +31,6 @@ std::vector<bool> find_simple(const ir::Graph& graph) {
 
 // Of these, what a larger value is scaled or shifted by, and what that is made of.
 std::vector<bool> find_early(const ir::Graph& graph) {
-  constexpr int64_t kMuchLarger = 16;
   const std::vector<bool> simple = find_simple(graph);
   std::vector<bool> early(graph.nodes.size());
   for (uint32_t id = static_cast<uint32_t>(graph.nodes.size()); id-- > 0;) {
@@ -40,7 +39,7 @@ std::vector<bool> find_early(const ir::Graph& graph) {
     if (!early[id] && (simple[id] || !scales)) continue;
     for (ir::Value x : node.inputs)
       if (x && simple[x.node] && (early[id] || !ir::is_leaf(graph[x].op)))
-        early[x.node] = early[x.node] || early[id] || kMuchLarger * graph.type(x).numel() <= node.types[0].numel();
+        early[x.node] = early[x.node] || early[id] || kTimesSmaller * graph.type(x).numel() <= node.types[0].numel();
   }
   return early;
 }

@@ -81,12 +81,8 @@ class ConvolutionBuilder {
   }
 
  private:
-  // One dense number per channel.
   bool is_bias(const Layout& operand) const {
-    const Layout b = broadcast_to(operand, c_.y.shape);
-    for (size_t d = 0; d < b.shape.size(); ++d)
-      if (b.shape[d] != 1 && (d == 1 ? b.strides[d] != 1 : b.strides[d] != 0)) return false;
-    return operand.dtype == ir::DType::F32 || operand.dtype == c_.y.dtype;
+    return is_per_channel(operand, c_.y.shape) && (operand.dtype == ir::DType::F32 || operand.dtype == c_.y.dtype);
   }
 
   dnnl::convolution_forward::primitive_desc forward_pd(const Inside& in, const dnnl::primitive_attr& attr) const {

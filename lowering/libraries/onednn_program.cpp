@@ -30,14 +30,13 @@ memory::data_type data_type(ir::DType dtype) {
   }
 }
 
-// The first dimension steps over all others, or a single image that is channels-last would not be known as such.
+// A dimension steps over all behind it, or a single image that is channels-last would not be known as such.
 Descriptor descriptor(Layout layout) {
   for (size_t d = layout.shape.size(); d-- > 0;)
     if (layout.strides[d] == 0) {
       layout.shape[d] = 1;
       layout.strides[d] = 1;
-      const size_t last = d == 0 ? size_t{layout.shape.size()} : std::min(d + 2, size_t{layout.shape.size()});
-      for (size_t e = d + 1; e < last; ++e)
+      for (size_t e = d + 1; e < layout.shape.size(); ++e)
         layout.strides[d] = std::max<int64_t>(layout.strides[d], layout.strides[e] * layout.shape[e]);
     }
   return Descriptor(memory::dims(layout.shape.begin(), layout.shape.end()), data_type(layout.dtype),

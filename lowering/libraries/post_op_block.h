@@ -46,10 +46,7 @@ struct PostOpLoops {
       case PostOp::Relu:
         return each(x, [](C a) LAZULI_INLINE_LAMBDA { return a < C(0) ? C(0) : a; });
       case PostOp::HardSwish:
-        return each(x, [](C a) LAZULI_INLINE_LAMBDA {
-          const C gate = a + 3 < C(0) ? C(0) : a + 3;
-          return static_cast<C>(a * (gate > C(6) ? C(6) : gate) / 6);
-        });
+        return each(x, [](C a) LAZULI_INLINE_LAMBDA { return hard_swish(a); });
       case PostOp::Scale: {
         const C scale = static_cast<C>(op->scale);
         return each(x, [scale](C a) LAZULI_INLINE_LAMBDA { return static_cast<C>(a * scale); });

@@ -32,6 +32,13 @@ bool packed_like(const Layout& operand, const Layout& like) {
   return true;
 }
 
+bool is_per_channel(const Layout& operand, const ir::Dims& shape) {
+  const Layout b = broadcast_to(operand, shape);
+  for (size_t d = 0; d < b.shape.size(); ++d)
+    if (b.shape[d] != 1 && (d == 1 ? b.strides[d] != 1 : b.strides[d] != 0)) return false;
+  return true;
+}
+
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape) {
   std::vector<PostOp> out(ops.begin(), ops.end());
   for (PostOp& op : out)

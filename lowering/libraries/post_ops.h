@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <span>
+#include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
 
@@ -21,8 +22,17 @@ Layout broadcast_to(const Layout& operand, const ir::Dims& shape);
 // Whether the elements of an operand that was broadcast so lie side by side, in the order of `like`'s dimensions.
 // oneDNN reads any other operand of a post-op wrongly, without a complaint.
 bool packed_like(const Layout& operand, const Layout& like);
+// Whether the operand has one number for each channel, dimension 1 of `shape`, side by side.
+bool is_per_channel(const Layout& operand, const ir::Dims& shape);
 // The same post-ops with every operand broadcast so.
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
+
+// x times how much of [0, 6] lies below x + 3.
+template <class C>
+LAZULI_INLINE C hard_swish(C x) {
+  const C gate = x + 3 < C(0) ? C(0) : x + 3;
+  return static_cast<C>(x * (gate > C(6) ? C(6) : gate) / 6);
+}
 
 // x after `op`; `y` is the operand's element for Add and Mul.
 template <class C>
@@ -49,10 +59,8 @@ inline C apply_post_op(const PostOp& op, C x, C y) {
       return std::tanh(x);
     case PostOp::Silu:
       return x / (1 + std::exp(-x));
-    case PostOp::HardSwish: {
-      const C gate = x + 3 < C(0) ? C(0) : x + 3;
-      return x * (gate > C(6) ? C(6) : gate) / 6;
-    }
+    case PostOp::HardSwish:
+      return hard_swish(x);
   }
   throw InternalError("no such post-op");
 }

@@ -195,7 +195,7 @@ class Planner {
                                               : ir::contiguous_strides(shape);
   }
 
-  void add_post_ops(PlanStep& step, const Epilogue& epilogue) const {
+  void add_post_ops(PlanStep& step, const Epilogue& epilogue) {
     const ir::Type& type = graph_.nodes[step.node].types[0];
     step.post_ops = epilogue.ops;
     step.nodes.insert(step.nodes.end(), epilogue.nodes.begin(), epilogue.nodes.end());
@@ -204,19 +204,23 @@ class Planner {
       const auto window = in_memory(graph_, fusion_.values, x.base, type.shape, x.window);
       LAZULI_CHECK(window, "a post-op's operand has no strides");
       while (!has_operand(*op)) ++op;
-      op->steady = is_steady(x.base);
+      op->steady = is_steady(x.base.node);
       op++->operand.strides = window->strides;
       step.operands.push_back({home(x.base), window->offset * ir::item_size(type.dtype), type, window->strides});
     }
   }
 
-  // Whether nothing decides the value but numbers and inputs that may be the same in the next run.
-  bool is_steady(Value v) const {
-    const ir::Node& node = graph_[v];
-    if (node.op == ir::Op::input) return may_pack(v);
-    if (ir::is_leaf(node.op)) return node.op == ir::Op::constant;
-    return (ir::is_elementwise(node.op) || ir::is_view(node.op)) &&
-           std::ranges::all_of(node.inputs, [&](Value x) { return !x || is_steady(x); });
+  // Whether nothing decides the node's value but numbers and inputs that may be the same in the next run.
+  bool is_steady(uint32_t n) {
+    for (uint32_t i = static_cast<uint32_t>(steady_.size()); i <= n; ++i) {
+      const ir::Node& node = graph_.nodes[i];
+      if (ir::is_leaf(node.op))
+        steady_.push_back(node.op == ir::Op::constant || may_pack({i, 0}));
+      else
+        steady_.push_back((ir::is_elementwise(node.op) || ir::is_view(node.op)) &&
+                          std::ranges::all_of(node.inputs, [&](Value x) { return !x || steady_[x.node]; }));
+    }
+    return steady_[n];
   }
 
   // What a run does not write over may be the same in the next one: an input that is neither donated nor fleeting.
@@ -244,13 +248,13 @@ class Planner {
       for (size_t a = 0; a < step.loops.accesses.size(); ++a)
         if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
           place(step.loops.accesses[a].value, s, output_of, in_place);
-      for (const BlockView& r : step.results)
-        if (r.block == kNoBlock)
-          continue;
-        else if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
+      for (const BlockView& r : step.results) {
+        if (r.block == kNoBlock) continue;
+        if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
           block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
         else
           place_fresh(r.block, r.type.bytes(), output_of[r.block]);
+      }
     }
     for (Value v : graph_.outputs) {
       const uint32_t h = home(v);
@@ -294,10 +298,9 @@ class Planner {
     for (PlanStep& step : plan_.steps) {
       for (const BoundAccess& a : step.loops.accesses)
         step.blocks.push_back(a.partial ? step.partials : block(home(a.value), graph_.type(a.value).bytes()));
-      for (BlockView& v : step.operands)
-        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
-      for (BlockView& v : step.results)
-        if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
+      for (auto* views : {&step.operands, &step.results})
+        for (BlockView& v : *views)
+          if (v.block != kNoBlock) v.block = block(v.block, v.type.bytes());
     }
     std::erase_if(plan_.steps, [&](const PlanStep& s) { return is_self_copy(s); });
   }
@@ -316,6 +319,7 @@ class Planner {
   Fusion fusion_;
   Plan plan_;
   std::vector<uint32_t> block_of_;  // by number of the home value
+  std::vector<bool> steady_;        // by node, as far as it was asked
 };
 
 // Memory for what libraries want besides operands and results.
@@ -338,10 +342,9 @@ void touch_blocks(Plan& plan) {
       const PlanStep& step = plan.steps[s];
       for (uint32_t at : {first, last - 1}) {
         for (uint32_t b : step.blocks) plan.blocks[b].touch(at);
-        for (const BlockView& v : step.operands)
-          if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
-        for (const BlockView& v : step.results)
-          if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
+        for (const auto* views : {&step.operands, &step.results})
+          for (const BlockView& v : *views)
+            if (v.block != kNoBlock) plan.blocks[v.block].touch(at);
       }
     }
   }

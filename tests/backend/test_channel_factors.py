@@ -45,18 +45,15 @@ def assert_same(net, x, device):
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_block(name, layout, device):
-    torch.manual_seed(0)
     x = torch.randn(2, 8, 12, 11).to(memory_format=layout)
     assert_same(BLOCKS[name](), x, device)
 
 
 def test_double(device):
-    torch.manual_seed(0)
     assert_same(BLOCKS["3 x 3"]().double(), torch.randn(2, 8, 12, 11).double(), device)
 
 
 def test_large_results_with_a_residual(device):
-    torch.manual_seed(0)
 
     class Residual(nn.Module):
         def __init__(self):
@@ -73,7 +70,6 @@ def test_large_results_with_a_residual(device):
 
 @pytest.mark.parametrize("what", ["statistics", "weights", "both"])
 def test_what_changes_between_runs_counts(what, device):
-    torch.manual_seed(0)
     net, x = block(nn.Conv2d(8, 24, 3, padding=1, bias=False)), torch.randn(2, 8, 9, 9)
     there, y = block(nn.Conv2d(8, 24, 3, padding=1, bias=False)).to(device), x.to(device)
     there.load_state_dict(net.state_dict())
@@ -90,7 +86,6 @@ def test_what_changes_between_runs_counts(what, device):
 
 
 def test_training_changes_statistics(device):
-    torch.manual_seed(0)
     net, x = BLOCKS["3 x 3"](), torch.randn(4, 8, 9, 9)
     there = BLOCKS["3 x 3"]().to(device)
     there.load_state_dict(net.state_dict())
@@ -102,7 +97,6 @@ def test_training_changes_statistics(device):
 
 
 def test_numbers_that_are_none(device):
-    torch.manual_seed(0)
     net = block(nn.Conv2d(8, 24, 3, padding=1, bias=False))
     with torch.no_grad():
         net[1].weight[3] = torch.nan
@@ -113,7 +107,6 @@ def test_numbers_that_are_none(device):
 
 def test_turned_chain(device):
     """As in a network that normalizes with channels last: views turn the image and back."""
-    torch.manual_seed(0)
 
     class Turned(nn.Module):
         def __init__(self):
@@ -132,7 +125,6 @@ def test_turned_chain(device):
 @pytest.mark.parametrize("scales", [False, True])
 def test_turned_and_reshaped(scales, device):
     """As where points of an image become a sequence."""
-    torch.manual_seed(0)
 
     class Sequence(nn.Module):
         def __init__(self):
@@ -149,7 +141,6 @@ def test_turned_and_reshaped(scales, device):
 
 
 def test_several_factors(device):
-    torch.manual_seed(0)
 
     class Scaled(nn.Module):
         def __init__(self):
@@ -166,7 +157,6 @@ def test_several_factors(device):
 
 
 def test_one_convolution_behind_many_norms(device):
-    torch.manual_seed(0)
 
     class Shared(nn.Module):
         def __init__(self):
@@ -182,7 +172,6 @@ def test_one_convolution_behind_many_norms(device):
 
 def test_a_scale_of_each_sample(device):
     """Of one sample it looks like one of each channel."""
-    torch.manual_seed(0)
     convolution, gate = nn.Conv2d(8, 24, 3, padding=1), nn.Linear(5, 24)
     there = [m.to(device) for m in (nn.Conv2d(8, 24, 3, padding=1), nn.Linear(5, 24))]
     for a, b in zip(there, (convolution, gate), strict=True):
@@ -199,7 +188,6 @@ def test_a_scale_of_each_sample(device):
     "order", [(0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2), (3, 0, 1, 2), (1, 0, 2, 3)]
 )
 def test_other_orders(order, device):
-    torch.manual_seed(0)
 
     class Turned(nn.Module):
         def __init__(self):
@@ -214,7 +202,6 @@ def test_other_orders(order, device):
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_pooling_whose_positions_nobody_reads(layout, device):
-    torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 4, 1))
     x = torch.randn(2, 3, 17, 18).to(memory_format=layout)
     x[0, 0, 3, 3] = torch.nan

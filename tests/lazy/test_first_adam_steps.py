@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from conftest import both
 
 
 def train(device, extra, steps=2):
     """What `extra` gave beside some steps, and the parameters behind them."""
-    torch.manual_seed(0)
     w, v = (torch.nn.Parameter(torch.randn(24, 24).to(device)) for _ in range(2))
     optimizer = torch.optim.Adam([w, v], lr=0.1, foreach=True)
     x, kept = torch.randn(8, 24).to(device), []
@@ -40,7 +40,7 @@ def of_both(w, v):
 
 
 @pytest.mark.parametrize("extra", [sum_of_products, turned, flat, of_both])
-def test_what_reads_parameters_before_a_step(extra, device):
-    (expected, *state), (actual, *there) = train("cpu", extra), train(device, extra)
+def test_what_reads_parameters_before_a_step(extra):
+    (expected, *state), (actual, *there) = both(lambda device: train(device, extra))
     for got, want in zip([*actual, *there], [*expected, *state], strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -14,7 +14,6 @@ def network():
 @pytest.fixture
 def step(device):
     """A network whose pass takes milliseconds, planned as a whole."""
-    torch.manual_seed(0)
     net, x = network().to(device).eval(), torch.randn(8, 8, 32, 32, device=device)
 
     @torch.no_grad()
@@ -75,7 +74,6 @@ def test_a_short_trace_ends_none(counters, device):
 
 def test_a_loop_of_long_turns_is_planned_soon(counters, device):
     """Turns that cost little run in parts for longer."""
-    torch.manual_seed(0)
     net = nn.Conv2d(64, 64, 3, padding=1).to(device)
     x = torch.randn(16, 64, 64, 64, device=device)
 

@@ -223,11 +223,9 @@ class ScaledPack final : public LibraryCall {
 // Whether the convolution's weights may be multiplied by the op's operand in place of its result.
 bool is_factor(const Convolution& c, const PostOp& op) {
   if (op.kind != PostOp::Mul || !op.steady || c.pass != Pass::Forward || c.w.dtype != DType::F32 ||
-      op.operand.dtype != DType::F32)
+      op.operand.dtype != DType::F32 || !is_per_channel(op.operand, c.y.shape))
     return false;
-  const Layout w = with_canonical_strides(c.w), factor = broadcast_to(op.operand, c.y.shape);
-  for (size_t d = 0; d < factor.shape.size(); ++d)
-    if (factor.shape[d] != 1 && factor.strides[d] != (d == 1 ? 1 : 0)) return false;
+  const Layout w = with_canonical_strides(c.w);
   return packed_like(w, w) && (w.shape[0] == 1 || w.strides[0] == ir::product(w.shape) / w.shape[0]);
 }
 
