@@ -60,12 +60,3 @@ def planned_at_once(device):
     """Traces are planned whole when they come first: for tests of plans."""
     with torch.lazuli.config.patch(tiers="plans"):
         yield
-
-
-def both(make):
-    """What `make(device)` gives on cpu and on lazuli, from the same random numbers."""
-    results = []
-    for where in ("cpu", "lazuli"):
-        torch.manual_seed(0)
-        results.append(make(where))
-    return results

@@ -55,6 +55,11 @@ def run(function, device):
     return function(device)
 
 
+def both(function):
+    """What the function gives on cpu and on lazuli, from the same random numbers."""
+    return [run(function, device) for device in DEVICES]
+
+
 def geometry(t: torch.Tensor) -> dict:
     """What a tensor says of itself, besides its numbers and its device."""
     return {
@@ -99,7 +104,7 @@ def compare(actual, expected, where="result", ignore=(), **tolerance):
 
 def assert_same(function, ignore=(), **tolerance):
     """Runs the function on both devices and compares what it returns; returns lazuli's."""
-    expected, actual = (run(function, device) for device in DEVICES)
+    expected, actual = both(function)
     compare(actual, expected, ignore=ignore, **tolerance)
     return actual
 

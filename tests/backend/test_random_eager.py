@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import both
+from differential import both
 from torch import nn
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from differential import DEVICES, compare
 from torch import nn
 
 WIDTH, HEADS, BATCH, ROWS = 16, 4, 3, 5
 TYPES = [torch.float32, torch.float64, torch.bfloat16]
+NARROW = {"atol": 0.02, "rtol": 0.02}
 
 
 @pytest.fixture(autouse=True)
@@ -28,31 +30,19 @@ def masks():
     }
 
 
-def on_both(make, *operands, **named):
-    """What `make` gives for the operands on the CPU, and then, with all of them, on the device."""
+def assert_same(make, *operands, tolerance=None, **named):
+    """`make` gives the same for the operands on the CPU and, with all of them, on the device."""
 
     def moved(x, device):
         return x.to(device) if isinstance(x, (torch.Tensor, nn.Module)) else x
 
     results = []
-    for device in ("cpu", "lazuli"):
+    for device in DEVICES:
         given = [moved(x, device) for x in operands]
         options = {name: moved(x, device) for name, x in named.items()}
         results.append(make(*given, **options))
-    return results
-
-
-def assert_same(expected, actual):
-    if isinstance(expected, tuple):
-        for pair in zip(expected, actual, strict=True):
-            assert_same(*pair)
-        return
-    if expected is None:
-        assert actual is None
-        return
-    assert expected.stride() == actual.stride()
-    narrow = {"atol": 0.02, "rtol": 0.02} if expected.dtype == torch.bfloat16 else {}
-    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True, **narrow)
+    expected, actual = results
+    compare(actual, expected, **(tolerance or {}))
 
 
 @pytest.mark.parametrize("mask", masks())
@@ -63,8 +53,7 @@ def test_encoder_layer(mask, norm_first, activation, counters):
         WIDTH, HEADS, 32, activation=activation, norm_first=norm_first, batch_first=True
     ).eval()
     x = torch.randn(BATCH, ROWS, WIDTH)
-    expected, actual = on_both(lambda m, x, **kw: m(x, **kw), layer, x, **masks()[mask])
-    assert_same(expected, actual)
+    assert_same(lambda m, x, **kw: m(x, **kw), layer, x, **masks()[mask])
     assert not counters()["external_calls"]
 
 
@@ -72,8 +61,7 @@ def test_encoder_layer(mask, norm_first, activation, counters):
 def test_types(dtype):
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True).eval().to(dtype)
     x = torch.randn(BATCH, ROWS, WIDTH, dtype=dtype)
-    expected, actual = on_both(lambda m, x: m(x), layer, x)
-    assert_same(expected, actual)
+    assert_same(lambda m, x: m(x), layer, x, tolerance=NARROW if dtype == torch.bfloat16 else None)
 
 
 @pytest.mark.parametrize("mask", ["none", "scores", "keys", "all keys"])
@@ -88,7 +76,7 @@ def test_multihead_attention(mask, need_weights, average, counters):
     def run(m, x, **kw):
         return m(x, x, x, need_weights=need_weights, average_attn_weights=average, **kw)
 
-    assert_same(*on_both(run, attention, x, **options))
+    assert_same(run, attention, x, **options)
     assert not counters()["external_calls"]
 
 
@@ -100,8 +88,8 @@ def operands(keys=ROWS):
 
 def test_other_keys_than_queries():
     q, k, v, *rest = operands()
-    assert_same(*on_both(torch._native_multi_head_attention, q, k, k, *rest, None, True, False))
-    assert_same(*on_both(torch._native_multi_head_attention, q, k, v, *rest, None, False))
+    assert_same(torch._native_multi_head_attention, q, k, k, *rest, None, True, False)
+    assert_same(torch._native_multi_head_attention, q, k, v, *rest, None, False)
 
 
 def test_mask_of_all_dimensions():
@@ -111,15 +99,14 @@ def test_mask_of_all_dimensions():
     def run(q, *rest):
         return torch._native_multi_head_attention(q, q, q, *rest, mask_type=2)
 
-    assert_same(*on_both(run, q, *rest, closed))
+    assert_same(run, q, *rest, closed)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_strides_of_a_sequence_first_input(norm_first):
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, norm_first=norm_first, batch_first=True)
     x = torch.randn(ROWS, BATCH, WIDTH)
-    expected, actual = on_both(lambda m, x: m(x.transpose(0, 1)), layer.eval(), x)
-    assert_same(expected, actual)
+    assert_same(lambda m, x: m(x.transpose(0, 1)), layer.eval(), x)
 
 
 @pytest.mark.parametrize("wrong", ["weight", "bias", "heads", "mask", "type", "keys"])
@@ -150,7 +137,4 @@ def test_padding_with_nested_tensors():
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True)
     encoder = nn.TransformerEncoder(layer, 2).eval()
     x, padding = torch.randn(BATCH, ROWS, WIDTH), masks()["keys"]["src_key_padding_mask"]
-    expected, actual = on_both(
-        lambda m, x, padding: m(x, src_key_padding_mask=padding), encoder, x, padding
-    )
-    assert_same(expected, actual)
+    assert_same(lambda m, x, padding: m(x, src_key_padding_mask=padding), encoder, x, padding)
