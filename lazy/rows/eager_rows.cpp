@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <ATen/Parallel.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution_backward.h>
@@ -17,8 +16,6 @@
 #include "lazy/rows/torch_operators.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
-#include "lowering/threads/crew.h"
-#include "lowering/threads/little_work.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -152,19 +149,6 @@ Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {
 
 }  // namespace
 
-bool wakes_openmp(ir::Op op, std::span<const ir::Type* const> types) {
-  double most = 0, all = 1;
-  for (const ir::Type* t : types) {
-    const auto count = static_cast<double>(t->numel());
-    most = std::max(most, count), all *= count;
-  }
-  // Of m x k by k x n and m x n elements, m x k x n products.
-  if (ir::is_contraction(op)) return !lowering::is_little(static_cast<int64_t>(std::sqrt(all)));
-  const ir::Kind kind = ir::info(op).kind;
-  const bool simple = kind == ir::Kind::Elementwise || kind == ir::Kind::Index;
-  return most >= at::internal::GRAIN_SIZE / (simple ? 1 : 16);
-}
-
 std::optional<Tensors> call_eager_row(const ir::Node& node, const Tensors& in) {
   const auto row = std::ranges::find(kRows, node.op, &Row::op);
   if (row == std::end(kRows)) return {};
@@ -179,10 +163,6 @@ std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit
   Tensors in;
   for (const jit::BufferView& v : inputs)
     in.push_back(v.buffer.data || v.type.numel() == 0 ? tensor_over(v) : Tensor());
-  std::vector<const ir::Type*> types;
-  for (const ir::Type& t : node.types) types.push_back(&t);
-  for (const jit::BufferView& v : inputs) types.push_back(&v.type);
-  if (wakes_openmp(node.op, types)) lowering::openmp_has_worked();
   const auto row = std::ranges::find(kRows, node.op, &Row::op);
   const std::optional<Tensors> made =
       row == std::end(kRows) ? call_operator(node, in) : std::optional(row->run({node.attrs, in, results}));

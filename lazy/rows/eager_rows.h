@@ -9,10 +9,6 @@
 
 namespace lazuli::lazy {
 
-// Whether torch may share a row over operands and results of these types out among OpenMP's threads: its kernels do so
-// from a number of elements on, those that compute more for each, such as norms, from fewer on.
-bool wakes_openmp(ir::Op op, std::span<const ir::Type* const> types);
-
 // One dense buffer per result, with the strides asked for. Throws InternalError for a row that this table does not
 // know.
 std::vector<jit::Buffer> run_eager_row(const ir::Node& node, std::span<const jit::BufferView> inputs,

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
-#include <omp.h>
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
 #include "lazy/shadow/shadow.h"
@@ -68,8 +67,6 @@ bool RunAhead::start() {
   if (!by_itself && config().run_ahead != "all") return false;
   parts_ = std::make_unique<jit::PartsAhead>(TraceCache::get().parts, compile_options(settings_now(), 0), line_text);
   lowering::expect_background(true);
-  // OpenMP's threads stay awake long after their work, where this one has to run.
-  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
   float_mode_ = lowering::FloatMode::here();
   return true;
 }

@@ -75,7 +75,6 @@ class Schedule {
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
-  bool wakes_openmp = false;       // maybe
   // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
   // it.
   std::vector<int8_t> product;
@@ -94,13 +93,6 @@ class Schedule {
   }
 
  private:
-  std::vector<const ir::Type*> types_of(const ir::Node& n) const {
-    std::vector<const ir::Type*> types;
-    for (const ir::Type& t : n.types) types.push_back(&t);
-    for (ir::Value v : n.inputs)
-      if (v) types.push_back(&graph.type(v));
-    return types;
-  }
   static bool turns(const ir::Node& n) {
     return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
   }
@@ -117,8 +109,6 @@ class Schedule {
     for (uint32_t id = end; id-- > 0;) {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
-      wakes_openmp =
-          wakes_openmp || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && lazy::wakes_openmp(n.op, types_of(n)));
       steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
       if (steps_only) steps_from = id;
       for (ir::Value v : n.inputs) {
@@ -485,7 +475,6 @@ class Unplanned final : public jit::Executable {
   bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
                std::span<const int64_t> scalars, std::span<jit::Buffer> outputs, Calls& calls) const {
     const PlainDispatch guard;
-    if (schedule_.wakes_openmp) lowering::openmp_has_worked();
     Run run(schedule_, host, calls);
     try {
       run.run(inputs, donate, scalars, outputs);

@@ -224,9 +224,9 @@ bool is_patient(Clock::rep since) { return Clock::duration(now() - since) < kOpe
 
 bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
 
-// No library has needed them for long, but they are awake since we did: they would keep a core from the crew.
+// They would keep a core from the crew.
 void let_openmp_sleep() {
-  if (!is_patient(openmp_shared_at.load(std::memory_order_relaxed))) return;
+  openmp_worked_at.store(0, std::memory_order_relaxed);
   openmp_shared_at.store(0, std::memory_order_relaxed);
   omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
@@ -241,7 +241,10 @@ int crew_size() {
 bool begin_background(bool (*step)()) { return crew_size() > 1 && Crew::get().begin_background(step); }
 void continue_background() { Crew::get().continue_background(); }
 void help_background(bool (*done)()) { Crew::get().help_background(done); }
-void expect_background(bool soon) { Crew::get().expect_background(soon); }
+void expect_background(bool soon) {
+  Crew::get().expect_background(soon);
+  if (soon) let_openmp_sleep();
+}
 
 void openmp_has_worked() {
   if (crew_size() == 1 || Crew::is_member()) return;
@@ -255,17 +258,14 @@ void share_out(int64_t n, int threads, bool heavy, Work f, void* context) {
   if (threads <= 1) return f(context, 0, n, 0);
   const bool member = Crew::is_member(), openmp = !member && is_openmp_awake();
   if (heavy || !openmp) {
-    if (!member && !openmp) let_openmp_sleep();
+    // No library has needed them for long, but they are awake since we did.
+    if (!member && !openmp && is_patient(openmp_shared_at.load(std::memory_order_relaxed))) let_openmp_sleep();
     return Crew::get().share_out(n, threads, heavy, f, context);
   }
-  const FloatMode mode = FloatMode::here();
+  Region region;
+  region.begin(n, threads, heavy, f, context);
 #pragma omp parallel num_threads(threads)
-  {
-    const FloatMode::While same(mode);
-    const int64_t all = omp_get_num_threads(), i = omp_get_thread_num();
-    const int64_t begin = n / all * i + std::min(i, n % all), end = begin + n / all + (i < n % all);
-    if (begin < end) f(context, begin, end, static_cast<int>(i));
-  }
+  region.work(omp_get_thread_num());
   openmp_shared_at.store(now(), std::memory_order_relaxed);
 }
 

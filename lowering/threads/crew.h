@@ -64,7 +64,7 @@ bool begin_background(bool (*step)());
 // There is more to do in the background.
 void continue_background();
 // Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it
-// microseconds.
+// microseconds. OpenMP's threads, which may be awake where it has to run, are sent to sleep.
 void expect_background(bool soon);
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
 void help_background(bool (*done)());
