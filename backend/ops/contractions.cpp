@@ -19,14 +19,19 @@ using std::optional;
 bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
 bool is_zero(const Scalar& s) { return !s.isComplex() && s.equal(0); }
 
-// Two matrices, or equal batches of them, of one floating type whose sizes fit; anything else is eager's to judge.
+// Integers are multiplied as eager's kernels for the host do it: modulo their range. Bools are eager's.
+bool has_products(at::ScalarType type) {
+  return c10::isFloatingType(type) || (c10::isIntegralType(type, false) && lazy::backing().has_host_kernels);
+}
+
+// Two matrices, or equal batches of them, of one type whose sizes fit; anything else is eager's to judge.
 template <int64_t rank>
 bool multipliable(const Tensor& a, const Tensor& b) {
-  return is_ours(a) && is_ours(b) && a.scalar_type() == b.scalar_type() && c10::isFloatingType(a.scalar_type()) &&
+  return is_ours(a) && is_ours(b) && a.scalar_type() == b.scalar_type() && has_products(a.scalar_type()) &&
          a.dim() == rank && b.dim() == rank && a.size(rank - 1) == b.size(rank - 2) &&
          (rank == 2 || a.size(0) == b.size(0));
 }
-bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && c10::isFloatingType(v.scalar_type()); }
+bool is_vector(const Tensor& v) { return is_ours(v) && v.dim() == 1 && has_products(v.scalar_type()); }
 
 // The products that torch has operators for.
 struct Matrices {
@@ -106,16 +111,18 @@ struct Product {
     store(r, out, Kind::emit(r, a, b, lazy::to_ir(a.scalar_type())));
     return out;
   }
-  static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b) {
-    return Kind::takes(a, b) && bias_fits(bias, a, Kind::shape(a, b));
+  static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+    const bool fits = c10::isFloatingType(a.scalar_type()) || (beta.isIntegral(false) && alpha.isIntegral(false));
+    return fits && Kind::takes(a, b) && bias_fits(bias, a, Kind::shape(a, b));
   }
   static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    if (!covered(bias, a, b)) return fall_back<Tensor>(Kind::add_name, "", bias, a, b, beta, alpha);
+    if (!covered(bias, a, b, beta, alpha)) return fall_back<Tensor>(Kind::add_name, "", bias, a, b, beta, alpha);
     lazy::Recording r;
     return r.tensor(scaled_sum<Kind>(r, bias, a, b, beta, alpha), a.scalar_type());
   }
   static Tensor& add_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    if (!covered(self, a, b) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)) || is_alias_of_any(self, {&a, &b}))
+    if (!covered(self, a, b, beta, alpha) || self.sizes() != at::IntArrayRef(Kind::shape(a, b)) ||
+        is_alias_of_any(self, {&a, &b}))
       return fall_back<Tensor>(Kind::add_name_, "", self, a, b, beta, alpha), self;
     lazy::Recording r;
     store(r, self, scaled_sum<Kind>(r, self, a, b, beta, alpha));
@@ -123,7 +130,7 @@ struct Product {
   }
   static Tensor& add_out(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha,
                          Tensor& out) {
-    if (!covered(bias, a, b) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out)))
+    if (!covered(bias, a, b, beta, alpha) || !takes(out, a, b) || (bias.is_alias_of(out) && !bias.is_same(out)))
       return fall_back<Tensor>(Kind::add_name, "out", bias, a, b, beta, alpha, out), out;
     at::native::resize_output(out, Kind::shape(a, b));
     lazy::Recording r;
@@ -142,6 +149,28 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
   if (a.dim() != 1 || b.dim() != 1 || !at::is_expandable_to(self.sizes(), {a.size(0), b.size(0)}))
     return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);  // eager's error
   return at::native::math_addr(self, a, b, beta, alpha);
+}
+
+// Bytes multiplied and added up in int32.
+Tensor int_mm(const Tensor& a, const Tensor& b) {
+  const bool fits = lazy::backing().has_host_kernels && is_ours(a) && is_ours(b) && a.scalar_type() == at::kChar &&
+                    b.scalar_type() == at::kChar && a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0);
+  if (!fits) return fall_back<Tensor>("aten::_int_mm", "", a, b);
+  lazy::Recording r;
+  return r.tensor(r.emit(ir::Op::int_mm, {r.value(a), r.value(b)}), at::kInt);
+}
+
+// [M, K] x [N, K] of bytes, each of whose rows has a scale.
+Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& scales) {
+  const bool fits = lazy::backing().has_host_kernels && is_floating(x) && is_ours(weight) && is_ours(scales) &&
+                    weight.scalar_type() == at::kChar && scales.scalar_type() == x.scalar_type() && x.dim() == 2 &&
+                    weight.dim() == 2 && x.is_contiguous() && weight.is_contiguous() && x.size(1) == weight.size(1) &&
+                    scales.dim() == 1 && scales.size(0) == weight.size(0) && x.scalar_type() != at::kDouble;
+  if (!fits) return fall_back<Tensor>("aten::_weight_int8pack_mm", "", x, weight, scales);
+  lazy::Recording r;
+  const ir::DType type = lazy::to_ir(x.scalar_type());
+  const ir::Value w = r.permute(r.convert(r.value(weight), type), ir::Dims{1, 0});
+  return r.tensor(r.mul(r.emit(ir::Op::matmul, {r.value(x), w}), r.value(scales)), x.scalar_type());
 }
 
 // Of real numbers there is nothing to conjugate: vdot is the same.
@@ -255,6 +284,8 @@ void register_contractions(torch::Library& m) {
   register_product<Batches>(m);
   register_product<Vectors>(m);
   m.impl("addr", addr);
+  m.impl("_int_mm", int_mm);
+  m.impl("_weight_int8pack_mm", weight_int8pack_mm);
   m.impl("dot", dot<false>);
   m.impl("vdot", dot<true>);
   m.impl("convolution_overrideable", convolution);

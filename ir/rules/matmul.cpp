@@ -28,6 +28,15 @@ void infer_matmul(std::span<const Type* const> in, const Attrs&, std::span<Type>
   out[0].shape.back() = b.shape.back();
 }
 
+void infer_int_mm(std::span<const Type* const> in, const Attrs&, std::span<Type> out) {
+  const Type &a = *in[0], &b = *in[1];
+  if (a.rank() != 2 || b.rank() != 2 || a.shape[1] != b.shape[0])
+    type_error("int_mm: expected two matrices that fit, got ", to_string(a), " and ", to_string(b));
+  if ((a.dtype != DType::I8 && a.dtype != DType::U8) || b.dtype != DType::I8)
+    type_error("int_mm: expected int8 or uint8, and int8, but got: ", name(a.dtype), " and ", name(b.dtype));
+  out[0] = {DType::I32, Dims{a.shape[0], b.shape[1]}};
+}
+
 void vjp_matmul(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                 std::span<Value> out) {
   Value gy = cotangents[0];

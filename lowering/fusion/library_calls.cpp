@@ -31,6 +31,7 @@ ConvolutionParams convolution_params(const ir::Attrs& a) {
 }
 
 Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops, a.effort); }
+Call int_mm(const Arguments& a) { return make_int_mm(a.in[0], a.in[1], a.out[0], a.effort); }
 Call convolution(const Arguments& a) {
   return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }
@@ -41,6 +42,7 @@ Call convolution_weight_grad(const Arguments& a) {
   return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.effort);
 }
 PackedCall packed_matmul(const Arguments& a) { return make_packed_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
+PackedCall packed_int_mm(const Arguments& a) { return make_packed_int_mm(a.in[0], a.in[1], a.out[0]); }
 PackedCall packed_convolution(const Arguments& a) {
   return make_packed_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }
@@ -103,6 +105,7 @@ struct Service {
 };
 const Service kServices[] = {
     {ir::Op::matmul, matmul, true, packed_matmul},
+    {ir::Op::int_mm, int_mm, false, packed_int_mm},
     {ir::Op::convolution, convolution, true, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
@@ -129,6 +132,7 @@ class CpuLibraries final : public Libraries {
  public:
   explicit CpuLibraries(Effort effort) : effort_(effort) {}
   bool serve_all() const override { return true; }
+  bool multiply_bytes() const override { return true; }
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
   bool takes(const ir::Node& node, std::span<const PostOp> ops) const override {
     if (is_for_blas(node)) return false;

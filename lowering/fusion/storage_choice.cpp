@@ -18,8 +18,17 @@ namespace {
 constexpr int kCheapOps = 8;
 // A part of an expression with this many times fewer elements takes next to no memory, and costs nothing to read back.
 constexpr int64_t kNarrow = 8;
+// So many rows, and columns of each: a row that is read for every one of them is computed once, if that takes more than
+// a step.
+constexpr int64_t kManyRows = 256, kManyColumns = 64;
 // Bounds on what one expression may grow to by inlining.
 constexpr int kMaxLoads = 16, kMaxNodes = 64;
+
+bool is_spread(const ir::Type& row, const ir::Type& over) {
+  if (row.numel().is_symbolic() || over.numel().is_symbolic() || row.shape.empty() || over.shape.empty()) return false;
+  return row.shape.back() == over.shape.back() && row.shape.back() >= kManyColumns &&
+         kManyRows * row.numel() <= over.numel();
+}
 
 bool is_leaf_number(ir::Op op) { return op == ir::Op::constant || op == ir::Op::scalar || op == ir::Op::iota; }
 
@@ -138,6 +147,7 @@ void StorageChoice::count_uses() {
   live_.resize(graph_.nodes.size());
   uses_.resize(values_.count());
   widened_.resize(values_.count());
+  spread_.resize(values_.count());
   for (Value v : graph_.outputs) live_[v.node] = true;
   for (uint32_t n = static_cast<uint32_t>(graph_.nodes.size()); n-- > 0;) {
     const ir::Node& node = graph_.nodes[n];
@@ -150,6 +160,7 @@ void StorageChoice::count_uses() {
       live_[x.node] = true;
       const bool again = std::find(node.inputs.begin(), node.inputs.begin() + i, x) != node.inputs.begin() + i;
       if (!again) uses_[values_[x]] += view ? std::max<uint16_t>(1, uses_[self]) : 1;
+      spread_[values_[x]] |= is_spread(graph_.type(x), node.types[0]) || (view && spread_[self]);
       widened_[values_[x]] |= node.types[0].numel() > graph_.type(x).numel() || (view && widened_[self]);
     }
   }
@@ -264,7 +275,7 @@ void StorageChoice::choose(Value v, bool inline_nodes) {
     c = costs_[values_[v]];
   }
   const bool again = shared && (c.ops > kCheapOps || c.wide_loads > 1);
-  const bool repeated = widened_[values_[v]] && c.ops > kCheapOps;
+  const bool repeated = (widened_[values_[v]] && c.ops > kCheapOps) || (spread_[values_[v]] && c.ops + c.loads > 2);
   if (!inline_nodes || again || repeated || c.loads > kMaxLoads || c.nodes > kMaxNodes) values_.store(v);
   costs_[values_[v]] = c;
 }

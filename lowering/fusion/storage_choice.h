@@ -51,6 +51,7 @@ class StorageChoice {
   std::vector<uint8_t> live_;     // by node
   std::vector<uint16_t> uses_;    // by value, views counted as their readers
   std::vector<uint8_t> widened_;  // by value: some reader repeats it
+  std::vector<uint8_t> spread_;   // by value: some reader repeats it, a row, for very many rows
   std::vector<Cost> costs_;       // by value
 };
 

@@ -1,5 +1,6 @@
 #include "lowering/graph/target_passes.h"
 #include "lowering/graph/align_products.h"
+#include "lowering/graph/byte_products.h"
 #include "lowering/graph/early_operands.h"
 
 namespace lazuli::lowering {

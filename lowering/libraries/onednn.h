@@ -27,6 +27,11 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
 PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& out,
                               std::span<const PostOp> post_ops = {});
 
+// out[m, n] = a[m, k] x b[k, n], added up in int32. a: int8 or uint8; b: int8; any strides.
+std::unique_ptr<LibraryCall> make_int_mm(const Layout& a, const Layout& b, const Layout& out,
+                                         Effort effort = Effort::Much);
+PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out);
+
 // Attributes of torch's convolution, one number for each spatial dimension (one to three of them).
 struct ConvolutionParams {
   ir::Dims stride, padding, dilation, output_padding;

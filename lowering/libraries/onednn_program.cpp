@@ -25,6 +25,12 @@ memory::data_type data_type(ir::DType dtype) {
       return memory::data_type::bf16;
     case ir::DType::F16:
       return memory::data_type::f16;
+    case ir::DType::I8:
+      return memory::data_type::s8;
+    case ir::DType::U8:
+      return memory::data_type::u8;
+    case ir::DType::I32:
+      return memory::data_type::s32;
     default:
       return memory::data_type::undef;
   }
@@ -186,6 +192,15 @@ bool describable(const Layout& layout, size_t trailing) {
 bool supports(ir::DType dtype) {
   static const bool bf16 = (engine(), dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core);
   return dtype == ir::DType::F32 || (dtype == ir::DType::BF16 && bf16);
+}
+
+bool multiplies_bytes() {
+  static const bool has = [] {
+    const dnnl::cpu_isa isa = (engine(), dnnl::get_effective_cpu_isa());
+    return isa == dnnl::cpu_isa::avx2_vnni || isa == dnnl::cpu_isa::avx2_vnni_2 ||
+           isa >= dnnl::cpu_isa::avx512_core_vnni;
+  }();
+  return has;
 }
 
 namespace {

@@ -32,5 +32,8 @@ PackedCall packed_convolution(const Convolution& c, std::span<const PostOp> post
 
 // Whether oneDNN computes on this type on this machine.
 bool supports(ir::DType dtype);
+// Whether the processor adds up products of bytes in int32. Without that, oneDNN adds up two of them in int16, which is
+// too narrow for some.
+bool multiplies_bytes();
 
 }  // namespace lazuli::lowering::onednn

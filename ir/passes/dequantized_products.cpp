@@ -1,0 +1,89 @@
+// A matrix of weights in few bits is dequantized where it is used, and then multiplied. If that is by a few rows, the
+// product is bound by memory, and the dequantized matrix is several times what it was made of. So the product is made
+// products of elements and their sum: one kernel, which dequantizes in registers.
+#include <algorithm>
+#include <unordered_set>
+#include "ir/body.h"
+#include "ir/passes/pass.h"
+#include "ir/passes/rewrite.h"
+
+namespace lazuli::ir::passes {
+namespace {
+
+constexpr int64_t kMostRows = 4;
+constexpr int64_t kLeastElements = int64_t{1} << 16;  // of the matrix; below it is in a cache in any case
+constexpr size_t kMostSteps = 32;                     // by which an element is computed, for each row anew
+
+class Products {
+ public:
+  explicit Products(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {}
+
+  // [rows, depth] x [depth, columns] as a sum; none if the product had better stay one.
+  Value rebuild(Rewriter& r, uint32_t id) const {
+    const Node& n = graph_.nodes[id];
+    if ((n.op != Op::matmul && n.op != Op::int_mm) || n.types[0].rank() != 2) return {};
+    const Value a = n.inputs[0], b = n.inputs[1];
+    Builder& to = r.builder();
+    const auto turned = [&](Value x) { return to.transpose(r[x]); };
+    if (is_short(graph_.type(a).shape[0]) && is_dequantized(n, b)) return sum(to, r[a], turned(b), n.types[0].dtype);
+    if (is_short(graph_.type(b).shape[1]) && is_dequantized(n, a))
+      return to.transpose(sum(to, turned(b), r[a], n.types[0].dtype));
+    return {};
+  }
+
+ private:
+  static bool is_short(Size rows) { return rows > 0 && rows <= kMostRows; }
+
+  // [m, n]: each of m rows times each of n rows of `matrix`. Their sums have one iteration space, so that one kernel
+  // computes an element of the matrix once for all of them. Narrow floats are multiplied and added up in float32, as in
+  // any product.
+  static Value sum(Builder& b, Value rows, Value matrix, DType type) {
+    const DType wide = compute_type(type);
+    const Dims shape = b.shape(matrix);
+    const Size m = b.shape(rows)[0], k = shape[1];
+    matrix = b.convert(matrix, wide), rows = b.convert(rows, wide);
+    std::vector<Value> results;
+    for (Size i = 0; i < m; i += 1) {
+      const Value row = b.emit(Op::slice, {rows}, Attrs().add(Dims{i, 0}).add(Dims{1, k}).add(Dims{1, 1}));
+      results.push_back(b.reshape(b.sum(b.mul(matrix, b.broadcast(row, shape)), Dims{1}, true), Dims{1, shape[0]}));
+    }
+    return b.convert(m == 1 ? results[0] : b.emit(Op::cat, results, Attrs{{0}}), type);
+  }
+
+  // Whether the matrix is computed for this product alone, element by element, from values of fewer bytes. Bytes are
+  // made int32 by the product itself.
+  bool is_dequantized(const Node& product, Value v) const {
+    const Size elements = graph_.type(v).numel();
+    if (elements.is_symbolic() || elements < kLeastElements) return false;
+    if (product.op == Op::int_mm) return true;
+    Size bytes = 0;
+    size_t steps = 0;
+    std::unordered_set<uint32_t> seen;
+    for (std::vector<Value> left{v}; !left.empty();) {
+      const Value x = left.back();
+      left.pop_back();
+      if (!x || !seen.insert(x.node).second) continue;
+      const Node& node = graph_[x];
+      if (!is_elementwise(node.op) && !is_view(node.op)) {
+        bytes += node.types[x.result].bytes();
+        continue;
+      }
+      if (can_fail(node.op) || (uses_[x.node] > 1 && 2 * graph_.type(x).numel() > elements)) return false;
+      steps += is_elementwise(node.op);
+      left.insert(left.end(), node.inputs.begin(), node.inputs.end());
+    }
+    return steps > 0 && steps <= kMostSteps && 4 * bytes <= 3 * graph_.type(v).bytes();
+  }
+
+  const Graph& graph_;
+  const std::vector<uint32_t> uses_;
+};
+
+}  // namespace
+
+Graph dequantized_products(const Graph& graph) {
+  const Products products(graph);
+  return rewrite(graph, [&](Rewriter& r, uint32_t id) { return products.rebuild(r, id); });
+}
+
+}  // namespace lazuli::ir::passes

@@ -1,0 +1,90 @@
+// Products of a few rows with a matrix that is computed from fewer bytes: as sums they compute the same.
+#include <algorithm>
+#include <random>
+#include "ir/builder.h"
+#include "ir/interpret.h"
+#include "ir/passes/pass.h"
+#include "ir/print.h"
+#include "tests/ir/support.h"
+
+namespace lazuli::ir::testing {
+namespace {
+
+struct Case {
+  int64_t rows = 1;
+  DType type = DType::F32, bits = DType::I8;
+  bool turned = false, scaled = false, first = false, kept = false;
+};
+
+Graph make(const Case& c) {
+  constexpr int64_t kDepth = 320, kColumns = 256;
+  Graph graph;
+  GraphBuilder b(graph);
+  const Value packed = b.input({c.bits, c.turned ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}});
+  Value w = b.convert(packed, c.type);
+  if (c.scaled) w = b.mul(w, b.broadcast(b.input({c.type, {b.shape(w)[0], 1}}), b.shape(w)));
+  if (c.turned) w = b.transpose(w);
+  const Value x = b.input({c.type, {c.rows, kDepth}});
+  graph.outputs = {c.first ? b.emit(Op::matmul, {b.transpose(w), b.transpose(x)}) : b.emit(Op::matmul, {x, w})};
+  if (c.kept) graph.outputs.push_back(w);
+  return graph;
+}
+
+Graph rewritten(const Graph& graph) {
+  PassOptions options;
+  options.verify = true;
+  return run_passes(graph, std::vector{*find_pass("dequantized_products"), *find_pass("dead_code")}, options);
+}
+
+size_t products(const Graph& graph) {
+  return static_cast<size_t>(std::ranges::count(graph.nodes, Op::matmul, &Node::op));
+}
+
+TEST(DequantizedProducts, ComputeTheSame) {
+  for (int64_t rows : {1, 2, 4})
+    for (DType type : {DType::F32, DType::F64, DType::BF16})
+      for (int form = 0; form < 8; ++form) {
+        const Graph graph = make({.rows = rows,
+                                  .type = type,
+                                  .bits = form & 1 ? DType::I8 : DType::U8,
+                                  .turned = (form & 1) != 0,
+                                  .scaled = (form & 2) != 0,
+                                  .first = (form & 4) != 0});
+        const Graph after = rewritten(graph);
+        EXPECT_EQ(products(after), 0u) << print(after);
+        std::mt19937 generator(1);
+        std::vector<Tensor> inputs;
+        for (const Type& t : input_types(graph)) inputs.push_back(random_tensor(t, generator, 0, 4));
+        const auto want = interpret(graph, inputs), got = interpret(after, inputs);
+        expect_close(got[0], want[0], type == DType::BF16 ? 1e-2 : 1e-5, print(after));
+      }
+}
+
+// Bytes that are added up in int32 need no conversion before.
+TEST(DequantizedProducts, OfBytes) {
+  for (DType type : {DType::I8, DType::U8}) {
+    Graph graph;
+    GraphBuilder b(graph);
+    const Value x = b.input({type, {2, 512}}), w = b.input({DType::I8, {512, 256}});
+    graph.outputs = {b.emit(Op::int_mm, {x, w})};
+    const Graph after = rewritten(graph);
+    EXPECT_EQ(std::ranges::count(after.nodes, Op::int_mm, &Node::op), 0) << print(after);
+    const double lowest = type == DType::I8 ? -128 : 255;
+    std::vector<Tensor> inputs;
+    for (const Type& t : input_types(graph)) inputs.emplace_back(t);
+    for (int64_t i = 0; i < 2 * 512; ++i) inputs[0].set(i, i < 512 ? lowest : i % 100);
+    for (int64_t i = 0; i < 512 * 256; ++i) inputs[1].set(i, i % 256 == 0 ? -128 : i % 7 - 3);
+    const auto want = interpret(graph, inputs), got = interpret(after, inputs);
+    EXPECT_EQ(want[0].at(0), lowest * -128 * 512);
+    expect_close(got[0], want[0], 0, print(after));
+  }
+}
+
+TEST(DequantizedProducts, OthersStay) {
+  EXPECT_EQ(products(rewritten(make({.rows = 5}))), 1u);
+  EXPECT_EQ(products(rewritten(make({.kept = true}))), 1u);                            // it is in memory in any case
+  EXPECT_EQ(products(rewritten(make({.type = DType::F32, .bits = DType::F32}))), 1u);  // there is nothing to save
+}
+
+}  // namespace
+}  // namespace lazuli::ir::testing
