@@ -15,11 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/kernels/peak.h"
 #include "lowering/libraries/convolution/depthwise.h"
 #include "lowering/libraries/convolution/implicit_gemm.h"
 #include "lowering/libraries/indexing.h"
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling/pooling.h"
+#include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/product/gemm.h"
 #include "lowering/libraries/strided_copy.h"
@@ -52,6 +54,13 @@ double time_us(const std::function<void()>& run) {
   return times[times.size() / 10];
 }
 
+// Of float32, now: processors do not run at one speed.
+double peak_gflops() {
+  double flops = 0;
+  const double us = time_us([&] { flops = multiply_adds(20000, crew_size()); });
+  return flops / us * 1e-3;
+}
+
 struct Memory {
   explicit Memory(const Layout& l, int64_t end = 0) : data(std::aligned_alloc(64, round_up_64(extent_bytes(l) + 64))) {
     std::memset(data, 0, extent_bytes(l));
@@ -71,7 +80,7 @@ struct Memory {
 
 const char* filter = "";
 
-using Make = std::function<std::unique_ptr<LibraryCall>()>;
+using Make = std::function<std::shared_ptr<LibraryCall>()>;
 
 // Made-up operands and results of a call, which its variants share.
 struct Case {
@@ -99,10 +108,12 @@ void bench(const Case& c, const char* variant, const Make& make) {
   for (const Layout& l : c.results) out.push_back(memory.emplace_back(std::make_unique<Memory>(l))->data);
   if (c.in_place) out[0] = const_cast<void*>(in[0]);
   Memory scratch(dense_layout(DType::U8, {static_cast<int64_t>(call->scratch_bytes())}));
+  const double peak = peak_gflops();
   const double us = time_us([&] { call->run(in.data(), out.data(), scratch.data); });
-  std::printf(R"({"call": "%s", "variant": "%s", "us": %.1f, "GF/s": %.0f, "made us": [%.0f, %.0f], "by": "%s"})"
+  std::printf(R"({"call": "%s", "variant": "%s", "us": %.1f, "GF/s": %.0f, "peak GF/s": %.0f, )"
+              R"("made us": [%.0f, %.0f], "by": "%s"})"
               "\n",
-              c.name.c_str(), variant, us, c.flops / us * 1e-3, first, second, call->describe().c_str());
+              c.name.c_str(), variant, us, c.flops / us * 1e-3, peak, first, second, call->describe().c_str());
   std::fflush(stdout);
 }
 
@@ -138,6 +149,32 @@ void bench_matmul(DType t, int64_t batch, int64_t m, int64_t n, int64_t k) {
     bench(c, "oneDNN as given", [&] { return onednn::matmul(a, b, out, {}, Inner::Given); });
     bench(c, "oneDNN reordered", [&] { return onednn::matmul(a, b, out, {}, Inner::Best); });
   }
+}
+
+// A linear layer of m rows in inference: weights of [n, k], packed once where that is worth it, and what the call does
+// to its result.
+struct Linear {
+  const char* name;
+  int64_t m, n, k;
+  std::vector<PostOp::Kind> ops;
+};
+
+void bench_linear(const Linear& v) {
+  const DType t = DType::F32;
+  const Layout a = dense_layout(t, {v.m, v.k}), b = transposed(t, {v.k, v.n}), out = dense_layout(t, {v.m, v.n});
+  std::vector<PostOp> ops;
+  Case c{std::string("linear ") + v.name, 2.0 * v.m * v.n * v.k, {a, b}, {out}};
+  for (size_t i = 0; i < v.ops.size(); ++i) {  // a bias comes first, and then what else is added
+    ops.push_back({v.ops[i]});
+    if (!has_operand(ops.back())) continue;
+    ops.back().operand = i == 0 ? dense_layout(t, {v.n}) : out;
+    c.operands.push_back(ops.back().operand);
+  }
+  const PackedCall packed = make_packed_matmul(a, b, out, ops);
+  bench(c, packed.pack ? "as given" : "chosen", [&] { return make_matmul(a, b, out, ops); });
+  if (!packed.pack) return;
+  c.operands[kPackedOperand] = dense_layout(t, {static_cast<int64_t>(packed.bytes / sizeof(float))});
+  bench(c, "chosen", [&] { return make_packed_matmul(a, b, out, ops).call; });
 }
 
 struct Conv {
@@ -205,6 +242,18 @@ void bench_indexing(DType t) {
 
 int main(int argc, char** argv) {
   if (argc > 1) filter = argv[1];
+  const PostOp::Kind bias = PostOp::Add, residual = PostOp::Add, gelu = PostOp::GeluErf;
+  for (const Linear& v : std::vector<Linear>{{"BERT-base 2x128 query", 256, 768, 768, {bias}},
+                                             {"BERT-base 2x128 projection", 256, 768, 768, {bias, residual}},
+                                             {"BERT-base 2x128 wide", 256, 3072, 768, {bias, gelu}},
+                                             {"BERT-base 2x128 narrow", 256, 768, 3072, {bias, residual}},
+                                             {"ViT-small x4 query", 788, 1152, 384, {bias}},
+                                             {"ViT-small x4 projection", 788, 384, 384, {bias, residual}},
+                                             {"ViT-small x4 wide", 788, 1536, 384, {bias, gelu}},
+                                             {"ViT-small x4 narrow", 788, 384, 1536, {bias, residual}},
+                                             {"GPT-2 1x128 query", 128, 2304, 768, {bias}},
+                                             {"GPT-2 1x128 vocabulary", 128, 50257, 768, {}}})
+    bench_linear(v);
   for (DType t : {DType::F32, DType::BF16}) {
     for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
              {4, 4, 4},        {1, 768, 768},    {1, 3072, 768},   {1, 768, 3072},   {8, 768, 768},

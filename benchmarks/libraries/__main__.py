@@ -1,8 +1,10 @@
 """Measures library calls on a CPU, and all that could compute them: what matmul.cpp and
 convolution.cpp choose, beside oneDNN on several layouts and our own code.
 
-`chosen` is taken where a call may cost much to make, `quick` where it must cost little. `behind`
-is the time of `chosen` divided by the fastest's: 1 is the best choice. The thresholds in these
+`chosen` is taken where a call may cost much to make, `quick` where it must cost little; of linear
+layers it has packed weights. `behind` is the time of `chosen` divided by the fastest's: 1 is the
+best choice. `of peak` is the share of what the processor does at best in float32 (multiply-adds in
+registers, measured just before). The thresholds in these
 files rest on such tables of machines with and without AVX-512. The program is
 benchmarks/kernels/libraries_core.cpp; its passes are repeated, and the table has the medians.
 """
@@ -20,6 +22,7 @@ from benchmarks import harness
 PROGRAM = "libraries_core"
 VARIANTS = (
     "chosen",
+    "as given",
     "quick",
     "own",
     "oneDNN as given",
@@ -60,7 +63,9 @@ def row_of(call: str, variants: dict[str, list[dict]]) -> dict[str, object]:
     same = variants["chosen"][0]["by"] == variants[fastest][0]["by"]
     row: dict[str, object] = {"call": call}
     row |= {f"{name} us": us.get(name) for name in VARIANTS}
+    share = statistics.median(line["GF/s"] / line["peak GF/s"] for line in variants["chosen"])
     return row | {
+        "of peak": share,
         "fastest": "chosen" if same else fastest,
         "behind": 1.0 if same else us["chosen"] / us[fastest],
         "made us": {name: runs[0]["made us"] for name, runs in variants.items()},

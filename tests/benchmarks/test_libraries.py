@@ -4,7 +4,8 @@ from benchmarks.libraries import __main__ as libraries
 
 
 def line(variant: str, us: float, by: str) -> dict:
-    return {"call": "mm", "variant": variant, "us": us, "made us": [9, 1], "by": by}
+    speed = {"GF/s": 12 / us, "peak GF/s": 4.0}
+    return {"call": "mm", "variant": variant, "us": us, "made us": [9, 1], "by": by} | speed
 
 
 def test_a_choice_is_compared_with_the_fastest():
@@ -12,6 +13,7 @@ def test_a_choice_is_compared_with_the_fastest():
     (row,) = libraries.rows_of(lines)
     assert row["fastest"] == "own"
     assert row["behind"] == 2.0
+    assert row["of peak"] == 0.5
     assert row["oneDNN as given us"] is None
 
 
