@@ -3,7 +3,7 @@
 import pytest
 import torch
 from differential import assert_same, normal
-from torch.nn.functional import adaptive_avg_pool2d, fold, unfold
+from torch.nn.functional import adaptive_avg_pool2d, fold, max_pool2d, relu, unfold
 
 FORMATS = (torch.contiguous_format, torch.channels_last)
 
@@ -95,3 +95,26 @@ def test_errors_are_eagers(wrong):
             wrong(torch.ones(1, 2, 4, 4, device=device))
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
+
+
+MAX_WINDOWS = [
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": 2, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 3, "padding": 1, "dilation": 2},
+    {"kernel_size": (1, 3)},
+]
+
+
+@pytest.mark.parametrize("layout", FORMATS, ids=str)
+@pytest.mark.parametrize("window", MAX_WINDOWS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("channels", [5, 70])
+def test_largest_without_positions(channels, dtype, window, layout, planned_at_once):
+    """No derivative is wanted, so nobody reads where the largest were; with nan and infinity."""
+
+    def run(device):
+        x = normal(2, channels, 9, 11, device=device, dtype=dtype).contiguous(memory_format=layout)
+        x[0, :, 2, 3], x[1, 1, 4, 5], x[1, :, :3] = torch.inf, torch.nan, -torch.inf
+        return relu(max_pool2d(x * 1, **window))
+
+    assert_same(run, rtol=0, atol=0)

@@ -71,6 +71,27 @@ struct BestOfTaps {
   }
 };
 
+// The same without positions, for so many taps, in registers.
+template <int64_t count>
+struct LargestOfTaps {
+  template <class T>
+  static LAZULI_INLINE void run(const Tap<T>* taps, int64_t n, T* values) {
+    using C = Compute<T>;
+    const T* sources[count];
+    for (int64_t t = 0; t < count; ++t) sources[t] = taps[t].source;
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      C best = static_cast<C>(sources[0][i]);
+#pragma GCC unroll 9
+      for (int64_t t = 1; t < count; ++t) {
+        const C v = static_cast<C>(sources[t][i]);
+        best = (v > best) | (v != v) ? v : best;
+      }
+      store_element(values[i], best);
+    }
+  }
+};
+
 class MaxPool final : public LibraryCall {
  public:
   MaxPool(const Layout& x, const Layout& values, const Layout& indices, const PoolParams& p)
@@ -105,7 +126,8 @@ class MaxPool final : public LibraryCall {
   void pool_channels(const T* x, T* values, int64_t* indices) const {
     const int64_t positions = values_.n * values_.h * values_.w;
     share_out(positions, positions * x_.c > 2048, [&](int64_t begin, int64_t end, int) {
-      std::vector<Tap<T>> taps(high_.kernel * wide_.kernel);
+      const int64_t most = high_.kernel * wide_.kernel;
+      std::vector<Tap<T>> taps(most);
       for (int64_t r = begin; r < end; ++r) {
         const int64_t ow = r % values_.w, oh = r / values_.w % values_.h, n = r / values_.w / values_.h;
         int64_t count = 0;
@@ -115,9 +137,16 @@ class MaxPool final : public LibraryCall {
             if (high_.inside(ih) && wide_.inside(iw))
               taps[count++] = {x + x_.at(n, 0, ih, iw), static_cast<int32_t>(ih * x_.w + iw)};
           }
+        T* to = values + values_.at(n, 0, oh, ow);
+        if (!indices && count > 0 && (most == 4 || most == 9)) {
+          std::fill(taps.begin() + count, taps.end(), taps[0]);  // twice the same changes nothing
+          most == 4 ? run_for_host<LargestOfTaps<4>, const Tap<T>*, int64_t, T*>(taps.data(), x_.c, to)
+                    : run_for_host<LargestOfTaps<9>, const Tap<T>*, int64_t, T*>(taps.data(), x_.c, to);
+          continue;
+        }
         run_for_host<BestOfTaps, const Tap<T>*, int64_t, int64_t, int32_t, T*, int64_t*>(
-            taps.data(), count, x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)),
-            values + values_.at(n, 0, oh, ow), indices ? indices + indices_.at(n, 0, oh, ow) : nullptr);
+            taps.data(), count, x_.c, static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow)), to,
+            indices ? indices + indices_.at(n, 0, oh, ow) : nullptr);
       }
     });
   }
