@@ -25,6 +25,8 @@ class Libraries {
   virtual bool may_leave_out(const ir::Node&, uint32_t /*result*/) const { return false; }
   // What sizes of a large product should be multiples of, or it is slow (align_products.h).
   virtual int64_t good_multiple(const ir::Node&) const { return 1; }
+  // Whether a product of a few rows with a matrix that is computed is faster as a kernel of sums.
+  virtual bool sums_few_rows() const { return false; }
   // Whether there is a call for int_mm.
   virtual bool multiply_bytes() const { return false; }
   // Prepares the call for `node`. Operands are laid out as the planner found them, results dense: row-major, or

@@ -1,6 +1,7 @@
 #include "lowering/graph/target_passes.h"
 #include "lowering/graph/align_products.h"
 #include "lowering/graph/byte_products.h"
+#include "lowering/graph/dequantized_products.h"
 #include "lowering/graph/early_operands.h"
 
 namespace lazuli::lowering {

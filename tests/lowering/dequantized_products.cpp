@@ -1,10 +1,13 @@
 // Products of a few rows with a matrix that is computed from fewer bytes: as sums they compute the same.
+#include "lowering/graph/dequantized_products.h"
 #include <algorithm>
 #include <random>
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/passes/pass.h"
 #include "ir/print.h"
+#include "ir/verify.h"
+#include "lowering/fusion/library_calls.h"
 #include "tests/ir/support.h"
 
 namespace lazuli::ir::testing {
@@ -31,9 +34,9 @@ Graph make(const Case& c) {
 }
 
 Graph rewritten(const Graph& graph) {
-  PassOptions options;
-  options.verify = true;
-  return run_passes(graph, std::vector{*find_pass("dequantized_products"), *find_pass("dead_code")}, options);
+  const Graph after = lowering::dequantized_products(graph, lowering::cpu_libraries());
+  verify(after);
+  return run_passes(after, std::vector{*find_pass("dead_code")});
 }
 
 size_t products(const Graph& graph) {

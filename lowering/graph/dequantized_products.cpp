@@ -1,29 +1,35 @@
-// A matrix of weights in few bits is dequantized where it is used, and then multiplied. If that is by a few rows, the
-// product is bound by memory, and the dequantized matrix is several times what it was made of. So the product is made
-// products of elements and their sum: one kernel, which dequantizes in registers.
-#include <algorithm>
+#include "lowering/graph/dequantized_products.h"
 #include <unordered_set>
 #include "ir/body.h"
-#include "ir/passes/pass.h"
 #include "ir/passes/rewrite.h"
+#include "lowering/fusion/library_calls.h"
 
-namespace lazuli::ir::passes {
+namespace lazuli::lowering {
 namespace {
+
+using ir::Attrs;
+using ir::Dims;
+using ir::DType;
+using ir::Op;
+using ir::Size;
+using ir::Value;
 
 constexpr int64_t kMostRows = 4;
 constexpr int64_t kLeastElements = int64_t{1} << 16;  // of the matrix; below it is in a cache in any case
-constexpr size_t kMostSteps = 32;                     // by which an element is computed, for each row anew
+constexpr size_t kMostSteps = 32;                     // by which an element is computed
+
+// Of a plan that serves other sizes, nothing is asked.
+bool is_short(Size rows) { return !rows.is_symbolic() && rows > 0 && rows <= kMostRows; }
 
 class Products {
  public:
-  explicit Products(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {}
+  explicit Products(const ir::Graph& graph) : graph_(graph), uses_(ir::count_uses(graph)) {}
 
   // [rows, depth] x [depth, columns] as a sum; none if the product had better stay one.
-  Value rebuild(Rewriter& r, uint32_t id) const {
-    const Node& n = graph_.nodes[id];
-    if ((n.op != Op::matmul && n.op != Op::int_mm) || n.types[0].rank() != 2) return {};
+  Value rebuild(ir::Rewriter& r, uint32_t id) const {
+    const ir::Node& n = graph_.nodes[id];
     const Value a = n.inputs[0], b = n.inputs[1];
-    Builder& to = r.builder();
+    ir::Builder& to = r.builder();
     const auto turned = [&](Value x) { return to.transpose(r[x]); };
     if (is_short(graph_.type(a).shape[0]) && is_dequantized(n, b)) return sum(to, r[a], turned(b), n.types[0].dtype);
     if (is_short(graph_.type(b).shape[1]) && is_dequantized(n, a))
@@ -32,13 +38,11 @@ class Products {
   }
 
  private:
-  static bool is_short(Size rows) { return rows > 0 && rows <= kMostRows; }
-
   // [m, n]: each of m rows times each of n rows of `matrix`. Their sums have one iteration space, so that one kernel
   // computes an element of the matrix once for all of them. Narrow floats are multiplied and added up in float32, as in
   // any product.
-  static Value sum(Builder& b, Value rows, Value matrix, DType type) {
-    const DType wide = compute_type(type);
+  static Value sum(ir::Builder& b, Value rows, Value matrix, DType type) {
+    const DType wide = ir::compute_type(type);
     const Dims shape = b.shape(matrix);
     const Size m = b.shape(rows)[0], k = shape[1];
     matrix = b.convert(matrix, wide), rows = b.convert(rows, wide);
@@ -52,7 +56,7 @@ class Products {
 
   // Whether the matrix is computed for this product alone, element by element, from values of fewer bytes. Bytes are
   // made int32 by the product itself.
-  bool is_dequantized(const Node& product, Value v) const {
+  bool is_dequantized(const ir::Node& product, Value v) const {
     const Size elements = graph_.type(v).numel();
     if (elements.is_symbolic() || elements < kLeastElements) return false;
     if (product.op == Op::int_mm) return true;
@@ -63,27 +67,35 @@ class Products {
       const Value x = left.back();
       left.pop_back();
       if (!x || !seen.insert(x.node).second) continue;
-      const Node& node = graph_[x];
-      if (!is_elementwise(node.op) && !is_view(node.op)) {
+      const ir::Node& node = graph_[x];
+      if (!ir::is_elementwise(node.op) && !ir::is_view(node.op)) {
         bytes += node.types[x.result].bytes();
         continue;
       }
-      if (can_fail(node.op) || (uses_[x.node] > 1 && 2 * graph_.type(x).numel() > elements)) return false;
-      steps += is_elementwise(node.op);
+      if (ir::can_fail(node.op) || (uses_[x.node] > 1 && 2 * graph_.type(x).numel() > elements)) return false;
+      steps += ir::is_elementwise(node.op);
       left.insert(left.end(), node.inputs.begin(), node.inputs.end());
     }
     return steps > 0 && steps <= kMostSteps && 4 * bytes <= 3 * graph_.type(v).bytes();
   }
 
-  const Graph& graph_;
+  const ir::Graph& graph_;
   const std::vector<uint32_t> uses_;
 };
 
 }  // namespace
 
-Graph dequantized_products(const Graph& graph) {
-  const Products products(graph);
-  return rewrite(graph, [&](Rewriter& r, uint32_t id) { return products.rebuild(r, id); });
+bool is_of_few_rows(const ir::Node& node, const Libraries& libraries) {
+  const ir::Type& type = node.types[0];
+  return (node.op == Op::matmul || node.op == Op::int_mm) && type.rank() == 2 && libraries.sums_few_rows() &&
+         (is_short(type.shape[0]) || is_short(type.shape[1]));
 }
 
-}  // namespace lazuli::ir::passes
+ir::Graph dequantized_products(const ir::Graph& graph, const Libraries& libraries) {
+  const Products products(graph);
+  return ir::rewrite(graph, [&](ir::Rewriter& r, uint32_t id) -> Value {
+    return is_of_few_rows(graph.nodes[id], libraries) ? products.rebuild(r, id) : Value{};
+  });
+}
+
+}  // namespace lazuli::lowering
