@@ -10,8 +10,10 @@ namespace lazuli::backend {
 namespace {
 
 void run_on_openmp(void (*function)(void*), void* data, unsigned threads, unsigned flags) {
+  if (threads == 1) return GOMP_parallel(function, data, threads, flags);
+  lowering::openmp_has_worked();  // so that ours make room for theirs
   GOMP_parallel(function, data, threads, flags);
-  if (threads != 1) lowering::openmp_has_worked();
+  lowering::openmp_has_worked();
 }
 
 const bool is_passed_through = replace_import(kRunOnOpenmp, &run_on_openmp);

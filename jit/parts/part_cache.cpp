@@ -17,6 +17,10 @@ constexpr size_t kKeptGeneric = 16;
 // Of one code, how many parts are kept of those that are quickly made of a plan for other sizes.
 constexpr size_t kKeptResized = 16;
 
+// In how many listings a part comes before it is planned. The second may be the second step of a program that repeats
+// itself from then on, and is planned whole.
+constexpr int kUnplannedListings = 2;
+
 constexpr size_t kMostProspects = 1 << 14;
 
 // Whether code made under `a` serves under `b`, for as many threads.
@@ -170,6 +174,7 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
   const std::shared_ptr<Family> family = known ? known->family : family_of(sought);
   if (known && (!known->unplanned || is_unplanned(sought, family.get(), options))) {
+    if (known->unplanned) family->meet(listing_);
     made.stats.unplanned_parts = known->unplanned;
     made.executable = known->executable;
     return made;
@@ -211,7 +216,7 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
   const auto start = Clock::now();
   const auto cost_since = [&] { return cost(ops_of(sought.listing, sought.parts, sought.part), start); };
   if (is_unplanned(sought, &family, options)) {
-    family.since = listing_;
+    family.meet(listing_);
     if (std::shared_ptr<Executable> executable = options.unplanned(graph_of(sought), options)) {
       family.seen.see(sought.numbers());
       if (!sought.gathers()) ++stats.unplanned_parts;  // it always will
@@ -238,7 +243,8 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
 bool PartCache::is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const {
   if (!options.unplanned || !options.dump_folder.empty()) return false;
   if (options.unplanned_always || sought.gathers() || !family) return true;
-  return family->since == 0 || (family->since == listing_ && !family->planned);
+  if (family->planned) return family->listings == 0;
+  return options.planned_soon || family->listings - (family->last == listing_) < kUnplannedListings;
 }
 
 void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& options) const {
@@ -371,7 +377,9 @@ PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const 
                                               const CompileOptions& options, LineText line_text) {
   use(options);
   const Sought sought(listing, parts, part, line_text, options.threads);
-  if (!sought.gathers() && is_unplanned(sought, find_family(sought).get(), options)) return {};
+  // Whether a part gets its first plan is compile()'s to say, or it would hang on how far this thread comes.
+  const auto family = find_family(sought);
+  if (options.unplanned && !sought.gathers() && (!family || !family->planned)) return {};
   return find_or_make(sought, options);
 }
 

@@ -39,8 +39,8 @@ class PartCache {
     CompileStats stats;
     uint64_t hash = 0;  // of code and numbers
   };
-  // One part's executable, made if need be, but for parts that compile() has not met yet: none. `options`: those
-  // for_parts().
+  // One part's executable, made if need be, for other sizes, too; none for parts that compile() has made no plan of, and
+  // that may run without. `options`: those for_parts().
   MadePart executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                           const CompileOptions& options, LineText line_text);
   static CompileOptions for_parts(CompileOptions options);
@@ -58,8 +58,10 @@ class PartCache {
   struct Family {
     uint64_t hash;
     std::vector<int64_t> code;
-    int threads;        // that its plans are for
-    int64_t since = 0;  // the number of the listing that compile() first met it in; 0: none yet
+    int threads;       // that its plans are for
+    int listings = 0;  // that compile() met it in without a plan
+    int64_t last = 0;  // the number of the last of them
+    void meet(int64_t listing) { listings += last != listing, last = listing; }
     bool planned = false;
     SeenNumbers seen;
     std::list<GenericPart> generic;
@@ -100,8 +102,9 @@ class PartCache {
   void keep_few(const MadePart& made, Order::iterator known);
   std::shared_ptr<Family> find_family(const Sought& sought) const;
   std::shared_ptr<Family> family_of(const Sought& sought);
-  // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first listing that
-  // has it. One that gathers always does: a plan would do no better.
+  // Whether a part of this family (null: of a code that was never seen) runs without a plan: in the first two listings
+  // that have it, and longer where the whole listing will soon have a plan. One that gathers always does: a plan would
+  // do no better.
   bool is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const;
   // On all threads, the first part of each code that has no plan yet and should have one.
   void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;

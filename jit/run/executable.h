@@ -149,6 +149,7 @@ struct CompileOptions {
   // Makes what runs a part that was never there before; null, or if it gives null: its plan does.
   std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
   bool unplanned_always = false;  // nor is any other part planned
+  bool planned_soon = false;      // the whole will be: no part of it is planned that has no plan yet
   Device* device = nullptr;       // null: the CPU
   bool fusion = true;
   bool pack = true;  // operands of library calls that seldom change (jit/run/packed_operands.h)

@@ -152,7 +152,8 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
       }
     const bool may_donate = !(is_read(reason) && backing().overlaps_host);  // run_aside does not
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
-    const jit::CompileOptions options = compile_options(settings, key);
+    jit::CompileOptions options = compile_options(settings, key);
+    options.planned_soon = runs.count > 0 && !runs.loop && config().tiers != "parts";
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));
     jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
     if (cuts)
@@ -163,7 +164,8 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     if (!in_parts) known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();
-    may_come_again = in_parts && runs.count > 1 && stats.parts_ahead == 0 && stats.unplanned_parts == 0;
+    may_come_again =
+        in_parts && runs.count > 1 && stats.parts_ahead == 0 && (stats.unplanned_parts == 0 || options.planned_soon);
     runs.loop = 2 * stats.turns > stats.parts;
     metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);
   }

@@ -45,7 +45,9 @@ RunAhead::Halt::~Halt() {
 bool RunAhead::may_start() {
   if (config().run_ahead == "off" || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
     return false;
-  return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
+  // Where OpenMP's threads are awake there is no core left.
+  const bool has_core = config().run_ahead == "all" || !lowering::is_openmp_awake();
+  return has_core && !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }
 
 void RunAhead::look_again(const Trace& trace) {

@@ -18,6 +18,7 @@
 #include "lazy/rows/torch_views.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
+#include "lowering/threads/blas_threads.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lazy {
@@ -66,6 +67,22 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
+// Whether a row over operands and results of these types is worth a second thread. Some of torch's kernels, and products
+// above all, share out what takes microseconds: waking OpenMP's threads costs more, and then they are awake where ours
+// have to run.
+bool is_worth_sharing(Op op, std::span<const ir::Type* const> types) {
+  constexpr double kProducts = 2e6, kElements = 32768, kCostlyElements = 8192;
+  double most = 0, all = 1;
+  for (const ir::Type* t : types) {
+    const auto count = static_cast<double>(t->numel());
+    most = std::max(most, count), all *= count;
+  }
+  // Of m x k by k x n and m x n elements, m x k x n products.
+  if (ir::is_contraction(op)) return std::sqrt(all) >= kProducts;
+  const ir::Kind kind = ir::info(op).kind;
+  return most >= (kind == ir::Kind::Elementwise || kind == ir::Kind::Index ? kElements : kCostlyElements);
+}
+
 // What is known of a graph before it runs.
 class Schedule {
  public:
@@ -75,6 +92,7 @@ class Schedule {
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
+  bool is_shared = false;          // something is worth a second thread
   // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
   // it.
   std::vector<int8_t> product;
@@ -93,6 +111,13 @@ class Schedule {
   }
 
  private:
+  std::vector<const ir::Type*> types_of(const ir::Node& n) const {
+    std::vector<const ir::Type*> types;
+    for (const ir::Type& t : n.types) types.push_back(&t);
+    for (ir::Value v : n.inputs)
+      if (v) types.push_back(&graph.type(v));
+    return types;
+  }
   static bool turns(const ir::Node& n) {
     return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
   }
@@ -109,6 +134,7 @@ class Schedule {
     for (uint32_t id = end; id-- > 0;) {
       if (last_use[id] == kNever) continue;
       const ir::Node& n = graph.nodes[id];
+      is_shared = is_shared || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && is_worth_sharing(n.op, types_of(n)));
       steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
       if (steps_only) steps_from = id;
       for (ir::Value v : n.inputs) {
@@ -475,6 +501,9 @@ class Unplanned final : public jit::Executable {
   bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
                std::span<const int64_t> scalars, std::span<jit::Buffer> outputs, Calls& calls) const {
     const PlainDispatch guard;
+    std::optional<lowering::OneThread> alone;
+    std::optional<lowering::BlasThreads> blas;
+    if (!schedule_.is_shared) alone.emplace(), blas.emplace(1);
     Run run(schedule_, host, calls);
     try {
       run.run(inputs, donate, scalars, outputs);

@@ -182,12 +182,16 @@ class Crew {
 
   void rest(int worker) {
     const auto start = Clock::now();
-    const auto patience = worker == 1 && expects_background_ ? kLongPatience : kPatience;
+    // OpenMP's threads do not make room for others.
+    const auto patience = is_openmp_awake()                    ? Clock::duration::zero()
+                          : worker == 1 && expects_background_ ? kLongPatience
+                                                               : kPatience;
     do {
       for (int i = 0; i < 32; ++i) {
         if (is_there(worker)) return;
         _mm_pause();
       }
+      std::this_thread::yield();  // to whoever has work for this core
     } while (Clock::now() - start < patience);
     std::unique_lock lock(mutex_);
     sleeping_.fetch_add(1, std::memory_order_seq_cst);
@@ -222,11 +226,9 @@ std::atomic<Clock::rep> openmp_worked_at = 0, openmp_shared_at = 0;
 Clock::rep now() { return Clock::now().time_since_epoch().count(); }
 bool is_patient(Clock::rep since) { return Clock::duration(now() - since) < kOpenmpPatience; }
 
-bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
-
-// They would keep a core from the crew.
+// No library has needed them for long, but they are awake since we did: they would keep a core from the crew.
 void let_openmp_sleep() {
-  openmp_worked_at.store(0, std::memory_order_relaxed);
+  if (!is_patient(openmp_shared_at.load(std::memory_order_relaxed))) return;
   openmp_shared_at.store(0, std::memory_order_relaxed);
   omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
@@ -241,10 +243,9 @@ int crew_size() {
 bool begin_background(bool (*step)()) { return crew_size() > 1 && Crew::get().begin_background(step); }
 void continue_background() { Crew::get().continue_background(); }
 void help_background(bool (*done)()) { Crew::get().help_background(done); }
-void expect_background(bool soon) {
-  Crew::get().expect_background(soon);
-  if (soon) let_openmp_sleep();
-}
+void expect_background(bool soon) { Crew::get().expect_background(soon); }
+
+bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
 
 void openmp_has_worked() {
   if (crew_size() == 1 || Crew::is_member()) return;
@@ -258,8 +259,7 @@ void share_out(int64_t n, int threads, bool heavy, Work f, void* context) {
   if (threads <= 1) return f(context, 0, n, 0);
   const bool member = Crew::is_member(), openmp = !member && is_openmp_awake();
   if (heavy || !openmp) {
-    // No library has needed them for long, but they are awake since we did.
-    if (!member && !openmp && is_patient(openmp_shared_at.load(std::memory_order_relaxed))) let_openmp_sleep();
+    if (!member && !openmp) let_openmp_sleep();
     return Crew::get().share_out(n, threads, heavy, f, context);
   }
   Region region;

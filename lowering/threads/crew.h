@@ -64,7 +64,7 @@ bool begin_background(bool (*step)());
 // There is more to do in the background.
 void continue_background();
 // Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it
-// microseconds. OpenMP's threads, which may be awake where it has to run, are sent to sleep.
+// microseconds.
 void expect_background(bool soon);
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
 void help_background(bool (*done)());
@@ -103,8 +103,10 @@ void share_out_heavy(int64_t n, F&& f) {
   detail::share_out(n, crew_size(), true, std::forward<F>(f));
 }
 
-// That OpenMP's own threads may just have worked, for a library: they stay awake for a while, and share what comes
+// That OpenMP's own threads work, or have just done so, for a library: they stay awake for a while, and share what comes
 // meanwhile, since a core has room for one thread that is awake.
 void openmp_has_worked();
+// Whether they may still be awake.
+bool is_openmp_awake();
 
 }  // namespace lazuli::lowering
