@@ -112,6 +112,12 @@ std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const s
   return kernel;
 }
 
+bool has_kernel(const lowering::LoopNest& nest) {
+  Cache& c = cache();
+  std::shared_lock lock(c.mutex);
+  return c.find(ir::for_lookup(nest.hash()), nest) != nullptr;
+}
+
 void keep_kernels(size_t most) {
   Cache& c = cache();
   if (c.most.exchange(most) == most) return;

@@ -26,6 +26,8 @@ struct KernelStats {
 // It stays while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM
 // refuses.
 std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
+// Whether this process has it already.
+bool has_kernel(const lowering::LoopNest& nest);
 // How many of the CPU's kernels stay that nobody has: about so many, 2048 unless set. Each takes about 20 KB.
 void keep_kernels(size_t most);
 // Of all devices.

@@ -39,8 +39,8 @@ class PartCache {
     CompileStats stats;
     uint64_t hash = 0;  // of code and numbers
   };
-  // One part's executable, made if need be, for other sizes, too; none for parts that compile() has made no plan of, and
-  // that may run without. `options`: those for_parts().
+  // One part's executable, made if need be, for other sizes, too; none for parts that compile() has made no plan of,
+  // and that may run without. `options`: those for_parts().
   MadePart executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                           const CompileOptions& options, LineText line_text);
   static CompileOptions for_parts(CompileOptions options);

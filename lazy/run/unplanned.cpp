@@ -67,9 +67,9 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
-// Whether a row over operands and results of these types is worth a second thread. Some of torch's kernels, and products
-// above all, share out what takes microseconds: waking OpenMP's threads costs more, and then they are awake where ours
-// have to run.
+// Whether a row over operands and results of these types is worth a second thread. Some of torch's kernels, and
+// products above all, share out what takes microseconds: waking OpenMP's threads costs more, and then they are awake
+// where ours have to run.
 bool is_worth_sharing(Op op, std::span<const ir::Type* const> types) {
   constexpr double kProducts = 2e6, kElements = 32768, kCostlyElements = 8192;
   double most = 0, all = 1;

@@ -103,8 +103,8 @@ void share_out_heavy(int64_t n, F&& f) {
   detail::share_out(n, crew_size(), true, std::forward<F>(f));
 }
 
-// That OpenMP's own threads work, or have just done so, for a library: they stay awake for a while, and share what comes
-// meanwhile, since a core has room for one thread that is awake.
+// That OpenMP's own threads work, or have just done so, for a library: they stay awake for a while, and share what
+// comes meanwhile, since a core has room for one thread that is awake.
 void openmp_has_worked();
 // Whether they may still be awake.
 bool is_openmp_awake();

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <omp.h>
 #include "jit/devices/cpu/launch.h"
@@ -10,6 +12,7 @@
 #include "jit/kernels/compiler.h"
 #include "jit/kernels/kernel.h"
 #include "jit/run/arena_pool.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::jit {
 
@@ -31,6 +34,8 @@ class CpuDevice final : public Device {
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                 const CompileOptions& options, Dump& dump) override {
     emit_for_absent_devices(graph, options);
+    NewKernels made;
+    if (!options.interpret_kernels && options.dump_folder.empty()) made = make_new_kernels(graph, plan);
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
     for (size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = plan.steps[s];
@@ -39,7 +44,9 @@ class CpuDevice final : public Device {
       const std::span members(plan.steps.data() + first, last - first);
       std::shared_ptr<const Kernel> kernel;
       if (!options.interpret_kernels) {
-        kernel = kernel_for(step.loops.nest, [&] { return label(graph, step); });
+        const auto there = made.find(&step);
+        kernel = there != made.end() && there->second ? there->second
+                                                      : kernel_for(step.loops.nest, [&] { return label(graph, step); });
         dump.kernel(kernel->name, [&] { return texts(step.loops.nest, kernel->name); });
       }
       steps[s] = std::make_unique<CpuLaunch>(graph, members, std::move(kernel));
@@ -63,6 +70,28 @@ class CpuDevice final : public Device {
   }
 
  private:
+  using NewKernels = std::unordered_map<const PlanStep*, std::shared_ptr<const Kernel>>;
+
+  // On all threads. What fails is tried again in its turn.
+  static NewKernels make_new_kernels(const ir::Graph& graph, const lowering::Plan& plan) {
+    std::vector<const PlanStep*> wanted;
+    std::unordered_set<uint64_t> seen;
+    for (const PlanStep& step : plan.steps)
+      if (step.kind == PlanStep::Kernel && !step.joined && seen.insert(step.loops.nest.hash()).second &&
+          !has_kernel(step.loops.nest))
+        wanted.push_back(&step);
+    if (wanted.size() < 2) return {};
+    std::vector<std::shared_ptr<const Kernel>> made(wanted.size());
+    lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) try {
+          made[i] = kernel_for(wanted[i]->loops.nest, [&] { return label(graph, *wanted[i]); });
+        } catch (const std::exception&) {}
+    });
+    NewKernels kernels;
+    for (size_t i = 0; i < wanted.size(); ++i) kernels.emplace(wanted[i], std::move(made[i]));
+    return kernels;
+  }
+
   static std::vector<Dump::Text> texts(const lowering::LoopNest& nest, const std::string& name) {
     return {{"nest", nest.print()},
             {"ll", Compiler::host().ir_text(nest, name)},
