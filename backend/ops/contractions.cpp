@@ -1,4 +1,5 @@
 // Matrix products and convolutions.
+#include <ATen/Dispatch.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/addr_native.h>
@@ -22,6 +23,14 @@ bool is_zero(const Scalar& s) { return !s.isComplex() && s.equal(0); }
 // Integers are multiplied as eager's kernels for the host do it: modulo their range. Bools are eager's.
 bool has_products(at::ScalarType type) {
   return c10::isFloatingType(type) || (c10::isIntegralType(type, false) && lazy::backing().has_host_kernels);
+}
+
+// Whether a sum of a product takes the factor as it is; of integers that are out of the type's range, or of numbers
+// that are none, it is eager's to say what becomes of them.
+bool is_factor(const Scalar& s, at::ScalarType type) {
+  if (c10::isFloatingType(type)) return true;
+  if (!s.isIntegral(false)) return false;
+  return AT_DISPATCH_INTEGRAL_TYPES(type, "factor", [&] { return !c10::overflows<scalar_t, int64_t>(s.toLong()); });
 }
 
 // Two matrices, or equal batches of them, of one type whose sizes fit; anything else is eager's to judge.
@@ -112,7 +121,7 @@ struct Product {
     return out;
   }
   static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    const bool fits = c10::isFloatingType(a.scalar_type()) || (beta.isIntegral(false) && alpha.isIntegral(false));
+    const bool fits = is_factor(beta, a.scalar_type()) && is_factor(alpha, a.scalar_type());
     return fits && Kind::takes(a, b) && bias_fits(bias, a, Kind::shape(a, b));
   }
   static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
@@ -168,9 +177,11 @@ Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& s
                     scales.dim() == 1 && scales.size(0) == weight.size(0) && x.scalar_type() != at::kDouble;
   if (!fits) return fall_back<Tensor>("aten::_weight_int8pack_mm", "", x, weight, scales);
   lazy::Recording r;
-  const ir::DType type = lazy::to_ir(x.scalar_type());
-  const ir::Value w = r.permute(r.convert(r.value(weight), type), ir::Dims{1, 0});
-  return r.tensor(r.mul(r.emit(ir::Op::matmul, {r.value(x), w}), r.value(scales)), x.scalar_type());
+  // Rounded once, after the scales: what they bring back may be out of a narrow type's range.
+  const ir::DType type = lazy::to_ir(x.scalar_type()), wide = ir::compute_type(type);
+  const ir::Value w = r.permute(r.convert(r.value(weight), wide), ir::Dims{1, 0});
+  const ir::Value products = r.emit(ir::Op::matmul, {r.convert(r.value(x), wide), w});
+  return r.tensor(r.convert(r.mul(products, r.convert(r.value(scales), wide)), type), x.scalar_type());
 }
 
 // Of real numbers there is nothing to conjugate: vdot is the same.

@@ -70,15 +70,14 @@ void interpret_matmul(const Node&, std::span<const Tensor* const> in, std::span<
   });
 }
 
-// Sums of so few products of bytes are exact in float64.
 void interpret_int_mm(const Node&, std::span<const Tensor* const> in, std::span<Tensor> out) {
   const Tensor &a = *in[0], &b = *in[1];
   const int64_t m = a.type.shape[0], k = a.type.shape[1], n = b.type.shape[1];
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int64_t l = 0; l < k; ++l) sum += a.at(i * k + l) * b.at(l * n + j);
-      out[0].set(i * n + j, sum);
+      int64_t sum = 0;
+      for (int64_t l = 0; l < k; ++l) sum += static_cast<int64_t>(a.at(i * k + l) * b.at(l * n + j));
+      out[0].set(i * n + j, static_cast<int32_t>(sum));
     }
 }
 

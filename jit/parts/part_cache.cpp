@@ -243,7 +243,7 @@ std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family
 bool PartCache::is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const {
   if (!options.unplanned || !options.dump_folder.empty()) return false;
   if (options.unplanned_always || sought.gathers() || !family) return true;
-  if (family->planned) return family->listings == 0;
+  if (family->planned) return false;
   return options.planned_soon || family->listings - (family->last == listing_) < kUnplannedListings;
 }
 

@@ -91,7 +91,7 @@ struct HostCost {
 struct CompileStats {
   int64_t kernels = 0, library_calls = 0, external_calls = 0;
   int64_t parts = 0, new_parts = 0;  // into which it was cut, and that were not there already (part_cache.h)
-  int64_t unplanned_parts = 0;       // that run op by op, as they were never there before (CompileOptions::unplanned)
+  int64_t unplanned_parts = 0;       // that run op by op, as they came too seldom (CompileOptions::unplanned)
   int64_t resized_parts = 0;         // made of a plan for other sizes (generic_part.h)
   int64_t parts_ahead = 0;           // that ran while the rest was still being recorded (parts_ahead.h)
   int64_t turns = 0;  // parts that do what an earlier one did with the same parameters, as a loop's turns do
@@ -146,7 +146,7 @@ class Device;
 enum class OtherSizes : uint8_t { Never, Second, Always };
 
 struct CompileOptions {
-  // Makes what runs a part that was never there before; null, or if it gives null: its plan does.
+  // Makes what runs a part that came too seldom for a plan; null, or if it gives null: its plan does.
   std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
   bool unplanned_always = false;  // nor is any other part planned
   bool planned_soon = false;      // the whole will be: no part of it is planned that has no plan yet

@@ -493,6 +493,8 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   for (size_t i = 0; i < returned.size(); ++i)
     if (call.results[i].kind == ExternalResult::Fresh)
       out.push_back(fresh_result(call, call.results[i].geometry, std::move(returned[i]), storages, inputs));
+  // Torch's own calls of OpenMP are seen (backend/device/openmp_threads.cpp), those of other libraries are not.
+  if (!alone && !call.signature.name().starts_with("aten::")) lowering::openmp_has_worked();
   (void)results;
   if (counted) metrics().external(call.signature.name(), line, now_us() - start);
   return out;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include "lowering/instruction_sets/instruction_sets.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -60,7 +60,7 @@ void run_adam_loop(const ir::Node& n, const std::vector<at::Tensor>& in, const s
   const auto to = [&](size_t i) { return out[i].mutable_data_ptr<float>(); };
   const float *x = from(0), *g = from(1), *mean = from(2), *square = from(3);
   float *new_x = to(0), *new_mean = to(1), *new_square = to(2);
-  at::parallel_for(0, in[0].numel(), 1 << 14, [&](int64_t b, int64_t e) {
+  lowering::share_out(in[0].numel(), in[0].numel() > 1 << 14, [&](int64_t b, int64_t e, int) {
     lowering::for_host([&](auto set) {
       AdamLoop<set()>::step(e - b, k, x + b, g + b, mean + b, square + b, new_x + b, new_mean + b, new_square + b);
     });

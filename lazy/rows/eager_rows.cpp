@@ -1,7 +1,6 @@
 #include "lazy/rows/eager_rows.h"
 
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/cat.h>

@@ -1,11 +1,11 @@
 #include "lazy/rows/torch_rows.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include "ir/philox.h"
 #include "lazy/rows/eager_rows.h"
 #include "lazy/rows/torch_operators.h"
 #include "lazy/support/convert.h"
+#include "lowering/threads/crew.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -20,7 +20,7 @@ Tensor random_uniform(const ir::Node& n, const Tensors& in) {
                out = at::empty(index.sizes(), index.options().dtype(to_torch(n.types[0].dtype)));
   const auto* at = index.const_data_ptr<int64_t>();
   const auto draw = [&]<class T>(T* to, auto number) {
-    at::parallel_for(0, index.numel(), 4'096, [&](int64_t begin, int64_t end) {
+    lowering::share_out(index.numel(), index.numel() > 4096, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(number(seed, offset, at[i]));
     });
   };

@@ -117,6 +117,7 @@ int64_t most_runs_in_parts(const Trace& trace) {
 }
 
 constexpr int64_t kLoopsWait = 16;
+constexpr int64_t kSoon = 8;
 constexpr double kLongUs = 1000;  // beside which what it costs to end a trace is next to nothing
 
 // Whether a trace runs in parts once more.
@@ -153,7 +154,8 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     const bool may_donate = !(is_read(reason) && backing().overlaps_host);  // run_aside does not
     std::vector<bool> donated = may_donate ? donated_inputs(trace) : std::vector<bool>();
     jit::CompileOptions options = compile_options(settings, key);
-    options.planned_soon = runs.count > 0 && !runs.loop && config().tiers != "parts";
+    const int64_t left = std::min(runs.most, config().plan_after) - runs.count;  // runs in parts
+    options.planned_soon = runs.count > 0 && left <= kSoon && !runs.loop && config().tiers != "parts";
     cache.parts.set_limit(static_cast<size_t>(config().max_traces));
     jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
     if (cuts)

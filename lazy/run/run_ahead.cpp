@@ -45,15 +45,15 @@ RunAhead::Halt::~Halt() {
 bool RunAhead::may_start() {
   if (config().run_ahead == "off" || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
     return false;
-  // Where OpenMP's threads are awake there is no core left.
-  const bool has_core = config().run_ahead == "all" || !lowering::is_openmp_awake();
-  return has_core && !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
+  return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }
 
 void RunAhead::look_again(const Trace& trace) {
   due_ = trace.size() + kChunk;
   if (!parts_) {
     const bool may = may_start();
+    // Where OpenMP's threads are awake there is no core left, yet.
+    if (may && config().run_ahead != "all" && lowering::is_openmp_awake()) return;
     if (may && TraceCache::get().knows_beginning(trace)) return;
     if (!may || !start()) {
       due_ = SIZE_MAX;

@@ -1,7 +1,7 @@
 // Works on the parts of a trace that is new while its rest is still being recorded (jit/parts/parts_ahead.h): recording
-// takes one core, and the others have nothing else to do. One of the crew's threads (lowering/threads/crew.h) plans and
-// runs parts, alone; when the trace ends it stops, and whatever it has not come to is done as ever. No result depends
-// on how far it came.
+// takes one core, and the others have nothing else to do. One of the crew's threads (lowering/threads/crew.h) runs
+// parts that have plans, for other sizes, too, alone; when the trace ends it stops, and whatever it has not come to is
+// done as ever. No result depends on how far it came.
 #pragma once
 #include <atomic>
 #include <memory>

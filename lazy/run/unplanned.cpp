@@ -1,5 +1,6 @@
 #include "lazy/run/unplanned.h"
 
+#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>

@@ -30,13 +30,13 @@ struct Config {
   // whole when it has come plan_after times; on a GPU plans.
   std::string tiers = "auto";
   int64_t plan_after = 4;  // a trace that is mostly turns of a loop: 16 times as often
-  // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where they were never there
-  // before), never, or always (for tests); on a GPU never.
+  // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where they came too
+  // seldom), never, or always (for tests); on a GPU never.
   std::string unplanned = "auto";
   // Plans of parts that serve other sizes: auto (made the second time that sizes are others), always (the first time),
   // never (each set of sizes has its own).
   std::string other_sizes = "auto";
-  // Parts of a new trace on the CPU are planned and run while it is recorded (run_ahead.h): on, off, or all (its end
+  // Parts of a new trace on the CPU that have plans run while it is recorded (run_ahead.h): on, off, or all (its end
   // waits until all that can be has been, for tests).
   std::string run_ahead = "on";
   int64_t shadow = 0;                   // compute so many traces a second time, op by op, and compare (shadow.h)

@@ -42,7 +42,7 @@ Call convolution_weight_grad(const Arguments& a) {
   return make_convolution_weight_grad(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.effort);
 }
 PackedCall packed_matmul(const Arguments& a) { return make_packed_matmul(a.in[0], a.in[1], a.out[0], a.post_ops); }
-PackedCall packed_int_mm(const Arguments& a) { return make_packed_int_mm(a.in[0], a.in[1], a.out[0]); }
+PackedCall packed_int_mm(const Arguments& a) { return make_packed_int_mm(a.in[0], a.in[1], a.out[0], a.effort); }
 PackedCall packed_convolution(const Arguments& a) {
   return make_packed_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }

@@ -8,7 +8,8 @@ namespace lazuli::lowering {
 
 class Libraries;
 
-// Products of up to four rows with a matrix that is computed for them alone, element by element, from fewer bytes.
+// Products of up to four rows with a matrix that is computed for them alone, element by element, from fewer bytes; and
+// those of bytes (int_mm), which the sum makes int32 in registers.
 ir::Graph dequantized_products(const ir::Graph& graph, const Libraries& libraries);
 // Whether the node may be such a product, and `libraries` has nothing faster.
 bool is_of_few_rows(const ir::Node& node, const Libraries& libraries);

@@ -1,6 +1,6 @@
 // Contractions on the CPU: matrix products and convolutions, forward and backward, with post-ops. oneDNN serves float32
 // and bfloat16 (float16 through float32), but for products and convolutions that are faster by code of ours; our own
-// loops serve float64, the integers and degenerate sizes.
+// loops serve float64, most integers and degenerate sizes.
 //
 // A factory decides everything that depends on shapes: the implementation, the layouts inside it, and whether operands
 // are reordered into scratch first. What it returns runs in microseconds plus the work itself. One call object must not
@@ -30,7 +30,7 @@ PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& ou
 // out[m, n] = a[m, k] x b[k, n], added up in int32. a: int8 or uint8; b: int8; any strides.
 std::unique_ptr<LibraryCall> make_int_mm(const Layout& a, const Layout& b, const Layout& out,
                                          Effort effort = Effort::Much);
-PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out);
+PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out, Effort effort = Effort::Much);
 
 // Attributes of torch's convolution, one number for each spatial dimension (one to three of them).
 struct ConvolutionParams {

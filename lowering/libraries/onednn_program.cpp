@@ -235,6 +235,8 @@ PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
   PackedCall p{std::move(pack), nullptr, wanted.get_size(), {}};
   append_text(p.order, given);
   append_text(p.order, wanted);
+  // Behind bytes that meet signed ones lie sums for oneDNN, which nothing else of the descriptor tells.
+  p.order += std::to_string(p.bytes);
   return p;
 }
 

@@ -182,17 +182,17 @@ class Crew {
 
   void rest(int worker) {
     const auto start = Clock::now();
-    // OpenMP's threads do not make room for others.
-    const auto patience = is_openmp_awake()                    ? Clock::duration::zero()
-                          : worker == 1 && expects_background_ ? kLongPatience
-                                                               : kPatience;
+    const auto patience = [&]() -> Clock::duration {
+      if (is_openmp_awake()) return Clock::duration::zero();  // its threads do not make room for others
+      return worker == 1 && expects_background_ ? kLongPatience : kPatience;
+    };
     do {
       for (int i = 0; i < 32; ++i) {
         if (is_there(worker)) return;
         _mm_pause();
       }
       std::this_thread::yield();  // to whoever has work for this core
-    } while (Clock::now() - start < patience);
+    } while (Clock::now() - start < patience());
     std::unique_lock lock(mutex_);
     sleeping_.fetch_add(1, std::memory_order_seq_cst);
     changed_.wait(lock, [&] { return is_there(worker); });

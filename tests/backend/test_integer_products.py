@@ -54,6 +54,8 @@ def test_errors():
         return function(*(tensor([[1, 2], [3, 4]], device) for _ in range(2)))
 
     for function in (
+        lambda a, b: torch.addmm(a.to(torch.int8), a.to(torch.int8), b.to(torch.int8), alpha=300),
+        lambda a, b: torch.addmm(a.int(), a.int(), b.int(), beta=2**40),
         lambda a, b: torch.mm(a, b.int()),
         lambda a, b: torch.mm(a, b[:1]),
         lambda a, b: torch._int_mm(a, b),
@@ -79,3 +81,19 @@ def test_bytes(rows, left, turned, at_once, counters):
 
     assert_same(run, rtol=0, atol=0, ignore=["stride"])
     assert not torch.lazuli.metrics()["external_calls"]
+
+
+def test_one_weight_for_signed_and_unsigned_bytes(planned_at_once):
+    """What is packed of it for the ones is not what the others read."""
+
+    def run(device):
+        w = integers(1024, 256, dtype=torch.int8, device=device)
+        signed = integers(64, 1024, dtype=torch.int8, device=device)
+        unsigned = integers(64, 1024, dtype=torch.uint8, device=device)
+        results = []
+        for _ in range(4):
+            results.append((unsigned.int() @ w.int()).cpu())
+            results.append(torch._int_mm(signed, w).cpu())
+        return results
+
+    assert_same(run, rtol=0, atol=0)

@@ -109,7 +109,7 @@ def test_nothing_that_is_dequantized_is_in_memory(device, counters):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 40])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weight_int8pack_mm(rows, dtype, counters):
     def run(device):
         x = normal(rows, DEPTH, device=device, dtype=dtype)
@@ -119,3 +119,12 @@ def test_weight_int8pack_mm(rows, dtype, counters):
     tolerance = TOLERANCES[dtype]
     assert_same(run, rtol=tolerance, atol=100 * tolerance if dtype == torch.float32 else 0.1)
     assert not torch.lazuli.metrics()["external_calls"]
+
+
+def test_scales_bring_back_what_float16_does_not_hold():
+    def run(device):
+        x = torch.ones(2, 4096, dtype=torch.float16).to(device)
+        w = torch.full((64, 4096), 127, dtype=torch.int8).to(device)
+        return torch._weight_int8pack_mm(x, w, torch.full((64,), 1e-4, dtype=x.dtype).to(device))
+
+    assert_same(run, rtol=2e-3, atol=0)

@@ -20,8 +20,8 @@ def metrics() -> dict[str, Any]:
     `autograd_nodes` (that had to be made), `derivatives_repeated` (of ops whose backward was
     recorded again as before), `traces_compiled` (planned whole), `traces_in_parts` (runs of
     traces that were not), `traces_reused`, `parts_compiled`, `parts_reused`, `parts_unplanned` and
-    `parts_resized` (of the former: planned anew, run as they were, run op by op as they were never
-    there before, and run by a plan that was made for other sizes), `parts_ahead` (those that ran
+    `parts_resized` (of the former: planned anew, run as they were, run op by op as they came too
+    seldom, and run by a plan that was made for other sizes), `parts_ahead` (those that ran
     while the rest was still being recorded), `ops_cut` and `cut_us` (recorded ops of traces that
     were cut into parts, and the microseconds that cutting took), `ops_unplanned`, `unplanned_us`,
     `ops_resized` and `resize_us` (the same of making those parts ready to run),

@@ -72,8 +72,9 @@ std::unique_ptr<LibraryCall> make_int_mm(const Layout& a, const Layout& b, const
   return std::make_unique<Widened>(a, b, out);
 }
 
-PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out) {
+PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out, Effort effort) {
   check_operands(a, b, out);
+  if (effort == Effort::Little) return {};
   if (is_empty(a, out) || !onednn::multiplies_bytes() || !is_plain(a) || !is_plain(b) || !is_plain(out)) return {};
   return onednn::packed_matmul(a, b, out, {});
 }
