@@ -121,8 +121,8 @@ struct Product {
     return out;
   }
   static bool covered(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-    const bool fits = is_factor(beta, a.scalar_type()) && is_factor(alpha, a.scalar_type());
-    return fits && Kind::takes(a, b) && bias_fits(bias, a, Kind::shape(a, b));
+    return Kind::takes(a, b) && is_factor(beta, a.scalar_type()) && is_factor(alpha, a.scalar_type()) &&
+           bias_fits(bias, a, Kind::shape(a, b));
   }
   static Tensor add(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
     if (!covered(bias, a, b, beta, alpha)) return fall_back<Tensor>(Kind::add_name, "", bias, a, b, beta, alpha);

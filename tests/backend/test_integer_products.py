@@ -56,6 +56,7 @@ def test_errors():
     for function in (
         lambda a, b: torch.addmm(a.to(torch.int8), a.to(torch.int8), b.to(torch.int8), alpha=300),
         lambda a, b: torch.addmm(a.int(), a.int(), b.int(), beta=2**40),
+        lambda a, b: torch.addmm(a.to(torch.uint16), a.to(torch.uint16), b.to(torch.uint16)),
         lambda a, b: torch.mm(a, b.int()),
         lambda a, b: torch.mm(a, b[:1]),
         lambda a, b: torch._int_mm(a, b),
