@@ -162,9 +162,7 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
 
 // Bytes multiplied and added up in int32.
 Tensor int_mm(const Tensor& a, const Tensor& b) {
-  const bool fits = lazy::backing().has_host_kernels && is_ours(a) && is_ours(b) && a.scalar_type() == at::kChar &&
-                    b.scalar_type() == at::kChar && a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0);
-  if (!fits) return fall_back<Tensor>("aten::_int_mm", "", a, b);
+  if (a.scalar_type() != at::kChar || !multipliable<2>(a, b)) return fall_back<Tensor>("aten::_int_mm", "", a, b);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::int_mm, {r.value(a), r.value(b)}), at::kInt);
 }

@@ -117,7 +117,7 @@ int64_t most_runs_in_parts(const Trace& trace) {
 }
 
 constexpr int64_t kLoopsWait = 16;
-constexpr int64_t kSoon = 8;
+constexpr int64_t kSoon = 8;      // runs in parts before a plan, which its parts need not have then
 constexpr double kLongUs = 1000;  // beside which what it costs to end a trace is next to nothing
 
 // Whether a trace runs in parts once more.

@@ -21,6 +21,10 @@ bool is_plain(const Layout& l) {
 }
 bool is_empty(const Layout& a, const Layout& out) { return ir::product(out.shape) == 0 || a.shape[1] == 0; }
 
+bool is_for_onednn(const Layout& a, const Layout& b, const Layout& out, Effort effort) {
+  return effort == Effort::Much && onednn::multiplies_bytes() && is_plain(a) && is_plain(b) && is_plain(out);
+}
+
 // Our own product of int32, on copies.
 class Widened final : public LibraryCall {
  public:
@@ -67,15 +71,14 @@ class Widened final : public LibraryCall {
 std::unique_ptr<LibraryCall> make_int_mm(const Layout& a, const Layout& b, const Layout& out, Effort effort) {
   check_operands(a, b, out);
   if (is_empty(a, out)) return make_zero_call(out, {}, 2);
-  if (effort == Effort::Much && onednn::multiplies_bytes() && is_plain(a) && is_plain(b) && is_plain(out))
+  if (is_for_onednn(a, b, out, effort))
     if (auto call = onednn::matmul(a, b, out, {}, onednn::Inner::Given)) return call;
   return std::make_unique<Widened>(a, b, out);
 }
 
 PackedCall make_packed_int_mm(const Layout& a, const Layout& b, const Layout& out, Effort effort) {
   check_operands(a, b, out);
-  if (effort == Effort::Little) return {};
-  if (is_empty(a, out) || !onednn::multiplies_bytes() || !is_plain(a) || !is_plain(b) || !is_plain(out)) return {};
+  if (is_empty(a, out) || !is_for_onednn(a, b, out, effort)) return {};
   return onednn::packed_matmul(a, b, out, {});
 }
 
