@@ -68,11 +68,12 @@ if(NOT LAZULI_CORE_ONLY)
     message(FATAL_ERROR "torch was not found in the environment of ${LAZULI_PYTHON}; "
       "without it only -DLAZULI_CORE_ONLY=ON can be built")
   endif()
-  message(STATUS "torch ${LAZULI_TORCH_VERSION} in ${LAZULI_TORCH_FOLDER}")
-  add_library(lazuli_torch INTERFACE)
-  target_include_directories(lazuli_torch SYSTEM INTERFACE
-    "${LAZULI_TORCH_FOLDER}/include" "${LAZULI_TORCH_FOLDER}/include/torch/csrc/api/include")
-  target_compile_definitions(lazuli_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
-  target_link_libraries(lazuli_torch INTERFACE
-    "${LAZULI_TORCH_FOLDER}/lib/libtorch_cpu.so" "${LAZULI_TORCH_FOLDER}/lib/libc10.so")
+  set(LAZULI_MORE_TORCHES "" CACHE STRING "Packages of torch of other versions to build for, too: .../site-packages/torch")
 endif()
+
+# Of a package of torch, without importing it.
+function(lazuli_torch_version variable torch)
+  file(STRINGS "${torch}/version.py" line REGEX "^__version__ = ")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+[^']*" version "${line}")
+  set(${variable} "${version}" PARENT_SCOPE)
+endfunction()

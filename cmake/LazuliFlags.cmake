@@ -26,7 +26,7 @@ target_compile_definitions(lazuli_flags INTERFACE
   $<$<BOOL:${LAZULI_VERIFY}>:LAZULI_VERIFY=1>
   "LAZULI_VERSION=\"${PROJECT_VERSION}\"")
 target_compile_options(lazuli_flags INTERFACE
-  -fvisibility=hidden -fvisibility-inlines-hidden
+  -fvisibility-inlines-hidden
   -ffunction-sections -fdata-sections
   # No -ftls-model=initial-exec: it would bind torch's and libstdc++'s thread-locals statically too,
   # and the library then fails to load. Thread-locals of ours take [[gnu::tls_model]] one by one.

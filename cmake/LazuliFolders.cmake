@@ -45,6 +45,8 @@ function(lazuli_folder_library folder)
     lazuli_units(units ${sources})
     add_library(${target} STATIC ${units})
     target_link_libraries(${target} PUBLIC lazuli_flags ${ARG_DEPENDS})
+    # For the shared library, which other libraries link: its list of exports says what it shows (LazuliPlugin.cmake).
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE lazuli_flags ${ARG_DEPENDS})

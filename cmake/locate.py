@@ -4,7 +4,6 @@ Nothing is imported from them: importing torch would cost seconds at every confi
 """
 
 import importlib.util
-import re
 from importlib import metadata
 from pathlib import Path
 
@@ -14,11 +13,7 @@ def locate_torch() -> dict[str, str]:
     if spec is None or spec.origin is None:
         return {}
     folder = Path(spec.origin).resolve().parent
-    version = re.search(r"__version__ = '([^']+)'", (folder / "version.py").read_text())
-    return {
-        "TORCH_FOLDER": str(folder),
-        "TORCH_VERSION": version.group(1) if version else "unknown",
-    }
+    return {"TORCH_FOLDER": str(folder)}
 
 
 def locate_file(distribution: str, name: str) -> Path | None:

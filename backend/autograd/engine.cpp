@@ -38,7 +38,7 @@ struct InPieces {
 
 // What has reached a node so far, by its inputs: values of the trace, or tensors where torch's code runs.
 struct Pending {
-  std::shared_ptr<Node> node;
+  NodePointer<> node;
   bool light = false, region = false;
   bool takes_values = false;  // can do with values of the trace
   c10::SmallVector<lazy::CellRef, 1> values;
@@ -51,7 +51,7 @@ class Backward final : public Node {
  public:
   explicit Backward(const BackwardTask& task) : task_(task), filtered_(task.is_filtered()) {}
   std::string name() const override { return "LazuliBackward"; }
-  const std::shared_ptr<Node>& running() const { return running_; }
+  const NodePointer<>& running() const { return running_; }
 
  private:
   variable_list apply(variable_list&&) override {
@@ -362,9 +362,9 @@ class Backward final : public Node {
   std::unordered_map<Node*, Pending> pending_;
   std::priority_queue<Turn> ready_;
   uint64_t arrivals_ = 0;
-  std::vector<std::shared_ptr<Node>> done_;
+  std::vector<NodePointer<>> done_;
   std::optional<lazy::Recording> recording_;
-  std::shared_ptr<Node> running_;  // null: none that has foreign code
+  NodePointer<> running_;  // null: none that has foreign code
 };
 
 // Torch's engine keeps what it knows better: anomaly mode, Python modes, nodes that run on CUDA's streams.
@@ -381,8 +381,8 @@ bool takes_over(const BackwardTask& task) {
   return !task.any_node([](Node& n) { return !is_light(n) && n.device().is_cuda(); });
 }
 
-std::shared_ptr<Node> as_one_node(const BackwardTask& task) {
-  auto node = std::make_shared<Backward>(task);
+NodePointer<> as_one_node(const BackwardTask& task) {
+  auto node = own_node(new Backward(task));
   node->add_input_metadata(Node::undefined_input());
   return node;
 }
@@ -416,7 +416,8 @@ void leave_engine() {
 }
 
 std::optional<Tensor> running_node() {
-  const auto node = std::dynamic_pointer_cast<Backward>(autograd::get_current_node());
+  const auto current = autograd::get_current_node();
+  const auto* node = dynamic_cast<const Backward*>(current.get());
   if (!node) return std::nullopt;
   Tensor t = at::empty({0});
   if (node->running()) autograd::impl::set_gradient_edge(t, {node->running(), 0});

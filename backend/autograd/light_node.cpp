@@ -43,7 +43,7 @@ struct ConstantGradient final : autograd::Node {
   }
 };
 void set_history_of_constant(const Tensor& t, autograd::Edge to) {
-  auto node = std::shared_ptr<ConstantGradient>(new ConstantGradient(std::move(to)), autograd::deleteNode);
+  auto node = own_node(new ConstantGradient(std::move(to)));
   node->add_input_metadata(t);
   set_history(t, {std::move(node), 0});
 }
@@ -97,7 +97,7 @@ struct TapeOperands {
 void refuse_derivatives(const variable_list& results, const std::string& name) {
   for (const Tensor& t : results)
     if (t.defined()) {
-      auto error = std::make_shared<autograd::NotImplemented>(name);
+      auto error = own_node(new autograd::NotImplemented(name));
       error->add_input_metadata(t);
       autograd::impl::set_gradient_edge(t, {std::move(error), 0});
     }
@@ -120,7 +120,7 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
   TapeOperands of;
   for (const Tensor& g : gradients) of.add(g.defined() ? edge_of(g) : autograd::Edge(), &g);
   for (const autograd::Edge& e : next_edges_) of.add(e, nullptr);
-  for (size_t i = 0; i < outputs; ++i) of.add({shared_from_this(), static_cast<uint32_t>(i)}, nullptr);
+  for (size_t i = 0; i < outputs; ++i) of.add({getptr(), static_cast<uint32_t>(i)}, nullptr);
   TORCH_CHECK(of.edges.size() <= 64, "lazuli: ", name(), " has too many operands to be differentiated twice");
   auto node = make(operation_.name(), at::sequence_number::get_and_increment(), std::move(of.edges));
   variable_list out(inputs);

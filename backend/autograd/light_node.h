@@ -6,7 +6,7 @@
 
 namespace lazuli::backend {
 
-// Memory for a shared_ptr's control block.
+// Memory for what a pointer keeps beside a node, if it does.
 template <class T>
 struct ControlBlockAllocator {
   using value_type = T;
@@ -32,8 +32,8 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
   LightNode(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges)
       : Node(sequence, std::move(edges)), operation_(name) {}
   template <class T = LightNode>
-  static std::shared_ptr<LightNode> make(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges) {
-    return {new T(name, sequence, std::move(edges)), torch::autograd::deleteNode, ControlBlockAllocator<char>()};
+  static NodePointer<LightNode> make(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges) {
+    return own_node<LightNode>(new T(name, sequence, std::move(edges)), ControlBlockAllocator<char>());
   }
 
   std::string name() const override { return operation_.name(); }

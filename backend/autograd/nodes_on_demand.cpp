@@ -31,7 +31,7 @@ std::vector<StepRef> find_wanted(Step& step) {
 }
 
 // Makes the node the step's. What the step no longer needs goes to `dropped`.
-void give_node(Step& s, std::shared_ptr<LightNode> node, std::vector<c10::SmallVector<History, 3>>& dropped) {
+void give_node(Step& s, NodePointer<LightNode> node, std::vector<c10::SmallVector<History, 3>>& dropped) {
   autograd::edge_list edges;
   edges.reserve(s.inputs.size());
   for (const History& h : s.inputs) edges.push_back(edge_of(h));
@@ -48,7 +48,7 @@ class Hooks final : public TensorHooks {
  public:
   Hooks(const at::impl::VariableHooksInterface& torch, const RootNodes& roots) : TensorHooks(torch), roots_(roots) {}
 
-  const std::shared_ptr<autograd::Node>& grad_fn(const TensorBase& t) const override {
+  const NodePointer<>& grad_fn(const TensorBase& t) const override {
     if (t.defined() && StepOf(meta_of(t))) {
       if (auto* root = roots_.node(t.unsafeGetTensorImpl())) return *root;
       materialize(t);
@@ -96,11 +96,11 @@ autograd::Edge edge_of(const History& h) {
   return {};
 }
 
-std::shared_ptr<LightNode> node_of(Step& step) {
+NodePointer<LightNode> node_of(Step& step) {
   const std::vector<StepRef> wanted = find_wanted(step);
   // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run
   // Python.
-  std::vector<std::shared_ptr<LightNode>> nodes;
+  std::vector<NodePointer<LightNode>> nodes;
   for (const StepRef& s : wanted) nodes.push_back(s->kind.make(s->kind.name, s->sequence, {}));
   std::vector<c10::SmallVector<History, 3>> dropped;  // before the lock, as what was made in vain: destroyed after it
   std::lock_guard lock(graph_mutex());
@@ -112,7 +112,7 @@ std::shared_ptr<LightNode> node_of(Step& step) {
 void materialize(const TensorBase& t) {
   const StepOf own(meta_of(t));
   if (!own) return;
-  std::shared_ptr<LightNode> node = node_of(*own.step());
+  NodePointer<LightNode> node = node_of(*own.step());
   std::lock_guard lock(graph_mutex());
   if (StepOf(meta_of(t))) own.become(std::move(node));
 }

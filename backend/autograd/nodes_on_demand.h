@@ -8,7 +8,7 @@ namespace lazuli::backend {
 
 // The step's node, and with it those of all steps that it takes anything from, since a node names the nodes before it.
 // So a step without a node never comes before one that has it.
-std::shared_ptr<LightNode> node_of(Step& step);
+NodePointer<LightNode> node_of(Step& step);
 // The edge along a history, once what it comes from has a node.
 torch::autograd::Edge edge_of(const History& h);
 // Gives a tensor whose node nobody has asked for its node. Does nothing to others.
@@ -19,7 +19,7 @@ void forget_step(const at::TensorBase& t);
 // Answers for the hooks in place of a tensor's own node: while roots of a backward are being collected (region.h).
 struct RootNodes {
   // Null: the tensor's own node counts.
-  const std::shared_ptr<torch::autograd::Node>* (*node)(const c10::TensorImpl*);
+  const NodePointer<>* (*node)(const c10::TensorImpl*);
   // Its input for that root, which has then been collected; -1 as above.
   int64_t (*number)(const c10::TensorImpl*);
 };

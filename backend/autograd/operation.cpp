@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 #include "backend/autograd/step.h"
+#include "backend/torch_internals/version_rules.h"
 
 namespace lazuli::backend {
 namespace {
@@ -137,7 +138,7 @@ void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, 
   const autograd::Node* producer = input && t.defined() ? t.grad_fn().get() : nullptr;
   const uint32_t number = producer ? static_cast<uint32_t>(t.output_nr()) : static_cast<uint32_t>(index);
   if (producer || !input)
-    text << ", which is output " << number << " of " << (producer ? producer->name() : name_) << ',';
+    text << ", which is output " << number << " of " << name_in_errors(producer ? producer->name() : name_) << ',';
   text << " is at version " << now << "; expected version " << expected << " instead.";
   if (autograd::AnomalyMode::is_enabled())
     text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable "

@@ -4,6 +4,7 @@
 #include "backend/autograd/light.h"
 #include "backend/autograd/nodes_on_demand.h"
 #include "backend/autograd/region.h"
+#include "backend/torch_internals/version_rules.h"
 #include "lazy/support/config.h"
 
 namespace lazuli::backend {
@@ -116,14 +117,16 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::rsub_Tensor>(m, "RsubBackward0", kUnsaved);
   light<o::rsub_Scalar>(m, "RsubBackward1", kUnsaved);
   // Bounds
-  light<o::clamp_Tensor>(m, "ClampBackward0");
-  light<o::clamp>(m, "ClampBackward1");
-  light<o::clamp_min>(m, "ClampMinBackward0");
-  light<o::clamp_min_Tensor>(m, "ClampMinBackward1");
-  light<o::clamp_max>(m, "ClampMaxBackward0");
-  light<o::clamp_max_Tensor>(m, "ClampMaxBackward1");
-  light<o::fmax>(m, "FmaxBackward0");
-  light<o::fmin>(m, "FminBackward0");
+  if (kTiesGoToTheOperand) {
+    light<o::clamp_Tensor>(m, "ClampBackward0");
+    light<o::clamp>(m, "ClampBackward1");
+    light<o::clamp_min>(m, "ClampMinBackward0");
+    light<o::clamp_min_Tensor>(m, "ClampMinBackward1");
+    light<o::clamp_max>(m, "ClampMaxBackward0");
+    light<o::clamp_max_Tensor>(m, "ClampMaxBackward1");
+    light<o::fmax>(m, "FmaxBackward0");
+    light<o::fmin>(m, "FminBackward0");
+  }
   light<o::where_self>(m, "WhereBackward0");
   light<o::masked_fill_Scalar>(m, "MaskedFillBackward0");
   light<o::masked_fill_Tensor>(m, "MaskedFillBackward1");

@@ -84,7 +84,7 @@ struct Roots {
     uint32_t uses;
   };
   std::vector<Root> roots;
-  std::shared_ptr<autograd::Node> region;
+  NodePointer<> region;
 
   Root* find(const c10::TensorImpl* t) {
     for (Root& r : roots)
@@ -118,9 +118,9 @@ bool is_quiet(autograd::Node& n) { return is_accumulator(n) && !is_hooked(n); }
 
 bool is_accumulator(const autograd::Node& n) { return typeid(n) == typeid(autograd::AccumulateGrad); }
 
-std::shared_ptr<Region> Region::collect(std::span<const StepOf> roots) {
+NodePointer<Region> Region::collect(std::span<const StepOf> roots) {
   std::vector<Step*> steps = find_steps(roots);
-  std::shared_ptr<Region> region(new Region(steps.front()->sequence));  // not torch's deleter, which releases variables
+  NodePointer<Region> region = own_node_as_it_is(new Region(steps.front()->sequence));
   region->items_.reserve(steps.size());
   for (Step* s : steps) {
     region->items_.push_back({StepRef::share(s), region->slot_count_, 0});
@@ -445,7 +445,7 @@ void end_backward() {
   mine.region.reset();
 }
 
-const std::shared_ptr<autograd::Node>* region_of_root(const c10::TensorImpl* t) {
+const NodePointer<>* region_of_root(const c10::TensorImpl* t) {
   Roots& mine = roots_of_this_thread();
   return mine.find(t) ? &mine.region : nullptr;
 }

@@ -15,7 +15,7 @@ namespace lazuli::backend {
 class Region final : public torch::autograd::Node {
  public:
   // Of the steps behind these roots, none of which has a node.
-  static std::shared_ptr<Region> collect(std::span<const StepOf> roots);
+  static NodePointer<Region> collect(std::span<const StepOf> roots);
 
   static constexpr const char* kName = "LazuliRegionBackward";
   std::string name() const override { return kName; }
@@ -109,7 +109,7 @@ bool is_accumulator(const torch::autograd::Node& n);
 void begin_backward(std::span<c10::TensorImpl* const> roots, std::span<c10::TensorImpl* const> gradients,
                     std::span<c10::TensorImpl* const> others);
 void end_backward();
-const std::shared_ptr<torch::autograd::Node>* region_of_root(const c10::TensorImpl* t);
+const NodePointer<>* region_of_root(const c10::TensorImpl* t);
 int64_t take_root(const c10::TensorImpl* t);
 
 template <class Wanted>

@@ -22,7 +22,7 @@ struct NodeOf {
   uint32_t differentiable = ~0u;  // masks its results
   uint64_t refused = 0;           // masks its tensors: those that torch wants not to require a gradient
   NodeTraits traits{.keeps = true};
-  std::shared_ptr<LightNode> (*make)(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges) = nullptr;
+  NodePointer<LightNode> (*make)(const char* name, uint64_t sequence, torch::autograd::edge_list&& edges) = nullptr;
 };
 
 class StepRef {
@@ -87,7 +87,7 @@ class StepOf {
            static_cast<StepViewMeta*>(meta_)->get_attr_version() == t.version_counter().current_version();
   }
   // From now on the tensor has a node like any other. Other threads may be looking.
-  void become(std::shared_ptr<torch::autograd::Node> node) const { give_history(*meta_, std::move(node), output_); }
+  void become(NodePointer<> node) const { give_history(*meta_, std::move(node), output_); }
   // Of a tensor that becomes a leaf.
   void forget() const {
     end_history(*meta_);
@@ -117,7 +117,7 @@ class History {
   uint32_t number() const { return number_; }  // of the step's or node's result
   Step& step() const { return *step_; }
   // Of a leaf the accumulator that it has now: hooks on it are kept, though the leaf's data may be replaced later.
-  const std::shared_ptr<torch::autograd::Node>& node() const { return node_; }
+  const NodePointer<>& node() const { return node_; }
 
  private:
   void clear();
@@ -126,7 +126,7 @@ class History {
   uint32_t number_ = 0;
   union {
     StepRef step_;
-    std::shared_ptr<torch::autograd::Node> node_;
+    NodePointer<> node_;
   };
 };
 
@@ -156,7 +156,7 @@ class Step final : public lazy::Pooled<Step, 384> {
   const uint64_t sequence = at::sequence_number::get_and_increment();
   c10::SmallVector<Output, 1> outputs;
   // The rest changes hands when a node is made, and belongs to who holds graph_mutex().
-  std::shared_ptr<LightNode> node;  // null: none yet; else all below is the node's
+  NodePointer<LightNode> node;  // null: none yet; else all below is the node's
   c10::SmallVector<History, 3> inputs;
   Operation own_operation;
   Operation& operation();
@@ -199,14 +199,14 @@ inline History::History(const at::Tensor& t) {
     if (!edge.is_valid()) return;
     kind_ = Kind::Node;
     number_ = edge.input_nr;
-    new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(edge.function));
+    new (&node_) NodePointer<>(std::move(edge.function));
   } else if (const auto& node = torch_node(*meta)) {
     kind_ = Kind::Node;
     number_ = torch_output(*meta);
-    new (&node_) std::shared_ptr<torch::autograd::Node>(node);
+    new (&node_) NodePointer<>(node);
   } else if (meta->requires_grad()) {
     kind_ = Kind::Node;
-    new (&node_) std::shared_ptr<torch::autograd::Node>(torch::autograd::impl::grad_accumulator(t));
+    new (&node_) NodePointer<>(torch::autograd::impl::grad_accumulator(t));
   }
 }
 inline void History::clear() {
@@ -216,7 +216,7 @@ inline void History::clear() {
     case Kind::Step:
       return step_.~StepRef();
     case Kind::Node:
-      return node_.~shared_ptr();
+      return std::destroy_at(&node_);
   }
 }
 inline void History::take(History& o) {
@@ -228,7 +228,7 @@ inline void History::take(History& o) {
       new (&step_) StepRef(std::move(o.step_));
       break;
     case Kind::Node:
-      new (&node_) std::shared_ptr<torch::autograd::Node>(std::move(o.node_));
+      new (&node_) NodePointer<>(std::move(o.node_));
       break;
   }
   o.clear();

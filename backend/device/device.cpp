@@ -1,6 +1,5 @@
-// What torch asks of a device: guard, streams and events, hooks, allocator, storage factory. There is one stream, the
+// What torch asks of a device: guard, streams and events, allocator, storage factory. There is one stream, the
 // one that is current on the backing device when a trace runs; on the CPU, work is done when a call returns.
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/jit/serialization/pickler.h>
@@ -8,6 +7,7 @@
 #include "backend/device/generator.h"
 #include "backend/device/pinned_memory.h"
 #include "backend/device/storage_surgery.h"
+#include "backend/loader/loader.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/run/runner.h"
@@ -19,11 +19,6 @@ namespace {
 
 using c10::Device;
 using c10::Stream;
-
-void check_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index <= 0, "lazuli: there is no device lazuli:", static_cast<int>(index),
-              "; this process has one lazuli device");
-}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
@@ -75,29 +70,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-struct Hooks final : at::PrivateUse1HooksInterface {
-  void init() const override {}
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    return check_index(index), default_generator();
-  }
-  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<Generator>(std::max<c10::DeviceIndex>(index, 0));
-  }
-  Device getDeviceFromPtr(void*) const override { return lazy::device(); }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  void setCurrentDevice(c10::DeviceIndex index) const override { check_index(index); }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return check_index(index), 0; }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }
-  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
-    resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
-  }
-};
+// What the hooks of torch (backend/loader/hooks.cpp) need of the plugin.
+const DeviceParts kParts{
+    .default_generator = []() -> const at::Generator& { return default_generator(); },
+    .new_generator = [](c10::DeviceIndex i) { return at::make_generator<Generator>(std::max<c10::DeviceIndex>(i, 0)); },
+    .is_pinned = is_pinned,
+    .pinned_allocator = pinned_allocator,
+    .resize = [](const c10::Storage& s, size_t bytes) { resize_storage_bytes(s.unsafeGetStorageImpl(), bytes); }};
 
 c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr,
                                                     c10::Allocator*, bool) {
@@ -109,10 +88,9 @@ c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_s
 const bool registered = [] {
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &create_storage);
   c10::SetAllocator(c10::DeviceType::PrivateUse1, lazy::storage_allocator());
-  if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(new Hooks);
-  c10::register_privateuse1_backend("lazuli");
   auto nothing = [](const at::Tensor&, std::unordered_map<std::string, bool>&) {};
   torch::jit::TensorBackendMetaRegistry(c10::DeviceType::PrivateUse1, nothing, nothing);
+  set_device_parts(kParts);
   return true;
 }();
 

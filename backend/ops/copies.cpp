@@ -3,7 +3,6 @@
 #include <functional>
 #include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -16,6 +15,7 @@
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/config.h"
+#include "lazy/support/dimension_names.h"
 #include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
@@ -165,13 +165,8 @@ Tensor& copy_elements(Tensor& self, const Tensor& src) {
 // Dimensions' names go along with the elements.
 Tensor& copy_(Tensor& self, const Tensor& src, bool) {
   TORCH_CHECK(src.defined(), "copy_(): the source is undefined");
-  if (!self.has_names() && !src.has_names()) return copy_elements(self, src);
-  const auto names = at::namedinference::compute_broadcast_outnames(self, src);
-  {
-    at::NoNamesGuard guard;
-    copy_elements(self, src);
-  }
-  at::namedinference::propagate_names_if_nonempty(self, names);
+  if (!lazy::has_names(self) && !lazy::has_names(src)) return copy_elements(self, src);
+  lazy::NamesOfResult(self, src).of([&] { copy_elements(self, src); });
   return self;
 }
 

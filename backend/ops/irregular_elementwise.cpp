@@ -288,6 +288,8 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
   if (const Tensor* v = value.tensor) {
     if (v->dim() != 0 || !(is_ours(*v) || is_number(*v))) return false;
     if (!c10::isFloatingType(type) && v->scalar_type() != type) return false;
+  } else if (type == at::kBool && value.number.isIntegral(false)) {
+    if (const int64_t n = value.number.toLong(); n != 0 && n != 1) return false;
   } else if (!holds(type, value.number)) {
     return false;
   }

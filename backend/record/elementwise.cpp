@@ -57,6 +57,8 @@ bool agree(const Operands& operands, c10::ScalarType type) {
   return true;
 }
 
+bool is_bounding(ir::Op op) { return op == ir::Op::clamp || op == ir::Op::clamp_min || op == ir::Op::clamp_max; }
+
 // False: eager has its own answer, or its own error.
 bool promote(ir::Op op, const Operands& operands, Plan& p) {
   const ir::OpInfo& row = ir::info(op);
@@ -67,6 +69,10 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
     for (const Operand& o : operands)
       if (o.tensor ? o.tensor != operands[0].tensor : !holds(p.common, o.number)) return false;
   }
+  // What becomes of a bound that the type does not hold depends on torch's version.
+  if (is_bounding(op) && c10::isIntegralType(p.common, false))
+    for (const Operand& o : operands)
+      if (!o.tensor && !holds(p.common, o.number)) return false;
   if (row.promote == ir::Promote::None && !(c10::isFloatingType(p.common) && agree(operands, p.common))) return false;
   // Known here, so the error comes from the line that divides; of tensors, the kernel sees it.
   if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) &&

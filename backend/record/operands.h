@@ -7,6 +7,7 @@
 #include <ATen/native/TypeProperties.h>
 #include <c10/util/SmallVector.h>
 #include "lazy/record/recording.h"
+#include "lazy/support/dimension_names.h"
 
 namespace lazuli::backend {
 
@@ -27,7 +28,7 @@ inline bool has_native_numbers(const at::Tensor& t) {
 // Whether it is on the device and its dimensions have no names, whose rules are those of eager's kernels.
 inline bool nameless_on_device(const c10::TensorImpl& t) {
   const uint64_t device = c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit).raw_repr();
-  const uint64_t names = c10::DispatchKeySet(c10::DispatchKey::Named).raw_repr();
+  const uint64_t names = lazy::key_of_names();
   return (t.key_set().raw_repr() & (device | names)) == device;
 }
 // Whether kernels of ours compute on it.

@@ -1,11 +1,11 @@
 // Operators whose eager kernels for the CPU care that an output shares memory with an input, checked here before they
 // are recorded or run.
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
+#include "lazy/support/dimension_names.h"
 
 namespace lazuli::backend {
 namespace {
@@ -16,12 +16,7 @@ using at::Tensor;
 Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, Tensor& out) {
   std::vector<Tensor> all;
   for (const Tensor& t : tensors.materialize()) all.push_back(t);
-  const auto names = at::namedinference::compute_cat_outnames(tensors.materialize());
-  {
-    at::NoNamesGuard guard;
-    fall_back<Tensor>("aten::cat", "out", all, dim, out);
-  }
-  at::namedinference::propagate_names_if_nonempty(out, names);
+  lazy::NamesOfResult(out, tensors).of([&] { fall_back<Tensor>("aten::cat", "out", all, dim, out); });
   return out;
 }
 

@@ -1,6 +1,5 @@
 // Reference mode: operators that torch decomposes above autograd, and into others for an accelerator than for the CPU.
 // Where the CPU is the backing device they are written as it has them, so that its kernels are called, in its order.
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/dropout_native.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/max.h>
@@ -10,6 +9,7 @@
 #include "backend/record/registration.h"
 #include "backend/reference/reference_recurrent.h"
 #include "lazy/memory/backing.h"
+#include "lazy/support/dimension_names.h"
 
 namespace lazuli::backend {
 namespace {
@@ -22,10 +22,10 @@ Tensor dropout(const Tensor& x, double p, bool train) {
   if (!drops || !lazy::backing().has_host_kernels) return at::native::dropout(x, p, train);
   Tensor y;
   {
-    at::NoNamesGuard guard;
+    lazy::NamesIgnored guard;
     y = x * at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
   }
-  at::namedinference::propagate_names(y, x);
+  lazy::copy_names(y, x);
   return y;
 }
 

@@ -11,8 +11,8 @@ using autograd::variable_list;
 
 BackwardHook installed = nullptr;
 
-variable_list hand_over(const std::shared_ptr<autograd::Node>& root, const autograd::GraphTask& task,
-                        bool /*accumulate_grad*/, const autograd::edge_list& /*outputs*/) {
+variable_list hand_over(const NodePointer<>& root, const autograd::GraphTask& task, bool /*accumulate_grad*/,
+                        const autograd::edge_list& /*outputs*/) {
   return installed(BackwardTask(task, root));
 }
 
@@ -26,7 +26,7 @@ void BackwardTask::capture(const Filter& filter, const variable_list& gradients)
   }
 }
 
-variable_list BackwardTask::run(std::shared_ptr<Node> node) const {
+variable_list BackwardTask::run(NodePointer<> node) const {
   if (node != root_ && is_filtered()) task_.exec_info_[node.get()].needed_ = true;
   auto result = autograd::Engine::get_default_engine().execute_with_graph_task(
       task_.shared_from_this(), std::move(node), autograd::InputBuffer(variable_list()));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include "backend/torch_internals/node_pointer.h"
 
 namespace lazuli::backend {
 
@@ -14,7 +15,7 @@ class BackwardTask {
   using Node = torch::autograd::Node;
   using Filter = torch::autograd::GraphTask::ExecInfo;
 
-  BackwardTask(const torch::autograd::GraphTask& task, const std::shared_ptr<Node>& root)
+  BackwardTask(const torch::autograd::GraphTask& task, const NodePointer<>& root)
       : task_(const_cast<torch::autograd::GraphTask&>(task)), root_(root) {}
 
   // Where backward starts, and with which gradients.
@@ -50,12 +51,12 @@ class BackwardTask {
   void capture(const Filter& filter, const torch::autograd::variable_list& gradients) const;
 
   // Runs `node` on torch's engine in place of the roots: the roots, to run all as ever. Also says what was warned of.
-  torch::autograd::variable_list run(std::shared_ptr<Node> node) const;
+  torch::autograd::variable_list run(NodePointer<> node) const;
   torch::autograd::variable_list run_as_ever() const { return run(root_); }
 
  private:
   torch::autograd::GraphTask& task_;
-  std::shared_ptr<Node> root_;
+  NodePointer<> root_;
 };
 
 using BackwardHook = torch::autograd::variable_list (*)(const BackwardTask&);

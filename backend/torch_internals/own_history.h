@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/variable.h>
+#include "backend/torch_internals/node_pointer.h"
 
 namespace lazuli::backend {
 
@@ -33,8 +34,7 @@ inline std::optional<uint32_t> own_output(const torch::autograd::AutogradMeta& m
   return number & ~kOwnHistory;
 }
 // From now on the history is torch's: this node. Other threads may be looking.
-inline void give_history(torch::autograd::AutogradMeta& meta, std::shared_ptr<torch::autograd::Node> node,
-                         uint32_t output) {
+inline void give_history(torch::autograd::AutogradMeta& meta, NodePointer<> node, uint32_t output) {
   meta.grad_fn_ = std::move(node);
   __atomic_store_n(&meta.output_nr_, output, __ATOMIC_RELEASE);
 }
@@ -42,9 +42,7 @@ inline void give_history(torch::autograd::AutogradMeta& meta, std::shared_ptr<to
 inline void end_history(torch::autograd::AutogradMeta& meta) { meta.output_nr_ = 0; }
 
 // The node of a tensor that is no view and whose history is torch's; null: none. Cheaper than to ask the hooks.
-inline const std::shared_ptr<torch::autograd::Node>& torch_node(const torch::autograd::AutogradMeta& meta) {
-  return meta.grad_fn_;
-}
+inline const NodePointer<>& torch_node(const torch::autograd::AutogradMeta& meta) { return meta.grad_fn_; }
 inline uint32_t torch_output(const torch::autograd::AutogradMeta& meta) { return meta.output_nr_; }
 inline bool has_forward_gradient(const torch::autograd::AutogradMeta& meta) { return meta.fw_grad_ != nullptr; }
 

@@ -16,9 +16,7 @@ namespace {
 at::Tensor as_tensor(c10::TensorImpl* t) {
   return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(t));
 }
-std::shared_ptr<torch::autograd::Node> accumulator_of(c10::TensorImpl* leaf) {
-  return torch::autograd::impl::grad_accumulator(as_tensor(leaf));
-}
+NodePointer<> accumulator_of(c10::TensorImpl* leaf) { return torch::autograd::impl::grad_accumulator(as_tensor(leaf)); }
 
 }  // namespace
 

@@ -6,9 +6,7 @@ using at::TensorBase;
 
 TensorBase TensorHooks::tensor_data(const TensorBase& t) const { return torch_.tensor_data(t); }
 TensorBase TensorHooks::variable_data(const TensorBase& t) const { return torch_.variable_data(t); }
-const std::shared_ptr<torch::autograd::Node>& TensorHooks::grad_fn(const TensorBase& t) const {
-  return torch_.grad_fn(t);
-}
+const NodePointer<>& TensorHooks::grad_fn(const TensorBase& t) const { return torch_.grad_fn(t); }
 unsigned TensorHooks::_register_hook(const TensorBase& t, std::function<TensorBase(const TensorBase&)> hook) const {
   return torch_._register_hook(t, std::move(hook));
 }

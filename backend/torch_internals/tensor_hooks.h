@@ -4,6 +4,7 @@
 #pragma once
 #include <ATen/core/TensorBase.h>
 #include <ATen/core/VariableHooksInterface.h>
+#include "backend/torch_internals/node_pointer.h"
 
 namespace lazuli::backend {
 
@@ -15,7 +16,7 @@ class TensorHooks : public at::impl::VariableHooksInterface {
 
   TensorBase tensor_data(const TensorBase& t) const override;
   TensorBase variable_data(const TensorBase& t) const override;
-  const std::shared_ptr<torch::autograd::Node>& grad_fn(const TensorBase& t) const override;
+  const NodePointer<>& grad_fn(const TensorBase& t) const override;
   unsigned _register_hook(const TensorBase& t, std::function<TensorBase(const TensorBase&)> hook) const override;
   void remove_hook(const TensorBase& t, unsigned position) const override;
   bool is_view(const TensorBase& t) const override;

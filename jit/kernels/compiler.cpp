@@ -64,7 +64,7 @@ Cpu describe_cpu(const std::string& wanted) {
 
 }  // namespace
 
-struct Compiler::State {
+struct [[gnu::visibility("hidden")]] Compiler::State {
   Cpu cpu;
   std::string triple, fingerprint;
   const llvm::Target* target = nullptr;

@@ -1,6 +1,5 @@
 #include "lazy/external/external.h"
 
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/flip.h>
@@ -14,6 +13,7 @@
 #include "lazy/record/recording.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/config.h"
+#include "lazy/support/dimension_names.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lazy/support/source.h"
 #include "lowering/threads/blas_threads.h"
@@ -122,10 +122,6 @@ bool is_written(const ExternalCall& call, const Slot& s) {
   });
 }
 
-void take_names(const at::Tensor& to, const at::Tensor& from) {
-  if (from.has_names()) at::namedinference::propagate_names(to, from);
-}
-
 // A result of the eager kernel as a lazuli tensor: an argument, a view of one, or new.
 at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, const std::vector<at::Tensor>& arguments) {
   if (!cpu.defined()) return {};
@@ -140,12 +136,12 @@ at::Tensor wrap(const at::Tensor& cpu, const std::vector<at::Tensor>& host, cons
         make_view(arguments[i], cpu.sizes(), cpu.strides(), (base + bytes) / static_cast<int64_t>(cpu.itemsize()));
     if (view.dtype() != cpu.dtype()) view.unsafeGetTensorImpl()->set_storage_and_dtype(view.storage(), cpu.dtype());
     set_view_bits(view, geometry_of(cpu));
-    take_names(view, cpu);
+    copy_names(view, cpu);
     return view;
   }
   const bool shared = cpu.use_count() > 1 || cpu.storage().use_count() > 1;  // the kernel may keep it
   at::Tensor adopted = adopt(shared ? cpu.clone() : cpu);
-  take_names(adopted, cpu);
+  copy_names(adopted, cpu);
   return adopted;
 }
 
@@ -175,7 +171,7 @@ class HostTensors {
       const SyncReason reason = call.is_new ? SyncReason::NewCall : SyncReason::DataDependent;
       tensors.push_back(slots[i].same < i ? tensors[slots[i].same]
                                           : made(t, storages_[slots[i].geometry.storage], reason));
-      take_names(tensors.back(), t);
+      copy_names(tensors.back(), t);
     }
   }
   // Whether the kernel gave the tensor in this slot other memory, perhaps only on the way.
@@ -232,7 +228,7 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
         host[i].strides() != bound.tensors[i].strides())
       follow(bound.tensors[i], host[i]);
     set_view_bits(bound.tensors[i], geometry_of(host[i]));
-    take_names(bound.tensors[i], host[i]);
+    copy_names(bound.tensors[i], host[i]);
   }
   drop_arguments(call, stack);
   for (c10::IValue& v : results) {

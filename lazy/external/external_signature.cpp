@@ -1,6 +1,7 @@
 #include "lazy/external/external_signature.h"
 
 #include "lazy/record/recording.h"
+#include "lazy/support/dimension_names.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -77,7 +78,7 @@ class Binder {
     put(t.defined() ? 't' : 'u');
     if (!t.defined()) return;
     if (!t.is_privateuseone()) return foreign(t, element >= 0);
-    if (t.has_names()) bound_.describable = false;
+    if (has_names(t)) bound_.describable = false;
     const uint32_t on = storage(t);
     put(on);
     put(t.scalar_type());

@@ -22,6 +22,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::Edge;
 using torch::autograd::Node;
+using NodePointer = decltype(Edge::function);  // depends on torch's version
 using Tensors = std::vector<Tensor>;
 using Numbers = Reference::Numbers;
 
@@ -48,7 +49,7 @@ class Backward {
   void run() {
     at::AutoGradMode off(false);
     while (!order_.empty()) {
-      const std::shared_ptr<Node> node = order_.top();
+      const NodePointer node = order_.top();
       order_.pop();
       auto inputs = std::move(waiting_.extract(node.get()).mapped());
       const auto outputs = (*node)(std::move(inputs));
@@ -64,11 +65,9 @@ class Backward {
   static void add(Tensor& sum, const Tensor& g) { sum = sum.defined() ? sum + g : g; }
   // What was made later comes first.
   struct Earlier {
-    bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
-      return a->sequence_nr() < b->sequence_nr();
-    }
+    bool operator()(const NodePointer& a, const NodePointer& b) const { return a->sequence_nr() < b->sequence_nr(); }
   };
-  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, Earlier> order_;
+  std::priority_queue<NodePointer, std::vector<NodePointer>, Earlier> order_;
   std::unordered_map<Node*, torch::autograd::variable_list> waiting_;
   std::unordered_map<c10::TensorImpl*, Tensor> leaves_;
 };

@@ -43,7 +43,7 @@ class Questions:
 def ask(device) -> Questions:
     from torch_lazuli import library
 
-    return Questions(library.find())
+    return Questions(library.find(torch.__version__))
 
 
 @pytest.fixture

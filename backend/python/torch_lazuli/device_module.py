@@ -87,13 +87,6 @@ __all__ = [
     "synchronize",
 ]
 
-# torch.utils.checkpoint restores random states only on devices that say so.
-_initialized = True
-
-
-def _lazy_init() -> None:
-    """Torch calls this before a first use; the plugin is ready once it is loaded."""
-
 
 def _is_in_bad_fork() -> bool:
     """Whether this process was forked from one that used a GPU, which CUDA cannot bear."""

@@ -1,57 +1,76 @@
-"""Finds liblazuli.so and loads it into torch."""
+"""Finds the library that is built for the running torch, and loads it."""
 
 import ctypes
-import json
 import os
+import re
 from importlib import metadata
 from pathlib import Path
 
-NAME = "liblazuli.so"
+PREFIX = "liblazuli_torch_"
 
 
 class LibraryError(RuntimeError):
     """The plugin is missing, or does not fit the torch that is running."""
 
 
-def candidates() -> list[Path]:
-    """Where the library may be, the first that exists is taken.
+def minor_of(version: str) -> str:
+    """The minor version of torch: "2.11" of "2.11.0+cu130"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
 
-    LAZULI_LIBRARY names it outright; a wheel has it beside this file; a checkout has it in the
-    build folder of LAZULI_PRESET (release).
-    """
-    if named := os.environ.get("LAZULI_LIBRARY"):
-        return [Path(named)]
+
+def folders() -> list[Path]:
+    """Where libraries may be: beside this file (a wheel), in the build folder of a checkout."""
     here = Path(__file__).resolve().parent
     checkout = here.parent.parent.parent
-    preset = os.environ.get("LAZULI_PRESET", "release")
-    return [here / NAME, checkout / "build" / preset / NAME]
+    return [here, checkout / "build" / os.environ.get("LAZULI_PRESET", "release")]
 
 
-def find() -> Path:
-    """The library's path.
+def built_for() -> list[str]:
+    """The minor versions of torch that there are libraries for, the oldest first."""
+    paths = [path for folder in folders() for path in folder.glob(f"{PREFIX}*.so")]
+    versions = {path.name.removeprefix(PREFIX).removesuffix(".so") for path in paths}
+    return sorted(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
 
-    Raises LibraryError that says where it was looked for.
+
+def find(running: str) -> Path:
+    """The library for torch of version `running`.
+
+    A library uses the layouts of torch's C++ classes, which change from one minor version to the
+    next: loading it into another would crash. LAZULI_LIBRARY names a library outright. Raises
+    LibraryError, which says what there is.
     """
-    paths = candidates()
-    for path in paths:
+    minor = minor_of(running)
+    if named := os.environ.get("LAZULI_LIBRARY"):
+        path = Path(named)
+        if not path.exists():
+            raise LibraryError(f"{path} does not exist")
+        built = re.fullmatch(rf"{PREFIX}([\d.]+)\.so", path.name)
+        if built and built.group(1) != minor:
+            raise LibraryError(
+                f"{path} was built for torch {built.group(1)}, and this is torch {running}"
+            )
+        return path
+    for folder in folders():
+        path = folder / f"{PREFIX}{minor}.so"
         if path.exists():
             return path
-    looked = " or ".join(str(path) for path in paths)
-    raise LibraryError(f"{looked} does not exist; run tools/setup to build it")
+    if versions := built_for():
+        raise LibraryError(
+            f"this is torch {running}, and there are libraries for torch {', '.join(versions)} only"
+        )
+    looked = " or ".join(str(folder) for folder in folders())
+    raise LibraryError(f"there is no {PREFIX}{minor}.so in {looked}; run tools/setup to build it")
 
 
-def check_version(path: Path, running: str) -> None:
-    """Compares the torch that the library was built for with the `running` one.
+def loader_of(path: Path) -> Path:
+    """The small library that stands in for the plugin `path` until that is loaded.
 
-    The library uses the layouts of torch's C++ classes, which change from one minor version to
-    the next: loading it into another would crash. Raises LibraryError.
+    Raises LibraryError if it is not beside the plugin.
     """
-    facts = path.with_suffix(".json")
-    if not facts.exists():
-        return
-    built = json.loads(facts.read_text())["torch"]
-    if built.split("+")[0].split(".")[:2] != running.split("+")[0].split(".")[:2]:
-        raise LibraryError(f"{path} was built for torch {built}, and this is torch {running}")
+    loader = path.with_name(path.name.replace(PREFIX, "liblazuli_loader_"))
+    if loader == path or not loader.exists():
+        raise LibraryError(f"{path} has no library beside it that loads it")
+    return loader
 
 
 def _preload_onednn() -> None:
@@ -62,15 +81,10 @@ def _preload_onednn() -> None:
             return
 
 
-def load() -> Path:
-    """Loads the library into torch and returns its path.
-
-    Raises LibraryError if it is missing, was built for another torch, or does not load.
-    """
+def load(path: Path) -> None:
+    """Loads the library into torch. Raises LibraryError if it does not load."""
     import torch
 
-    path = find()
-    check_version(path, torch.__version__)
     try:
         torch.ops.load_library(str(path))
     except OSError as first:
@@ -79,4 +93,3 @@ def load() -> Path:
             torch.ops.load_library(str(path))
         except (OSError, metadata.PackageNotFoundError):
             raise LibraryError(f"{path} does not load: {first.__cause__ or first}") from first
-    return path

@@ -1,0 +1,35 @@
+"""Puts in place what the files of this folder replace, once the plugin is loaded."""
+
+from pathlib import Path
+
+from torch_lazuli import reference
+from torch_lazuli.torch_internals import (
+    addresses,
+    compilation,
+    engine,
+    node_types,
+    optimizers,
+    printing,
+    processes,
+    quantized,
+)
+
+
+def apply(library: Path) -> None:
+    """Puts everything in place; once."""
+    node_types.register()
+    quantized.make_beside_their_like()
+    printing.print_from_the_host()
+    addresses.read_and_write_through_the_host()
+    addresses.lend_addresses()
+    processes.send_through_the_host()
+    compilation.leave_to_the_device()
+    compilation.trace_lstms_in_other_operators()
+    engine.take_back_after_compiled_autograd()
+    engine.show_backward_its_roots(library)
+    engine.say_which_node_runs()
+    if reference.is_on():
+        optimizers.step_as_eager()
+    else:
+        optimizers.step_adam_in_one_call()
+    optimizers.end_traces_after_steps()
