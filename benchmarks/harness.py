@@ -209,11 +209,13 @@ def start(arguments: argparse.Namespace) -> None:
         sys.exit("compile-reduce-overhead: CUDA graphs, so only with --device cuda")
     if "lazuli" in arguments.arms and not hasattr(torch, "lazuli"):
         sys.exit("device lazuli is not there: run tools/setup, or leave it out with --arms")
-    if "lazuli" in arguments.arms and torch.ops.lazuli._backing().type != _device:
-        sys.exit(
-            f"device lazuli is backed by {torch.ops.lazuli._backing()}, not by {_device}: "
-            "set LAZULI_BACKING"
-        )
+    if "lazuli" in arguments.arms:
+        from torch_lazuli.operators import ops
+
+        if ops._backing().type != _device:
+            sys.exit(
+                f"device lazuli is backed by {ops._backing()}, not by {_device}: set LAZULI_BACKING"
+            )
 
 
 def print_table(rows: list[dict[str, object]]) -> None:

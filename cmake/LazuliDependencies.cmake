@@ -68,7 +68,7 @@ if(NOT LAZULI_CORE_ONLY)
     message(FATAL_ERROR "torch was not found in the environment of ${LAZULI_PYTHON}; "
       "without it only -DLAZULI_CORE_ONLY=ON can be built")
   endif()
-  set(LAZULI_MORE_TORCHES "" CACHE STRING "Packages of torch of other versions to build for, too: .../site-packages/torch")
+  set(LAZULI_MORE_TORCHES "" CACHE STRING "Packages of torch to build for, too: .../site-packages/torch")
 endif()
 
 # Of a package of torch, without importing it.

@@ -8,7 +8,7 @@ point by which `import torch` loads the device. `pip install .` replaces it by t
 import sysconfig
 from pathlib import Path
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 CHECKOUT = '''\
 """Finds the Lazuli checkout that this environment serves, and puts its package on sys.path.

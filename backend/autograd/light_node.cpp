@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include "backend/record/operands.h"
+#include "backend/torch_internals/node_creation.h"
 #include "backend/torch_internals/vmap.h"
 #include "ir/error.h"
 
@@ -152,6 +153,7 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
       set_history_of_constant(*results[i],
                               traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
   }
+  if (wants_nodes_at_once()) tell_of_node(node);
   return out;
 }
 

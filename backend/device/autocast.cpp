@@ -1,5 +1,6 @@
 // Autocast with torch's own cast lists for CUDA, registered for this device's autocast key.
 #include <ATen/autocast_mode.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 #include "backend/record/registration.h"
 #include "lazy/memory/backing.h"
@@ -15,12 +16,6 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::m
 namespace at::autocast {
 namespace {
 
-// Torch's default lower type for a private device is float16; what host kernels are fast in is bfloat16.
-const bool bfloat16_by_default = [] {
-  set_autocast_dtype(at::kPrivateUse1, at::kBFloat16);
-  return true;
-}();
-
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   if (lazuli::lazy::is_reference_mode() && lazuli::lazy::choose_backing().traits.has_host_kernels)
     return lazuli::backend::register_reference_autocast(m);
@@ -32,6 +27,9 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   // CUDA's lists lack it: there it asks log_softmax for its logits' type, and bfloat16 log-probabilities leave the loss
   // two digits. The host's list has it. The result is float32 with and without.
   LAZULI_FP32(cross_entropy_loss)
+#if TORCH_VERSION_MINOR >= 15  // CUDA has it, but in no list
+  LAZULI_FP32(linalg_matrix_sqrth)
+#endif
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Torch's hooks for a device from outside. They can be registered once in a process, so they are here for good.
+#include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 #include "backend/loader/loader.h"
@@ -36,6 +37,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 const bool registered = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::register_privateuse1_backend("lazuli");
+  // Torch's default for a device from outside is float16; what host kernels are fast in is bfloat16.
+  at::autocast::set_autocast_dtype(at::kPrivateUse1, at::kBFloat16);
   return true;
 }();
 

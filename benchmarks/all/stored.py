@@ -12,6 +12,7 @@ STORED = {
         "libraries-cpu": "libraries",
         "dispatch-cpu": "dispatch",
         "host-cpu": "host",
+        "start-cpu": "start",
     },
     "cuda": {
         "models-cuda": "models --threads 8 --no-cold",

@@ -60,6 +60,7 @@ def cast_ops(key):
     """In a process of its own: other libraries, such as torchvision, have operators there too."""
     ask = f"""
 import torch
+torch.lazuli.synchronize()
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 print(*(n for n in torch._C._dispatch_get_all_op_names() if has_kernel(n, "{key}")))
 """

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from differential import assert_same, assert_same_error, normal
+from versions import names_dimensions
 
 
 def test_a_tensor():
@@ -95,6 +96,7 @@ def test_an_optimizer():
     assert_same(train)
 
 
+@names_dimensions
 @pytest.mark.filterwarnings("ignore:Named tensors")
 def test_names_of_dimensions_go_along():
     def copy(device):

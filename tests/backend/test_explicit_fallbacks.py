@@ -3,6 +3,7 @@
 import pytest
 import torch
 from differential import assert_same, normal
+from versions import TORCH
 
 
 @pytest.mark.parametrize("exponent", [torch.int32, torch.int64, torch.float32])
@@ -16,6 +17,7 @@ def test_ldexp(exponent):
     assert_same(compute)
 
 
+@pytest.mark.skipif(TORCH >= (2, 14), reason="torch refuses both since 2.14")
 def test_a_causal_mask_beside_another_one():
     def attend(device):
         q = normal(2, 2, 8, 16, device=device)

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import versions
 from differential import assert_same, assert_same_error, normal
 
-pytestmark = pytest.mark.filterwarnings("ignore:Named tensors")
+pytestmark = [pytest.mark.filterwarnings("ignore:Named tensors"), versions.names_dimensions]
 
 
 def named(*shape, device, names="NCW"):

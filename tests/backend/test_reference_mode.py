@@ -52,6 +52,7 @@ def test_each_operator_of_the_cpu_has_its_kernel():
     out = run(
         "-c",
         "import torch\n"
+        "torch.lazuli.synchronize()\n"
         "names = torch._C._dispatch_get_all_op_names()\n"
         "has = torch._C._dispatch_has_kernel_for_dispatch_key\n"
         "print([n for n in names if n.startswith('aten::') and has(n, 'CPU')"

@@ -13,6 +13,7 @@ import torch.autograd.forward_ad
 import torch.nn.functional
 import torch.utils.checkpoint
 from differential import Double
+from torch_lazuli.operators import ops
 
 NARROW = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 COMPLEX = {"C64": torch.complex64, "C128": torch.complex128}
@@ -44,7 +45,7 @@ EAGER_ON_GPU = Side("eager on a GPU", "cuda")
 
 def on_gpu() -> bool:
     """Whether a GPU backs lazuli: then eager on the CPU is the oracle all the same."""
-    return torch.ops.lazuli._backing().type == "cuda"
+    return ops._backing().type == "cuda"
 
 
 class OperatorsByName(dict):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_lazuli.operators import ops
 
 HERE = Path(__file__).parent
 SECONDS = 55
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(config, items):
 def why_not() -> str:
     if not torch.cuda.is_available():
         return "torch finds no CUDA device"
-    if hasattr(torch, "lazuli") and torch.ops.lazuli._backing().type != "cuda":
+    if hasattr(torch, "lazuli") and ops._backing().type != "cuda":
         return "LAZULI_BACKING keeps the CPU"
     return ""
 

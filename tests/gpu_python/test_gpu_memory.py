@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 from test_training import train
+from torch_lazuli.operators import ops
 
 F = torch.nn.functional
 MIB = 1 << 20
@@ -125,7 +126,7 @@ def test_values_of_ended_traces_are_waited_for(little_memory):
             x = host.to("lazuli")  # 300 MiB
             y = (x + n).sum()
             del x
-            torch.ops.lazuli._step_end()
+            ops._step_end()
         assert y.item() == 8 * 75 * MIB
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch_lazuli.operators import ops
 
 STEPS = 24
 ENDS = {
-    "step": lambda: torch.ops.lazuli._step_end(),
+    "step": lambda: ops._step_end(),
     "wait": lambda: torch.lazuli.synchronize(),
     "none": lambda: None,
 }
@@ -81,7 +82,7 @@ def test_memory_of_a_stream_is_not_given_again_too_early():
             y = x.to("lazuli")
             for _ in range(5):
                 y = (y * 1.001).sin() + n
-            torch.ops.lazuli._step_end()
+            ops._step_end()
         results.append((y + 1).sum(dtype=torch.float64))
         del y
         torch.empty(4 << 20, device="cuda").fill_(float("nan"))  # takes memory that is free
@@ -146,7 +147,7 @@ def test_threads_with_streams_of_their_own():
             x = torch.full((1 << 16,), float(i)).to("lazuli").requires_grad_()
             for _ in range(10):
                 y = (x * 2 + 1).relu()
-                torch.ops.lazuli._step_end()
+                ops._step_end()
             y.sum().backward()
             results[i] = (y.sum().item(), x.grad.sum().item())
 

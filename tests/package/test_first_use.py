@@ -33,9 +33,10 @@ loader = torch.utils.data.DataLoader(list(range(4)), num_workers=1, shuffle=True
 print(sorted(int(x) for x in loader))
 print(torch.lazuli.is_available(), torch.lazuli.device_count(), torch.device("lazuli"))
 print(torch.accelerator.device_count(), torch.ones(1).is_lazuli)
+print(torch.get_autocast_dtype("lazuli"))
 """
-    *_, loaded = run(code)
-    assert loaded == "loaded False False"
+    *_, lower, loaded = run(code)
+    assert (lower, loaded) == ("torch.bfloat16", "loaded False False")
 
 
 @pytest.mark.parametrize(

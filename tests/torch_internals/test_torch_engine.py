@@ -4,6 +4,7 @@ import logging
 
 import torch
 from torch._dynamo import compiled_autograd
+from torch_lazuli.operators import ops
 
 
 class Name(torch.autograd.Function):
@@ -70,7 +71,7 @@ def test_compiled_autograd_leaves_the_hook_empty():
             "set_autograd_compiler leaves the engine's hook in place now: it need not be taken back"
         )
     finally:
-        torch.ops.lazuli._take_engine()
+        ops._take_engine()
 
 
 def test_python_asks_by_one_function_which_node_runs(spy, monkeypatch):

@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 from torch.optim import adam, optimizer, swa_utils
+from versions import TORCH
 
 LISTS = 6
 OPTIONS = {
@@ -69,3 +70,12 @@ def test_one_function_says_which_devices_take_lists(spy):
         "optimizers must ask _get_foreach_kernels_supported_devices, by that name in their module, "
         "which devices take operators over lists: reference mode answers for its own"
     )
+
+
+@pytest.mark.skipif(TORCH < (2, 15), reason="torch asks no accelerator before 2.15")
+def test_a_step_asks_whether_a_graph_is_captured(spy):
+    calls = spy(optimizer.Optimizer, "_accelerator_graph_capture_health_check")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    torch.optim.Adam([parameter]).step()
+    assert calls, "Adam's step must ask by this name: on the CPU it would be a use of the device"

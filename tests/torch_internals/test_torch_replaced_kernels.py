@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+if hasattr(torch, "lazuli"):
+    torch.lazuli.synchronize()  # a use of the device, which loads the plugin
 OPERATORS = [
     name
     for name in torch._C._dispatch_get_all_op_names()

@@ -6,7 +6,7 @@ to import by hand. What a user calls is in `torch.lazuli` (see device_module.py)
 
 from torch_lazuli.library import LibraryError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _loaded = False
 

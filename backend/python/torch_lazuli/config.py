@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 class Config:
@@ -24,7 +22,7 @@ class Config:
     """
 
     def _all(self) -> dict[str, Any]:
-        return json.loads(_ops._config_get())
+        return json.loads(ops._config_get())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -38,7 +36,7 @@ class Config:
         settings = self._all()
         if name not in settings:
             raise AttributeError(_no_such_setting(name, settings))
-        _ops._config_set(name, json.dumps(value))
+        ops._config_set(name, json.dumps(value))
 
     def __dir__(self) -> list[str]:
         return ["patch", *self._all()]

@@ -2,8 +2,9 @@
 
 import torch
 
+from torch_lazuli.operators import ops
+
 TYPE = "lazuli"
-_ops = torch.ops.lazuli
 
 
 def device_index(which: torch.device | str | int | None) -> int:
@@ -33,12 +34,12 @@ def is_initialized() -> bool:
 
 def device_count() -> int:
     """How many lazuli devices there are: as many as backing devices."""
-    return _ops._device_count()
+    return ops._device_count()
 
 
 def current_device() -> int:
     """The number of the device that `device="lazuli"` means."""
-    return _ops._current_device()
+    return ops._current_device()
 
 
 def set_device(device: torch.device | str | int) -> None:
@@ -48,7 +49,7 @@ def set_device(device: torch.device | str | int) -> None:
     """
     index = device_index(device)
     if index >= 0:
-        _ops._set_device(index)
+        ops._set_device(index)
 
 
 def get_device_name(device: torch.device | str | int | None = None) -> str:
@@ -66,12 +67,12 @@ class device:
     def __enter__(self) -> "device":
         self.prev_idx = current_device()
         if self.idx >= 0 and self.idx != self.prev_idx:
-            _ops._set_device(self.idx)
+            ops._set_device(self.idx)
         return self
 
     def __exit__(self, *exception) -> bool:
         if self.idx >= 0 and self.idx != self.prev_idx:
-            _ops._set_device(self.prev_idx)
+            ops._set_device(self.prev_idx)
         return False
 
 
@@ -87,4 +88,4 @@ def synchronize(device: torch.device | str | int | None = None) -> None:
 
     Raises RuntimeError, naming the op and the Python line that recorded it, if that failed.
     """
-    _ops._synchronize(device_index(device))
+    ops._synchronize(device_index(device))

@@ -1,8 +1,6 @@
 """The pending trace, to look at before it runs."""
 
-import torch
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 def dump(stage: str = "trace") -> str:
@@ -11,4 +9,4 @@ def dump(stage: str = "trace") -> str:
     Raises RuntimeError for a stage other than "trace"; what the later stages make of a trace is
     written by LAZULI_DEBUG=<stages>:<folder> when the trace is compiled.
     """
-    return _ops._dump(stage)
+    return ops._dump(stage)

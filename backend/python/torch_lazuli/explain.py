@@ -3,11 +3,9 @@
 import json
 from dataclasses import dataclass
 
-import torch
-
 from torch_lazuli import reference
+from torch_lazuli.operators import ops
 
-_ops = torch.ops.lazuli
 _REFERENCE = "reference mode (LAZULI_KERNELS=eager): all kernels are torch's, as external calls\n"
 
 
@@ -70,4 +68,4 @@ def _readable_time(microseconds: float) -> str:
 
 def explain() -> Explanation:
     """What happened since the last call: syncs, compilations, external calls, with their lines."""
-    return Explanation([Event(**event) for event in json.loads(_ops._explain())])
+    return Explanation([Event(**event) for event in json.loads(ops._explain())])

@@ -7,13 +7,12 @@ from typing import Any
 import torch
 
 from torch_lazuli.devices import device_index
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 def memory_stats(device: torch.device | str | int | None = None) -> dict[str, Any]:
     """Counters of the device's memory, by name; sizes are bytes."""
-    return json.loads(_ops._memory_stats(device_index(device)))
+    return json.loads(ops._memory_stats(device_index(device)))
 
 
 def memory_allocated(device: torch.device | str | int | None = None) -> int:
@@ -33,12 +32,12 @@ def memory_reserved(device: torch.device | str | int | None = None) -> int:
 
 def reset_peak_memory_stats(device: torch.device | str | int | None = None) -> None:
     """Starts counting the peak anew from what is held now."""
-    _ops._reset_peak_memory_stats(device_index(device))
+    ops._reset_peak_memory_stats(device_index(device))
 
 
 def empty_cache() -> None:
     """Gives memory that is kept for reuse back to the backing device."""
-    _ops._empty_cache()
+    ops._empty_cache()
 
 
 def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, int]:
@@ -47,7 +46,7 @@ def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, i
     Raises ValueError for a device of another type.
     """
     device_index(device)
-    backing = _ops._backing()
+    backing = ops._backing()
     if backing.type != "cpu":
         return torch.get_device_module(backing).mem_get_info(backing)
     page = os.sysconf("SC_PAGE_SIZE")

@@ -6,11 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from torch_lazuli.config import config
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 def metrics() -> dict[str, Any]:
@@ -33,12 +30,12 @@ def metrics() -> dict[str, Any]:
     `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces, compiling
     them and running them).
     """
-    return {"kernels": config.kernels, **json.loads(_ops._metrics())}
+    return {"kernels": config.kernels, **json.loads(ops._metrics())}
 
 
 def reset_metrics() -> None:
     """Sets the counters to zero; `bytes_live` keeps what is held."""
-    _ops._metrics_reset()
+    ops._metrics_reset()
 
 
 def write_at_exit() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import torch
 
 from torch_lazuli.devices import device_count, device_index
+from torch_lazuli.operators import ops
 
-_ops = torch.ops.lazuli
 _initial_seed = torch.default_generator.initial_seed()
 
 
@@ -19,7 +19,7 @@ def manual_seed(seed: int) -> None:
         raise ValueError(f"lazuli: a seed has 64 bits, which {seed} does not fit in")
     # torch takes seeds of 64 bits with either sign; the op's argument is signed.
     _initial_seed = seed & 0xFFFF_FFFF_FFFF_FFFF
-    _ops._manual_seed(_initial_seed - (1 << 64) if _initial_seed >= 1 << 63 else _initial_seed)
+    ops._manual_seed(_initial_seed - (1 << 64) if _initial_seed >= 1 << 63 else _initial_seed)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -44,7 +44,7 @@ def initial_seed() -> int:
 
 def get_rng_state(device: torch.device | str | int | None = None) -> torch.Tensor:
     """The generator's state, as a byte tensor on the CPU."""
-    return _ops._get_rng_state(device_index(device))
+    return ops._get_rng_state(device_index(device))
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -57,7 +57,7 @@ def set_rng_state(new_state: torch.Tensor, device: torch.device | str | int | No
 
     Raises RuntimeError if it is none.
     """
-    _ops._set_rng_state(new_state, device_index(device))
+    ops._set_rng_state(new_state, device_index(device))
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:

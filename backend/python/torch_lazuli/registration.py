@@ -10,7 +10,7 @@ from torch_lazuli import library
 from torch_lazuli.front import Front
 from torch_lazuli.library import LibraryError
 from torch_lazuli.loader import Loader
-from torch_lazuli.torch_internals import distributed
+from torch_lazuli.torch_internals import distributed, optimizers
 
 NAME = "lazuli"
 
@@ -36,6 +36,7 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     distributed.register()
+    optimizers.know_that_nothing_is_captured()
 
 
 def _load(path: Path, loader: Loader) -> types.ModuleType:

@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 
 from torch_lazuli.config import config
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,12 @@ class Shadow:
 
 
 def _compared() -> int:
-    return json.loads(_ops._metrics())["traces_shadowed"]
+    return json.loads(ops._metrics())["traces_shadowed"]
 
 
 def take_reports() -> list[ShadowReport]:
     """The reports since the last call: those of `LAZULI_SHADOW`, which no `shadow()` takes."""
-    return [ShadowReport(**report) for report in json.loads(_ops._shadow_reports())]
+    return [ShadowReport(**report) for report in json.loads(ops._shadow_reports())]
 
 
 @contextlib.contextmanager
@@ -112,13 +111,13 @@ def shadow(
             train_one_step()
         print(found.traces, "traces agree with eager")
     """
-    _ops._synchronize(0)
+    ops._synchronize(0)
     take_reports()
     found = Shadow()
     with config.patch(shadow=traces, shadow_action=action, shadow_folder=str(folder)):
         try:
             yield found
-            _ops._synchronize(0)
+            ops._synchronize(0)
         except RuntimeError as error:
             if found.reports and str(error).startswith("lazuli: a shadow run found"):
                 raise ShadowMismatch(found.reports) from error
@@ -137,11 +136,11 @@ def replay(script: str | Path) -> str:
     inputs = list(torch.load(folder / "inputs.pt"))
     if (forward := folder / "forward.lzir").exists():
         backward = (folder / "backward.lzir").read_text()
-        text = _ops._shadow_replay_derivative(
+        text = ops._shadow_replay_derivative(
             forward.read_text(), backward, inputs, settings["scalars"], settings["reads"]
         )
     else:
-        text = _ops._shadow_replay(
+        text = ops._shadow_replay(
             (folder / "graph.lzir").read_text(),
             inputs,
             settings["scalars"],

@@ -3,8 +3,7 @@
 import torch
 
 from torch_lazuli.devices import TYPE, device_index
-
-_ops = torch.ops.lazuli
+from torch_lazuli.operators import ops
 
 
 class Stream(torch.Stream):
@@ -38,13 +37,13 @@ class Event(torch.Event):
 
 def current_stream(device: torch.device | str | int | None = None) -> torch.Stream:
     """The stream that work is recorded for."""
-    return _ops._current_stream(device_index(device))
+    return ops._current_stream(device_index(device))
 
 
 def set_stream(stream: torch.Stream | None) -> None:
     """Makes a stream the current one of its device; None changes nothing."""
     if stream is not None:
-        _ops._set_stream(stream)
+        ops._set_stream(stream)
 
 
 class stream:

@@ -75,6 +75,30 @@ def step_as_eager() -> None:
         module._get_foreach_kernels_supported_devices = supported_devices
 
 
+def know_that_nothing_is_captured() -> None:
+    """Spares an optimizer's step the question whether the accelerator captures a graph.
+
+    Torch asks since 2.15, at each step, on the CPU too; it would be the device's first use.
+    """
+    original = getattr(optimizer.Optimizer, "_accelerator_graph_capture_health_check", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def check(self) -> None:
+        accelerator = torch.accelerator.current_accelerator()
+        ours = accelerator is not None and accelerator.type == TYPE
+        # Torch warns of steps that could be captured and are not.
+        if (
+            torch.compiler.is_compiling()
+            or not ours
+            or any(group["capturable"] for group in self.param_groups)
+        ):
+            original(self)
+
+    optimizer.Optimizer._accelerator_graph_capture_health_check = check
+
+
 def end_traces_after_steps() -> None:
     """Ends the trace after an optimizer's step, so that a training loop repeats one trace."""
     register_optimizer_step_post_hook(_end_step)
