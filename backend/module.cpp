@@ -125,6 +125,7 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
   m.def("_explain() -> str", [] { return lazy::metrics().explain(); });
+  m.def("_environment_error() -> str", [] { return lazy::environment_error(); });
   m.def("_config_get() -> str", [] { return lazy::config_json(); });
   m.def("_config_set(str name, str json_value) -> ()", set_config);
   m.def("_synchronize(int device) -> ()", synchronize);

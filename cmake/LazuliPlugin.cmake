@@ -11,6 +11,10 @@ add_library(lazuli_core_shared SHARED "${CMAKE_SOURCE_DIR}/cmake/older_systems.c
 target_link_libraries(lazuli_core_shared
   PRIVATE lazuli_flags -Wl,--whole-archive "$<TARGET_FILE:lazuli_jit>" "$<TARGET_FILE:lazuli_lowering>"
     "$<TARGET_FILE:lazuli_ir>" -Wl,--no-whole-archive lazuli_llvm lazuli_dnnl)
+# Conversions of float16 are functions of the compiler's library, by names that the shared one has since GCC 12.
+execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-libgcc-file-name
+  OUTPUT_VARIABLE _libgcc OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+target_link_libraries(lazuli_core_shared PRIVATE "${_libgcc}")
 add_dependencies(lazuli_core_shared lazuli_jit lazuli_lowering lazuli_ir)
 set(_exports "${CMAKE_SOURCE_DIR}/cmake/exports.txt")
 target_link_options(lazuli_core_shared PRIVATE

@@ -113,10 +113,20 @@ void settle(Config& c) {
   c.light_autograd = false;
 }
 
+std::string& first_error() {
+  static auto* text = new std::string;  // outlives every thread
+  return *text;
+}
+
+// This is asked while the library is being loaded, and an error must not leave that.
 Config* from_environment() {
   auto* c = new Config;
   for (const Setting& s : kSettings)
-    if (const char* v = std::getenv(s.environment)) assign(*c, s, v);
+    if (const char* v = std::getenv(s.environment)) try {
+        assign(*c, s, v);
+      } catch (const std::invalid_argument& e) {
+        if (first_error().empty()) first_error() = e.what();
+      }
   settle(*c);
   HostTimer::is_kept = c->time_host;
   return c;
@@ -127,6 +137,11 @@ Config* from_environment() {
 Config& config() {
   static auto* c = from_environment();  // outlives every thread
   return *c;
+}
+
+std::string environment_error() {
+  config();
+  return first_error();
 }
 
 std::string config_json() {

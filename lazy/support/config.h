@@ -51,6 +51,8 @@ struct Config {
 };
 
 Config& config();
+// What is wrong with the environment's settings, which are then not taken; empty: nothing.
+std::string environment_error();
 std::string config_json();
 // Throws std::invalid_argument for an unknown name, a value of the wrong kind, or one that came too late.
 void set_config(const std::string& name, const std::string& json_value);

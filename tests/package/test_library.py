@@ -67,6 +67,21 @@ print(torch.ones(1).item())
     assert [f"{broken} does not load" in error for error in errors] == [True, True]
 
 
+def test_a_setting_that_is_wrong_is_an_error_of_each_use():
+    code = """
+import torch
+for _ in range(2):
+    try:
+        torch.ones(1, device='lazuli')
+    except RuntimeError as error:
+        print(error)
+"""
+    done = run(code, LAZULI_UNPLANNED="sometimes")
+    assert done.returncode == 0, done.stderr
+    expected = "lazuli: setting 'unplanned' takes auto, never or always, not sometimes"
+    assert done.stdout.splitlines() == [expected] * 2
+
+
 def test_autoload_can_be_turned_off():
     done = import_torch(TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert (done.stdout, done.stderr) == ("has False 1.0\n", "")

@@ -42,6 +42,8 @@ def register() -> None:
 def _load(path: Path, loader: Loader) -> types.ModuleType:
     with loader.makes_way():
         library.load(path)
+    if error := torch.ops.lazuli._environment_error():
+        raise LibraryError(error)
     from torch_lazuli import device_module, metrics
     from torch_lazuli.torch_internals import replacements
 
