@@ -40,6 +40,7 @@ def test_an_engine_that_fails_says_why(monkeypatch):
 
 def test_the_usual_environment_has_no_engine():
     requirements = Path(environment.REQUIREMENTS).parent
-    usual = "".join((requirements / f"{name}.txt").read_text() for name in ("dev", "model", "run"))
+    names = ("alone", "demo", "dev", "run")
+    usual = "".join((requirements / f"{name}.txt").read_text() for name in names)
     for line in environment.REQUIREMENTS.read_text().splitlines():
         assert line.startswith("#") or line.split("==")[0] not in usual
