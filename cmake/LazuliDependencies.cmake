@@ -3,10 +3,11 @@
 # LazuliFolders.cmake and LazuliPlugin.cmake.
 
 # --- The Python environment, which only says where torch and oneDNN are -----------------------
+if(SKBUILD) # pip's build: for the torch of that environment, whatever was built before
+  set(LAZULI_PYTHON "${Python_EXECUTABLE}" CACHE FILEPATH "" FORCE)
+endif()
 if(NOT LAZULI_PYTHON)
-  if(Python_EXECUTABLE) # given by scikit-build-core
-    set(LAZULI_PYTHON "${Python_EXECUTABLE}")
-  elseif(EXISTS "${CMAKE_SOURCE_DIR}/.venv/bin/python")
+  if(EXISTS "${CMAKE_SOURCE_DIR}/.venv/bin/python")
     set(LAZULI_PYTHON "${CMAKE_SOURCE_DIR}/.venv/bin/python")
   else()
     find_program(LAZULI_PYTHON python3 REQUIRED)

@@ -4,6 +4,7 @@
 #include "backend/record/operands.h"
 #include "backend/torch_internals/autograd_kernels.h"
 #include "backend/torch_internals/dispatch_keys.h"
+#include "backend/torch_internals/node_creation.h"
 #include "lazy/support/mutex.h"
 
 namespace lazuli::backend {
@@ -40,7 +41,7 @@ Route OpTensors::route(c10::DispatchKeySet keys) {
     if (t->is_privateuseone() ? t->is_inference() || !is_simple : requires_grad) ours = false;
   }
   if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
-  return ours && !hooks_on_saved_tensors() ? Route::Light : Route::Torch;
+  return ours && !hooks_on_saved_tensors() && !tells_of_nodes() ? Route::Light : Route::Torch;
 }
 
 bool finish(lazy::OpTape& tape, const NodeOf& kind, lazy::Tensors inputs, lazy::Tensors results) {

@@ -108,7 +108,7 @@ void refuse_derivatives(const variable_list& results, const std::string& name) {
 
 // The same, while a tape notes it: over the gradients, then this node's inputs, then its outputs, the latter two as far
 // as backward reads them.
-variable_list LightNode::record_differentiably(const variable_list& gradients, uint64_t needs) {
+variable_list LightNode::record_differentiably(const variable_list& gradients, uint64_t needs, NodePointer<>& made) {
   {
     std::lock_guard lock(lazy::recorder().mutex);
     operation_.segment().settle(lazy::recorder().trace);
@@ -153,7 +153,7 @@ variable_list LightNode::record_differentiably(const variable_list& gradients, u
       set_history_of_constant(*results[i],
                               traits.constant == NodeTraits::GivesZeros ? next_edges_[i] : autograd::Edge());
   }
-  if (wants_nodes_at_once()) tell_of_node(node);
+  made = node;
   return out;
 }
 
@@ -197,12 +197,18 @@ variable_list LightNode::apply(variable_list&& gradients) {
   if (!any) return variable_list(next_edges_.size());
   if (operation_.view() && (!plain || c10::GradMode::is_enabled())) return {operation_.view()->gradient(gradients)};
   if (!plain) return one_by_one(gradients);
-  std::lock_guard lock(mutex_);
-  operation_.check();
-  uint64_t needs = 0;
-  for (size_t i = 0; i < next_edges_.size(); ++i)
-    if (task_should_compute_output(i)) needs |= uint64_t{1} << i;
-  return c10::GradMode::is_enabled() ? record_differentiably(gradients, needs) : record(gradients, needs);
+  variable_list out;
+  NodePointer<> made;
+  {
+    std::lock_guard lock(mutex_);
+    operation_.check();
+    uint64_t needs = 0;
+    for (size_t i = 0; i < next_edges_.size(); ++i)
+      if (task_should_compute_output(i)) needs |= uint64_t{1} << i;
+    out = c10::GradMode::is_enabled() ? record_differentiably(gradients, needs, made) : record(gradients, needs);
+  }
+  if (made && tells_of_nodes()) tell_of_node(made);
+  return out;
 }
 
 }  // namespace lazuli::backend

@@ -46,7 +46,9 @@ class LightNode : public torch::autograd::Node, public lazy::Pooled<LightNode, 5
  private:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   torch::autograd::variable_list record(const torch::autograd::variable_list& gradients, uint64_t needs);
-  torch::autograd::variable_list record_differentiably(const torch::autograd::variable_list& gradients, uint64_t needs);
+  // `made`: the node of what was recorded.
+  torch::autograd::variable_list record_differentiably(const torch::autograd::variable_list& gradients, uint64_t needs,
+                                                       NodePointer<>& made);
   torch::autograd::variable_list one_by_one(const torch::autograd::variable_list& gradients);
 
   // What compiled autograd takes from here: a program (lazy/record/derivative_program.h), and what it reads.

@@ -1,8 +1,8 @@
 #include "backend/autograd/step.h"
 
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include "backend/autograd/light_node.h"
 #include "backend/autograd/nodes_on_demand.h"
-#include "backend/torch_internals/node_creation.h"
 
 namespace lazuli::backend {
 
@@ -25,7 +25,8 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
   step->own_operation.note(std::move(segment), saved, inputs, results, kind.traits);
   for (size_t i = 0; i < results.size(); ++i)
     if (Output& out = step->outputs.emplace_back(); saved.flowing >> i & 1) describe(out, *results[i]);
-  const NodePointer<> node = wants_nodes_at_once() ? node_of(*step) : nullptr;
+  // The node notes where in the program it was made.
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   for (size_t i = 0; i < results.size(); ++i) {
     if (!(saved.flowing >> i & 1)) continue;
     auto* impl = results[i]->unsafeGetTensorImpl();
@@ -36,7 +37,6 @@ void Step::record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Save
       impl->set_autograd_meta(
           std::unique_ptr<StepMeta>(new StepMeta(saved.flowing >> i == 1 ? std::move(step) : step, number)));
   }
-  if (node) tell_of_node(node);
 }
 
 void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self,
@@ -45,7 +45,8 @@ void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative
   StepRef step(new Step(kind, std::move(derivative)));
   step->inputs.emplace_back(self);
   for (const at::Tensor& t : results) describe(step->outputs.emplace_back(), t);
-  const NodePointer<> node = wants_nodes_at_once() ? node_of(*step) : nullptr;
+  // The node notes where in the program it was made.
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
   auto* parent = torch::autograd::impl::get_view_autograd_meta(self);
   if (view && parent) view = torch::autograd::propagate_creation_meta(parent->get_creation_meta(), *view);
   const at::Tensor& base = parent ? parent->get_backward_view().base_ : self;
@@ -56,7 +57,6 @@ void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative
     else
       impl->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(step, i)));
   }
-  if (node) tell_of_node(node);
 }
 
 Operation& Step::operation() { return node ? node->operation() : own_operation; }

@@ -25,6 +25,7 @@
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/zero_native.h>
 #include "backend/host/on_host.h"
+#include "backend/loader/loader.h"
 #include "backend/record/registration.h"
 
 namespace lazuli::backend {
@@ -84,8 +85,7 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   rest_on_host<c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorPrivateUse1>(m);
 }
 
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_host<c10::DispatchKey::NestedTensorCPU>>());
-}
+[[maybe_unused]] const bool is_nested_fallback =
+    set_fallback(c10::DispatchKey::NestedTensorPrivateUse1, &on_host<c10::DispatchKey::NestedTensorCPU>);
 
 }  // namespace lazuli::backend

@@ -22,6 +22,7 @@
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
 #include "backend/host/on_host.h"
+#include "backend/loader/loader.h"
 #include "backend/record/registration.h"
 #include "lazy/trace/storage.h"
 
@@ -230,8 +231,7 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
   rest_on_host<c10::DispatchKey::QuantizedCPU, c10::DispatchKey::QuantizedPrivateUse1>(m);
 }
 
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&whatever_else_on_host>());
-}
+[[maybe_unused]] const bool is_quantized_fallback =
+    set_fallback(c10::DispatchKey::QuantizedPrivateUse1, &whatever_else_on_host);
 
 }  // namespace lazuli::backend

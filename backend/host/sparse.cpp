@@ -28,6 +28,7 @@
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
 #include "backend/host/on_host.h"
+#include "backend/loader/loader.h"
 
 namespace lazuli::backend {
 namespace {
@@ -118,11 +119,8 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   rest_on_host<c10::DispatchKey::SparseCsrCPU, c10::DispatchKey::SparseCsrPrivateUse1>(m);
 }
 
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_host<c10::DispatchKey::SparseCPU>>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_host<c10::DispatchKey::SparseCsrCPU>>());
-}
+[[maybe_unused]] const bool are_sparse_fallbacks =
+    set_fallback(c10::DispatchKey::SparsePrivateUse1, &on_host<c10::DispatchKey::SparseCPU>) &&
+    set_fallback(c10::DispatchKey::SparseCsrPrivateUse1, &on_host<c10::DispatchKey::SparseCsrCPU>);
 
 }  // namespace lazuli::backend

@@ -32,6 +32,10 @@ struct WaitingGuard final : c10::impl::DeviceGuardImplInterface {
   void block(void* event, const Stream& stream) const override { plugin().block(event, stream); }
   bool queryEvent(void* event) const override { return plugin().queryEvent(event); }
   void synchronizeEvent(void* event) const override { plugin().synchronizeEvent(event); }
+  // An event knows the guard that was there when it was made.
+  void destroyEvent(void* event, c10::DeviceIndex device) const noexcept override {
+    if (event) c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->destroyEvent(event, device);
+  }
   double elapsedTime(void* from, void* to, c10::DeviceIndex device) const override {
     return plugin().elapsedTime(from, to, device);
   }

@@ -35,6 +35,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 const bool registered = [] {
+  if (at::isPrivateUse1HooksRegistered()) return false;  // another plugin's
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::register_privateuse1_backend("lazuli");
   // Torch's default for a device from outside is float16; what host kernels are fast in is bfloat16.
@@ -44,3 +45,6 @@ const bool registered = [] {
 
 }  // namespace
 }  // namespace lazuli::backend
+
+// Called by Python through ctypes: whether the device is torch's one from outside.
+extern "C" LAZULI_LOADER bool lazuli_is_registered() { return lazuli::backend::registered; }

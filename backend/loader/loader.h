@@ -1,6 +1,7 @@
 // What stands in for the plugin until the device is first used. See README.md.
 #pragma once
 #include <ATen/core/Generator.h>
+#include <ATen/core/boxing/KernelFunction.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/Storage.h>
 #include <c10/util/Exception.h>
@@ -9,7 +10,7 @@
 
 namespace lazuli::backend {
 
-// What the plugin does for torch's hooks. It gives the table when it is loaded.
+// What the plugin does for torch's hooks. It gives the table while it is loaded.
 struct DeviceParts {
   const at::Generator& (*default_generator)();
   at::Generator (*new_generator)(c10::DeviceIndex index);
@@ -21,7 +22,13 @@ LAZULI_LOADER void set_device_parts(const DeviceParts& parts);
 // The plugin's; null until it is loaded.
 const DeviceParts* device_parts();
 
-// Loads the plugin, if it is not there. Throws what the Python package said if it does not load.
+// What an operator does that has no kernel at this dispatch key of the device. The loader has the dispatcher's place
+// for it, which can be given once; the plugin says here what is done.
+using BoxedFallback = void (*)(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+LAZULI_LOADER bool set_fallback(c10::DispatchKey key, BoxedFallback fallback);
+
+// Loads the plugin, if it is not there, and waits until another thread has. Throws what the Python package said if it
+// does not load.
 void load_plugin();
 
 inline c10::Device the_device() { return {c10::DeviceType::PrivateUse1, 0}; }

@@ -1,5 +1,6 @@
 // The boxed fallback: every op of torch works, as an external call to the backing device's own eager kernel.
 #include "backend/device/generator.h"
+#include "backend/loader/loader.h"
 #include "backend/record/dispatch.h"
 #include "lazy/external/external.h"
 #include "lazy/record/tape.h"
@@ -32,6 +33,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   lazy::external_call(op, stack);
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+[[maybe_unused]] const bool is_fallback =
+    set_fallback(c10::DispatchKey::PrivateUse1,
+                 [](const c10::OperatorHandle& op, torch::jit::Stack* stack) { fallback(op, {}, stack); });
 
 }  // namespace lazuli::backend

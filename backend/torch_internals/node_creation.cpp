@@ -1,6 +1,5 @@
 #include "backend/torch_internals/node_creation.h"
 
-#include <torch/csrc/autograd/anomaly_mode.h>
 #if __has_include(<torch/csrc/autograd/node_creation_hook.h>)
 #include <ATen/NodeCreationHooks.h>
 #include <torch/csrc/autograd/node.h>
@@ -11,16 +10,14 @@ namespace lazuli::backend {
 
 #ifdef LAZULI_TELLS_OF_NODES
 
-bool wants_nodes_at_once() {
-  return torch::autograd::AnomalyMode::is_enabled() || !at::impl::NodeCreationHooks::empty();
-}
+bool tells_of_nodes() { return !at::impl::NodeCreationHooks::empty(); }
 void tell_of_node(const NodePointer<>& node) {
   if (!node->node_creation_hooks_fired()) torch::autograd::fire_node_creation_hooks(node);
 }
 
 #else
 
-bool wants_nodes_at_once() { return torch::autograd::AnomalyMode::is_enabled(); }
+bool tells_of_nodes() { return false; }
 void tell_of_node(const NodePointer<>&) {}
 
 #endif

@@ -55,6 +55,22 @@ print(torch.get_autocast_dtype("lazuli"))
         'torch.sparse_coo_tensor([[0]], [1.0], (2,), device="lazuli")',
         "torch.lazuli.synchronize()",
         'torch.set_default_device("lazuli"); torch.ones(2)',
+        'torch.ops.aten.zeros([2, 2], layout=torch.sparse_coo, device=torch.device("lazuli"))',
+        "import torch.utils.checkpoint as c\n"
+        "x = torch.ones(4, requires_grad=True)\n"
+        'f = lambda x: torch.nn.functional.dropout(x.to("lazuli"), 0.5).sum()\n'
+        "c.checkpoint(f, x, use_reentrant=False).backward()",
+        "import threading\n"
+        "barrier, failed = threading.Barrier(8), []\n"
+        "def work():\n"
+        "    barrier.wait()\n"
+        "    try:\n"
+        '        torch.ops.aten.ones([2], device=torch.device("lazuli"))\n'
+        "    except RuntimeError as error:\n"
+        "        failed.append(error)\n"
+        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+        "assert not failed, failed[0]",
         "import io; b = io.BytesIO(); torch.save(torch.ones(2), b); b.seek(0)\n"
         'torch.load(b, map_location="lazuli")',
         "import threading\n"
@@ -84,6 +100,18 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run(code) == ["5", "loaded False False"]
+
+
+def test_the_module_can_be_sent_and_found():
+    import importlib.util
+    import pickle
+
+    import torch
+
+    assert pickle.loads(pickle.dumps(torch.lazuli)) is torch.lazuli
+    assert importlib.util.find_spec("torch.lazuli") is torch.lazuli.__spec__
+    with pytest.raises(ValueError, match="64 bits"):
+        torch.lazuli.manual_seed_all(1 << 70)
 
 
 def test_the_modules_names_are_those_of_the_plugins_module():

@@ -22,6 +22,25 @@ def test_hooks_are_told_of_each_node_at_once():
     assert_same(work)
 
 
+def test_hooks_may_compute():
+    def work(device):
+        seen = []
+        a = normal(3, device=device, grad=True)
+
+        def hook(node):
+            with torch.no_grad():
+                seen.append((a * 3).sum().item())
+                seen.append(a[1:]._is_view())
+
+        with creation_hook(hook):
+            y = (a * 2).sin()
+            (slope,) = torch.autograd.grad(y.sum(), a, create_graph=True)
+        slope.sum().backward()
+        return len(seen) > 0, slope, a.grad
+
+    assert_same(work)
+
+
 def test_hooks_are_told_of_the_nodes_of_a_derivative():
     def work(device):
         seen = []

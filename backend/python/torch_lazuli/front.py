@@ -3,13 +3,18 @@
 `import torch` loads a small library that tells torch of the device (loader.py). The plugin, its
 compiler and what Lazuli replaces in torch are loaded by the first use. So a process that never uses
 the device pays next to nothing for it. Torch calls `_lazy_init` before a first tensor, and the
-small library calls it in all other cases. The names below are those that need no plugin.
+small library calls it in all other cases. The methods of `Front` need no plugin; all other names
+of the module load it.
 """
 
+import importlib.machinery
+import os
 import threading
 import types
 from collections.abc import Callable
 from typing import Any
+
+from torch_lazuli.library import LibraryError
 
 # What device_module.py has: not imported from there, which would load the plugin.
 NAMES = frozenset((
@@ -27,33 +32,51 @@ NAMES = frozenset((
 class Front(types.ModuleType):
     """The module `torch.lazuli`."""
 
+    # torch.utils.checkpoint restores random states only of devices that say so.
+    _initialized = True
+
     def __init__(self, load: Callable[[], types.ModuleType]):
         super().__init__("torch.lazuli")
+        self.__spec__ = importlib.machinery.ModuleSpec("torch.lazuli", None)
+        self.__all__ = sorted(NAMES)
         self._load = load
         self._lock = threading.RLock()
         self._module: types.ModuleType | None = None
-        self._begun = False
+        self._is_loading = False
+        self._failure: BaseException | None = None
         self._seed: int | None = None
+        # A child that is forked while another thread loads finds the lock free.
+        os.register_at_fork(
+            before=self._lock.acquire,
+            after_in_parent=self._lock.release,
+            after_in_child=self._lock.release,
+        )
+
+    def __reduce__(self):
+        return importlib.import_module, ("torch.lazuli",)
 
     def _lazy_init(self) -> None:
-        """Loads the plugin, once. Raises LibraryError if it does not load."""
+        """Loads the plugin, once. Raises LibraryError if it does not load, or did not before."""
         if self._module is not None:
             return
         with self._lock:
-            if self._begun:  # by this thread: loading uses the device
+            if self._module is not None or self._is_loading:  # by this thread: loading uses it
                 return
-            self._begun = True
+            if self._failure is not None:
+                raise LibraryError(str(self._failure) or "loading was interrupted")
+            self._is_loading = True
             try:
                 module = self._load()
                 if self._seed is not None:
                     module.manual_seed_all(self._seed)
                 self.__doc__, self._module = module.__doc__, module
+            except BaseException as error:
+                self._failure = error
+                raise
             finally:
-                self._begun = self._module is not None
+                self._is_loading = False
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_initialized":  # restores random states: torch.utils.checkpoint
-            return self._module is not None
         if name not in NAMES:
             raise AttributeError(f"module 'torch.lazuli' has no attribute '{name}'")
         self._lazy_init()
@@ -67,8 +90,8 @@ class Front(types.ModuleType):
     # What torch asks of every device, and what costs nothing to know.
 
     def is_available(self) -> bool:
-        """Whether the device can be used: true where there is a plugin for the running torch."""
-        return True
+        """Whether there is a plugin for the running torch, and it did not fail to load."""
+        return self._failure is None
 
     def is_initialized(self) -> bool:
         """Whether the device has been used."""
@@ -79,11 +102,17 @@ class Front(types.ModuleType):
         return 1
 
     def manual_seed_all(self, seed: int) -> None:
-        """Seeds the generators of all devices; `torch.manual_seed` calls this."""
-        if self._module is None:
-            self._seed = seed
-        else:
-            self._module.manual_seed_all(seed)
+        """Seeds the generators of all devices; `torch.manual_seed` calls this.
+
+        Raises ValueError for a number of more than 64 bits.
+        """
+        if not -(1 << 63) <= int(seed) < 1 << 64:
+            raise ValueError(f"lazuli: a seed has 64 bits, which {seed} does not fit in")
+        with self._lock:
+            if self._module is None:
+                self._seed = int(seed)
+                return
+        self._module.manual_seed_all(seed)
 
     def _is_in_bad_fork(self) -> bool:
         """Whether this process was forked from one that used a GPU, which CUDA cannot bear."""

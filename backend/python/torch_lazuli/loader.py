@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch_lazuli.library import LibraryError
 
-_LOAD = ctypes.CFUNCTYPE(ctypes.c_char_p)
+_LOAD = ctypes.CFUNCTYPE(ctypes.c_void_p)
 
 
 class Loader:
@@ -20,31 +20,37 @@ class Loader:
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:
+            raise LibraryError(f"{path} does not load: {error}") from error
+        self._library.lazuli_is_registered.restype = ctypes.c_bool
+        self._library.lazuli_end_loading.argtypes = [ctypes.c_bool]
+        if not self._library.lazuli_is_registered():
             raise LibraryError(
-                f"{path} does not load in torch {torch.__version__}: {error}"
-            ) from error
-        self._error = b""
+                f"another plugin is torch's device '{torch._C._get_privateuse1_backend_name()}'"
+            )
 
     def load_with(self, load: Callable[[], None]) -> None:
         """Calls `load` when something needs the plugin. What it raises is torch's error then."""
 
-        def ask() -> bytes | None:
+        def ask() -> int | None:
             try:
                 load()
-            except Exception as error:
-                self._error = f"lazuli: {error}".encode()
-                return self._error
+            except BaseException as error:
+                text = str(error) or type(error).__name__
+                text = text if text.startswith("lazuli:") else f"lazuli: {text}"
+                self._error = ctypes.create_string_buffer(text.encode())  # outlives the call
+                return ctypes.addressof(self._error)
             return None
 
         self._ask = _LOAD(ask)
         self._library.lazuli_load_with(self._ask)
 
     @contextlib.contextmanager
-    def makes_way(self) -> Iterator[None]:
-        """While the plugin is loaded, whose kernels take the place of the library's."""
-        self._library.lazuli_make_way()
+    def loading(self) -> Iterator[None]:
+        """Around the loading of the plugin, by this thread. Other threads wait for its end."""
+        done = False
+        self._library.lazuli_begin_loading()
         try:
             yield
-        except BaseException:
-            self._library.lazuli_load_with(self._ask)
-            raise
+            done = True
+        finally:
+            self._library.lazuli_end_loading(done)

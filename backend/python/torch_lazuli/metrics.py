@@ -1,6 +1,5 @@
 """Counters of what the device did since the start, or since they were reset."""
 
-import atexit
 import json
 import os
 from pathlib import Path
@@ -38,7 +37,7 @@ def reset_metrics() -> None:
     ops._metrics_reset()
 
 
-def write_at_exit() -> None:
-    """Writes the counters to the file that LAZULI_METRICS names, when Python ends."""
+def write() -> None:
+    """Writes the counters to the file that LAZULI_METRICS names: when Python ends."""
     if file := os.environ.get("LAZULI_METRICS"):
-        atexit.register(lambda: Path(file).write_text(json.dumps(metrics(), indent=1) + "\n"))
+        Path(file).write_text(json.dumps(metrics(), indent=1) + "\n")

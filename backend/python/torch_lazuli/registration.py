@@ -5,6 +5,7 @@ import types
 from pathlib import Path
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_lazuli import library
 from torch_lazuli.front import Front
@@ -27,8 +28,8 @@ def register() -> None:
             f"torch has room for one device from outside, and '{taken}' is there already; "
             "TORCH_DEVICE_BACKEND_AUTOLOAD=0 loads none by itself"
         )
-    torch.utils.rename_privateuse1_backend(NAME)
     loader = Loader(library.loader_of(path))
+    torch.utils.rename_privateuse1_backend(NAME)
     front = Front(lambda: _load(path, loader))
     loader.load_with(front._lazy_init)
     torch._register_device_module(NAME, front)
@@ -37,18 +38,26 @@ def register() -> None:
     )
     distributed.register()
     optimizers.know_that_nothing_is_captured()
+    atexit.register(_process_ends, front)
 
 
 def _load(path: Path, loader: Loader) -> types.ModuleType:
-    with loader.makes_way():
+    # Modes of the user's are not told of what Lazuli asks its own operators meanwhile.
+    with loader.loading(), _disable_current_modes():
         library.load(path)
-    if error := torch.ops.lazuli._environment_error():
-        raise LibraryError(error)
-    from torch_lazuli import device_module, metrics
-    from torch_lazuli.torch_internals import replacements
+        if error := torch.ops.lazuli._environment_error():
+            raise LibraryError(error)
+        from torch_lazuli import device_module
+        from torch_lazuli.torch_internals import replacements
 
-    replacements.apply(path)
-    # Work that still goes to a GPU must be over before CUDA shuts down.
-    atexit.register(torch.ops.lazuli._process_ends)
-    metrics.write_at_exit()
+        replacements.apply(path)
     return device_module
+
+
+def _process_ends(front: Front) -> None:
+    if front.is_initialized():
+        from torch_lazuli import metrics
+
+        # Work that still goes to a GPU must be over before CUDA shuts down.
+        torch.ops.lazuli._process_ends()
+        metrics.write()
