@@ -6,6 +6,7 @@ import torch
 
 def test_devices(device):
     assert torch.lazuli.is_available()
+    torch.lazuli.synchronize()  # a use
     assert torch.lazuli.is_initialized()
     assert torch.lazuli.device_count() >= 1
     assert torch.lazuli.current_device() == 0

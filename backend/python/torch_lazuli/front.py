@@ -67,7 +67,8 @@ class Front(types.ModuleType):
             self._is_loading = True
             try:
                 module = self._load()
-                if self._seed is not None:
+                # With random="eager" numbers come from torch's generator, which has the seed.
+                if self._seed is not None and module.config.random != "eager":
                     module.manual_seed_all(self._seed)
                 self.__doc__, self._module = module.__doc__, module
             except BaseException as error:

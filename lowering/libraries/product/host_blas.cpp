@@ -7,7 +7,7 @@
 #include "lowering/threads/crew.h"
 #include "lowering/threads/little_work.h"
 
-// Weak, so that they are null where no loaded library has them. liblazuli.so needs libtorch_cpu.so, in which the loader
+// Weak, so that they are null where no loaded library has them. The plugin needs libtorch_cpu.so, in which the loader
 // looks for them on its behalf, however torch itself was loaded.
 extern "C" {
 [[gnu::weak]] void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
