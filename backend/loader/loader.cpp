@@ -2,6 +2,9 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
 #include <torch/library.h>
 
 namespace lazuli::backend {
@@ -32,14 +35,55 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 template <size_t i>
-void fall_back_at(torch::Library& m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<i>>());
+torch::CppFunction kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&fall_back<i>>();
 }
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { fall_back_at<0>(m); }
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { fall_back_at<1>(m); }
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { fall_back_at<2>(m); }
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { fall_back_at<3>(m); }
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { fall_back_at<4>(m); }
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(kernel<0>()); }
+
+// For each fallback the dispatcher goes through all its operators, which takes 2 ms of `import torch`. So only plain
+// tensors have theirs from then on. Tensors of the other keys come from constructors, which are registered alone.
+constexpr std::array kConstructors{"empty.memory_format",
+                                   "empty_strided",
+                                   "_efficientzerotensor",
+                                   "_empty_affine_quantized",
+                                   "_empty_per_channel_affine_quantized",
+                                   "_sparse_coo_tensor_with_dims",
+                                   "_sparse_coo_tensor_with_dims_and_tensors"};
+
+using Libraries = std::vector<std::unique_ptr<torch::Library>>;
+
+template <size_t i>
+torch::Library& add(Libraries& libraries, const char* ns) {
+  return *libraries.emplace_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, ns, kKeys[i], __FILE__, __LINE__));
+}
+
+template <size_t... i>
+Libraries constructors(std::index_sequence<i...>) {
+  Libraries libraries;
+  const auto register_all = [](torch::Library& m, auto make) {
+    for (const char* name : kConstructors) m.impl(name, make());
+  };
+  (register_all(add<i + 1>(libraries, "aten"), kernel<i + 1>), ...);
+  return libraries;
+}
+
+template <size_t... i>
+Libraries fallbacks_of_others(std::index_sequence<i...>) {
+  Libraries libraries;
+  (add<i + 1>(libraries, "_").fallback(kernel<i + 1>()), ...);
+  return libraries;
+}
+
+using Others = std::make_index_sequence<kKeys.size() - 1>;
+Libraries others = constructors(Others());
+
+// The plugin has constructors of its own for some of the keys.
+void make_room_for_plugin() {
+  static const bool once = (others = fallbacks_of_others(Others()), true);
+  (void)once;
+}
 
 }  // namespace
 
@@ -66,7 +110,10 @@ void load_plugin() {
 extern "C" {
 LAZULI_LOADER void lazuli_load_with(const char* (*load)()) { lazuli::backend::load_through_python = load; }
 // Around loading, on the thread that loads; `done` at the end, if everything is there.
-LAZULI_LOADER void lazuli_begin_loading() { lazuli::backend::is_loading = true; }
+LAZULI_LOADER void lazuli_begin_loading() {
+  lazuli::backend::make_room_for_plugin();
+  lazuli::backend::is_loading = true;
+}
 LAZULI_LOADER void lazuli_end_loading(bool done) {
   lazuli::backend::is_loading = false;
   if (done) lazuli::backend::is_loaded = true;

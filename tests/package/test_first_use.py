@@ -56,6 +56,9 @@ print(torch.get_autocast_dtype("lazuli"))
         "torch.lazuli.synchronize()",
         'torch.set_default_device("lazuli"); torch.ones(2)',
         'torch.ops.aten.zeros([2, 2], layout=torch.sparse_coo, device=torch.device("lazuli"))',
+        'torch.ops.aten.empty([2, 2], layout=torch.sparse_csr, device=torch.device("lazuli"))',
+        "torch.ops.aten._empty_affine_quantized([2], scale=1.0, zero_point=0, dtype=torch.quint8, "
+        'device=torch.device("lazuli"))',
         "import torch.utils.checkpoint as c\n"
         "x = torch.ones(4, requires_grad=True)\n"
         'f = lambda x: torch.nn.functional.dropout(x.to("lazuli"), 0.5).sum()\n'
