@@ -172,18 +172,25 @@ void raise_kept_error() {
   if (std::exception_ptr e = std::exchange(kept_error(), nullptr)) std::rethrow_exception(e);
 }
 
+// What a peek computes at most.
+constexpr size_t kMostPeekedOps = 64;
+
+// After a peek: whether the pending trace should end too. A loop that reads in each step leaves much pending, which
+// need not wait for more. And one that reads what it goes on computing from computes it again for each peek.
+bool has_much_beside_peeks(const Trace& trace) {
+  constexpr int kMostPeeks = 4;
+  return trace.peeks >= kMostPeeks || trace.size() > 2 * kMostPeekedOps;
+}
+
 // The value of a pending cell where it can be had without ending the trace: on a GPU, that would wait for all that is
 // queued there, though the value may depend on none of it.
 std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
-  constexpr size_t kMostOps = 64;
-  constexpr int kMostPeeks = 4;  // a loop that reads what it goes on computing from ends the trace now and then
   Trace& trace = recorder().trace;
   const auto side = backing().side_stream();
   const bool wished = config().peek == "always" || (config().peek == "gpu" && side);
-  if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy) || trace.peeks >= kMostPeeks)
-    return {};
+  if (!wished || !(reason == SyncReason::Read || reason == SyncReason::HostCopy)) return {};
   TraceCache::get().take_known_lines(trace, trace.size());
-  auto found = trace.slice(wanted.id, kMostOps);
+  auto found = trace.slice(wanted.id, kMostPeekedOps);
   if (!found || !is_small(found->first)) return {};
   // The errors of what nobody reads come with the next read.
   if (const auto live = trace.live(); live.size() < 2 || unread_bytes(trace, live) > 0) return {};
@@ -348,8 +355,12 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   settle_after_fork();
   raise_kept_error();
   if (s.cell()->state == Cell::State::Pending) {
-    if (!writable)
-      if (auto apart = peek(reason, *s.cell())) return *std::move(apart);
+    if (!writable) {
+      if (auto apart = peek(reason, *s.cell())) {
+        if (has_much_beside_peeks(recorder().trace)) sync(SyncReason::Peeked);
+        return *std::move(apart);
+      }
+    }
     sync(reason);
   }
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();

@@ -76,6 +76,8 @@ const char* name(SyncReason r) {
       return "repetition";
     case SyncReason::Known:
       return "end of a known trace";
+    case SyncReason::Peeked:
+      return "much pending at a peek";
     case SyncReason::Explicit:
       return "synchronize";
     case SyncReason::DataDependent:

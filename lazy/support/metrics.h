@@ -18,6 +18,7 @@ enum class SyncReason : uint8_t {
   Bound,
   Repeat,
   Known,
+  Peeked,
   Explicit,
   DataDependent,
   NewCall,

@@ -93,6 +93,25 @@ def test_a_loop_that_reads_what_it_goes_on_from_compiles_little():
     assert torch.lazuli.metrics()["traces_compiled"] <= 6
 
 
+def test_a_loop_that_reads_a_mask_ends_a_trace_in_each_turn():
+    """What a turn leaves pending is computed while the next one is recorded, not at its end."""
+    weights = torch.eye(4).to("lazuli")
+    mask = torch.ones(3, dtype=torch.bool).to("lazuli")
+    torch.lazuli.synchronize()
+    torch.lazuli.reset_metrics()
+    results = []
+    for turn in range(6):
+        assert bool((mask * 1).all())
+        x = torch.full((4, 4), float(turn), device="lazuli")
+        for _ in range(80):
+            x = (x @ weights) * 1.0
+        results.append(x)
+    metrics = torch.lazuli.metrics()
+    assert metrics["syncs"] == {"much pending at a peek": 5}
+    assert metrics["peeks"] == 6
+    assert [x[0, 0].item() for x in results] == list(range(6))
+
+
 def test_gradients_after_a_peek():
     w = torch.tensor([1.0, 2.0, 3.0]).to("lazuli").requires_grad_()
     loss = (w * w).sum()
