@@ -27,7 +27,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   // CUDA's lists lack it: there it asks log_softmax for its logits' type, and bfloat16 log-probabilities leave the loss
   // two digits. The host's list has it. The result is float32 with and without.
   LAZULI_FP32(cross_entropy_loss)
-#if TORCH_VERSION_MINOR >= 15  // CUDA has it, but in no list
+#if TORCH_VERSION_MINOR >= 14  // CUDA has it, but in no list
   LAZULI_FP32(linalg_matrix_sqrth)
 #endif
 }

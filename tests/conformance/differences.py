@@ -3,14 +3,15 @@
 A line is `operator/aspect/dtype | reason`; each part may be several with commas between,
 and `*` stands for any. Whatever a line names must differ, so that the list cannot rot; only what
 a library sums in an order of its own for each kind of CPU, or what rounds otherwise when nothing is
-fused, or what reads memory that nobody has written need not, and its reason says so first.
+fused, or what reads memory that nobody has written, or what other versions of torch do in another
+way need not, and its reason says so first.
 """
 
 import fnmatch
 import itertools
 from pathlib import Path
 
-VARIES = ("on some CPUs, ", "under some settings, ", "by chance, ")
+VARIES = ("on some CPUs, ", "under some settings, ", "by chance, ", "with some torches, ")
 LISTS = Path(__file__).with_name("differences")
 
 

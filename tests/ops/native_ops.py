@@ -36,7 +36,7 @@ masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm
 nn.functional.normalize nn.functional.local_response_norm native_batch_norm native_layer_norm
-nn.functional.softmin softmax.with_dtype log_softmax.with_dtype"""
+native_group_norm nn.functional.softmin softmax.with_dtype log_softmax.with_dtype"""
 
 LOSS = """nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
 nn.functional.cross_entropy nn.functional.huber_loss nn.functional.kl_div nn.functional.l1_loss
@@ -44,7 +44,7 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.smooth_l1_loss
 nn.functional.cosine_similarity nn.functional.gaussian_nll_loss nn.functional.soft_margin_loss"""
 
 CONTRACTION = """__rmatmul__ addbmm addmm addmm.decomposed addmv addr baddbmm bmm dot einsum inner
-matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
+bmm.triton_optimized matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
 nn.functional.linear
 nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
 nn.functional.conv_transpose2d nn.functional.conv_transpose3d linalg.multi_dot
