@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_lazuli import library
+from torch_lazuli import libraries, library
 from torch_lazuli.front import Front
 from torch_lazuli.library import LibraryError
 from torch_lazuli.loader import Loader
@@ -38,6 +38,7 @@ def register() -> None:
     )
     distributed.register()
     optimizers.know_that_nothing_is_captured()
+    libraries.watch()
     atexit.register(_process_ends, front)
 
 
@@ -51,6 +52,7 @@ def _load(path: Path, loader: Loader) -> types.ModuleType:
         from torch_lazuli.torch_internals import replacements
 
         replacements.apply(path)
+    libraries.report_unknown_versions()
     return device_module
 
 

@@ -6,6 +6,7 @@ from torch_lazuli import reference
 from torch_lazuli.torch_internals import (
     addresses,
     compilation,
+    default_device,
     engine,
     node_types,
     optimizers,
@@ -25,6 +26,8 @@ def apply(library: Path) -> None:
     processes.send_through_the_host()
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
+    default_device.draw_where_the_generator_is()
+    default_device.pin_only_what_is_on_the_host()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
     engine.say_which_node_runs()
