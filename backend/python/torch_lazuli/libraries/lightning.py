@@ -88,13 +88,10 @@ def teach_connector(module: types.ModuleType) -> None:
 
     @replace(Connector, "_check_and_init_precision")
     def precision(original, self):
-        if self.accelerator.name() != TYPE or not _chooses_mixed(self):
+        ours = self.accelerator.name() == TYPE
+        if not ours or (chosen := _precision(self)) not in ("16-mixed", "bf16-mixed"):
             return original(self)
-        return module.MixedPrecision(_precision(self), device=TYPE)
-
-    def _chooses_mixed(self) -> bool:
-        plain = isinstance(self.strategy, (module.SingleDeviceStrategy, module.DDPStrategy))
-        return plain and _precision(self) in ("16-mixed", "bf16-mixed")
+        return module.MixedPrecision(chosen, device=TYPE)
 
 
 def _precision(connector) -> str | None:
