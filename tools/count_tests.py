@@ -27,8 +27,8 @@ def count_googletest(reports: Path, name: str) -> tuple[int, int]:
     return totals["tests"] - failures - skipped, failures
 
 
-def count_python(reports: Path) -> tuple[int, int]:
-    report, code = reports / "python.xml", status(reports / "python.status")
+def count_python(reports: Path, name: str) -> tuple[int, int]:
+    report, code = reports / f"{name}.xml", status(reports / f"{name}.status")
     passed = failed = 0
     if report.exists():
         for suite in ElementTree.parse(report).getroot().iter("testsuite"):
@@ -62,7 +62,7 @@ def main() -> int:
     counts = [
         *(count_googletest(reports, name) for name in ("core", "gpu", "products")),
         count_includes(reports),
-        count_python(reports),
+        *(count_python(reports, name) for name in ("python", "libraries")),
         count_kernels(reports),
     ]
     passed, failed = (sum(column) for column in zip(*counts, strict=True))
