@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -105,8 +106,14 @@ def torchrun(processes=2):
     return ["torch.distributed.run", "--nproc_per_node", str(processes), *port]
 
 
-def one_process(precision="no") -> str:
-    return SCRIPT.format(processes=1, precision=precision)
+def alone(tmp_path, monkeypatch, precision="no") -> list[float]:
+    """The losses of one process on the CPU that has the batches of both."""
+    script = tmp_path / "alone.py"
+    script.write_text(SCRIPT.format(processes=1, precision=precision))
+    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path)])
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    runpy.run_path(str(script))
+    return json.loads((tmp_path / "0.json").read_text())[4]
 
 
 def check(results, expected, tolerance=2e-4):
@@ -120,31 +127,43 @@ def check(results, expected, tolerance=2e-4):
 
 
 @pytest.mark.parametrize("launcher", [accelerate_launch, torchrun])
-def test_two_processes_train_one_model(tmp_path, launcher):
-    """And as one process does that has the batches of both."""
-    (alone,) = launch(tmp_path, one_process(), accelerate_launch(1))
-    (expected,) = launch(tmp_path, one_process(), accelerate_launch(1, "--cpu"), device=None)
-    assert alone[1].startswith("lazuli")
-    assert alone[2] == 1
-    assert alone[4] == pytest.approx(expected[4], abs=2e-5)
-    text = SCRIPT.format(processes=2, precision="no")
-    check(launch(tmp_path, text, launcher(2)), expected[4])
+def test_two_processes_train_one_model(tmp_path, monkeypatch, launcher):
+    expected = alone(tmp_path, monkeypatch)
+    monkeypatch.undo()
+    check(launch(tmp_path, SCRIPT.format(processes=2, precision="no"), launcher(2)), expected)
 
 
-def test_two_processes_in_bf16(tmp_path):
-    (expected,) = launch(tmp_path, one_process("bf16"), accelerate_launch(1, "--cpu"), device=None)
+def test_one_process(tmp_path, monkeypatch):
+    expected = alone(tmp_path, monkeypatch)
+    monkeypatch.undo()
+    text = SCRIPT.format(processes=1, precision="no")
+    ((_, device, processes, _, losses),) = launch(tmp_path, text, accelerate_launch(1))
+    assert (device, processes) == ("lazuli", 1)
+    assert losses == pytest.approx(expected, abs=2e-5)
+
+
+def test_two_processes_in_bf16(tmp_path, monkeypatch):
+    expected = alone(tmp_path, monkeypatch, "bf16")
+    monkeypatch.undo()
     text = SCRIPT.format(processes=2, precision="bf16")
-    check(launch(tmp_path, text, accelerate_launch(2)), expected[4], tolerance=2e-2)
+    check(launch(tmp_path, text, accelerate_launch(2)), expected, tolerance=2e-2)
+
+
+@pytest.fixture(scope="module")
+def two_on_the_cpu(tmp_path_factory):
+    """The losses of transformers' trainer in two processes on the CPU."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("cpu")
+    text = TRAINER.format(processes=2, folder=str(folder), use_cpu=True, on_device=False)
+    results = launch(folder, text, torchrun(), device=None)
+    assert [result[2] for result in results] == [2, 2]
+    return next(result[4] for result in results if result[4])
 
 
 @pytest.mark.parametrize("on_device", [False, True])
-def test_trainer_in_two_processes(tmp_path, on_device):
+def test_trainer_in_two_processes(tmp_path, two_on_the_cpu, on_device):
     """As two processes on the CPU, whether the device or only the model says lazuli."""
-    pytest.importorskip("transformers")
-    fields = {"processes": 2, "folder": str(tmp_path / "out")}
-    text = TRAINER.format(**fields, use_cpu=True, on_device=False)
-    expected = launch(tmp_path, text, torchrun(), device=None)
-    assert [result[2] for result in expected] == [2, 2]
-    text = TRAINER.format(**fields, use_cpu=False, on_device=on_device)
+    fields = {"processes": 2, "folder": str(tmp_path / "out"), "use_cpu": False}
+    text = TRAINER.format(**fields, on_device=on_device)
     results = launch(tmp_path, text, torchrun(), device=None if on_device else "lazuli")
-    check(results, next(result[4] for result in expected if result[4]))
+    check(results, two_on_the_cpu)

@@ -219,3 +219,22 @@ def test_timm_gives_all_processes_the_one_device(monkeypatch):
     result = init_distributed_device_so("lazuli")
     assert (result["device"], result["world_size"]) == ("lazuli:0", 2)
     assert begun[0]["backend"] == "gloo"
+
+
+def test_named_device_goes_before_a_gpu(name_device, monkeypatch):
+    """Where there is a GPU these take it, unless lazuli is named."""
+    pytest.importorskip("ignite")
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("sentence_transformers")
+    import torch_geometric
+    from ignite import distributed as idist
+    from sentence_transformers.util import get_device_name
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    def answers():
+        return idist.device(), torch_geometric.device("auto"), torch.device(get_device_name())
+
+    assert {device.type for device in answers()} == {"cuda"}
+    name_device("environment")
+    assert {device.type for device in answers()} == {"lazuli"}

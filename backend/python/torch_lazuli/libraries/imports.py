@@ -43,7 +43,8 @@ class Imports:
         others = (finder for finder in sys.meta_path if finder is not self)
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and spec.loader is not None:
+        # A loader that serves many modules, such as those of a zip file, is left alone.
+        if spec is not None and getattr(spec.loader, "name", None) == name:
             self._follow(spec.loader)
         return spec
 
