@@ -1,5 +1,8 @@
 """backend/python/torch_lazuli/torch_internals/default_device.py"""
 
+import subprocess
+import sys
+
 import torch
 from torch.utils import _device
 from torch.utils.data import DataLoader, random_split
@@ -61,3 +64,13 @@ def test_a_generator_of_the_device_stays_there(device):
         return torch.randperm(4, generator=torch.Generator(device))
 
     assert numbers_of(permutation, device).device.type == device
+
+
+def test_a_sampler_may_be_the_first_use_of_the_device():
+    code = (
+        "import torch; torch.set_default_device('lazuli')\n"
+        "draw = torch.Generator().manual_seed(1)\n"
+        "print(len(torch.utils.data.random_split(range(4), [1, 3], generator=draw)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "2", done.stderr

@@ -11,7 +11,7 @@ from torch_lazuli import libraries, library
 from torch_lazuli.front import Front
 from torch_lazuli.library import LibraryError
 from torch_lazuli.loader import Loader
-from torch_lazuli.torch_internals import distributed, optimizers
+from torch_lazuli.torch_internals import default_device, distributed, optimizers
 
 NAME = "lazuli"
 
@@ -38,6 +38,7 @@ def register() -> None:
     )
     distributed.register()
     optimizers.know_that_nothing_is_captured()
+    default_device.draw_where_the_generator_is()
     libraries.watch()
     atexit.register(_process_ends, front)
 

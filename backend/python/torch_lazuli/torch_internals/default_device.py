@@ -9,13 +9,15 @@ import functools
 
 import torch
 from torch.utils import _device
-from torch.utils.data._utils import pin_memory as pinning
 
 from torch_lazuli.devices import TYPE
 
 
 def draw_where_the_generator_is() -> None:
-    """Lets a generator say where random numbers are made, if nothing else does."""
+    """Lets a generator say where random numbers are made, if nothing else does.
+
+    In place from the beginning: such a call may be the device's first use.
+    """
     original = _device.DeviceContext.__torch_function__
 
     @functools.wraps(original)
@@ -36,6 +38,8 @@ def draw_where_the_generator_is() -> None:
 
 def pin_only_what_is_on_the_host() -> None:
     """Lets batches pass that are on the device already: there is nothing to pin."""
+    from torch.utils.data._utils import pin_memory as pinning
+
     original = pinning.pin_memory  # calls itself, by this name, for what is in containers
 
     @functools.wraps(original)

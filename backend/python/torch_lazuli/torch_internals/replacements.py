@@ -26,7 +26,6 @@ def apply(library: Path) -> None:
     processes.send_through_the_host()
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
-    default_device.draw_where_the_generator_is()
     default_device.pin_only_what_is_on_the_host()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
