@@ -1,7 +1,9 @@
 // What the Python package calls: torch.ops.lazuli.*. Structured results travel as JSON text.
 #include <chrono>
 #include <cstdio>
+#include <sstream>
 #include <ATen/Version.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 #include "backend/autograd/engine.h"
@@ -51,12 +53,29 @@ std::vector<int64_t> autograd_node_types() {
   return out;
 }
 void set_device(int64_t index) { TORCH_CHECK(index == 0, "lazuli: there is no device lazuli:", index); }
+// By the names of torch.cuda.memory_stats, as a JSON object.
 std::string memory_stats(int64_t) {
-  lazy::MemoryStats s = lazy::memory_stats();
-  return "{\"allocated_bytes.current\": " + std::to_string(s.bytes_live) +
-         ", \"allocated_bytes.peak\": " + std::to_string(s.bytes_peak) +
-         ", \"reserved_bytes.current\": " + std::to_string(s.bytes_reserved) +
-         ", \"allocation.count\": " + std::to_string(s.allocations) + "}";
+  const lazy::MemoryStats s = lazy::memory_stats();
+  std::ostringstream o;
+  const auto counter = [&](const std::string& name, const c10::CachingAllocator::Stat& stat) {
+    o << '"' << name << ".current\": " << stat.current << ", \"" << name << ".peak\": " << stat.peak << ", \"" << name
+      << ".allocated\": " << stat.allocated << ", \"" << name << ".freed\": " << stat.freed << ", ";
+  };
+  const auto counters = [&](const std::string& name, const c10::CachingAllocator::StatArray& pools) {
+    constexpr const char* kPools[] = {".all", ".small_pool", ".large_pool"};
+    for (size_t i = 0; i < pools.size(); ++i) counter(name + kPools[i], pools[i]);
+  };
+  o << "{";
+  counters("allocation", s.allocation);
+  counters("segment", s.segment);
+  counters("active", s.active);
+  counters("inactive_split", s.inactive_split);
+  counters("allocated_bytes", s.allocated_bytes);
+  counters("reserved_bytes", s.reserved_bytes);
+  counters("active_bytes", s.active_bytes);
+  counters("inactive_split_bytes", s.inactive_split_bytes);
+  o << "\"num_alloc_retries\": " << s.num_alloc_retries << ", \"num_ooms\": " << s.num_ooms << "}";
+  return o.str();
 }
 void reset_peak(int64_t) { lazy::reset_peak_memory(); }
 
@@ -117,11 +136,17 @@ void make_shared_state() {
   at::get_cpu_capability();  // torch's own first look, which its kernels wait for
 }
 
+// A tensor of the CPU over the tensor's lent memory, which it keeps.
+at::Tensor host_view(const at::Tensor& t) {
+  void* data = reinterpret_cast<void*>(lazy::lend_address(t));
+  return at::from_blob(data, t.sizes(), t.strides(), [kept = t](void*) {}, t.options().device(at::kCPU));
+}
 }  // namespace
 
 TORCH_LIBRARY(lazuli, m) {
   make_shared_state();
   m.def("_lend_address(Tensor tensor) -> int", lazy::lend_address);
+  m.def("_host_view(Tensor tensor) -> Tensor", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, host_view));
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
   m.def("_explain() -> str", [] { return lazy::metrics().explain(); });
@@ -137,6 +162,10 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_current_stream(int index) -> Stream", [](int64_t i) {
     return c10::impl::VirtualGuardImpl(c10::kPrivateUse1)
         .getStream({c10::kPrivateUse1, static_cast<c10::DeviceIndex>(i)});
+  });
+  m.def("_default_stream(int index) -> Stream", [](int64_t i) {
+    return c10::impl::VirtualGuardImpl(c10::kPrivateUse1)
+        .getDefaultStream({c10::kPrivateUse1, static_cast<c10::DeviceIndex>(i)});
   });
   m.def("_set_stream(Stream stream) -> ()",
         [](c10::Stream s) { c10::impl::VirtualGuardImpl(c10::kPrivateUse1).exchangeStream(s); });
@@ -160,6 +189,12 @@ TORCH_LIBRARY(lazuli, m) {
   });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);
+  m.def("_reset_accumulated_memory_stats(int device) -> ()", [](int64_t) { lazy::reset_accumulated_memory(); });
+  m.def("_memory_info(int device) -> (int, int)", [](int64_t) {
+    const auto [free, total] = lazy::memory_info();
+    return std::tuple(static_cast<int64_t>(free), static_cast<int64_t>(total));
+  });
+  m.def("_default_generator(int device) -> Generator?", [](int64_t) { return default_generator(); });
   m.def("_empty_cache() -> ()", [] { lazy::release_cached_memory(); });
   m.def("_dump(str stage) -> str", dump);
   m.def("_shadow_reports() -> str", [] { return lazy::take_shadow_reports(); });

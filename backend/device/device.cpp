@@ -32,6 +32,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device, bool) const override { return Stream(Stream::DEFAULT, lazy::device()); }
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  // With the CPU behind it, all types of the CPU.
+  c10::DeviceCapability getDeviceCapability(Device) const override {
+    return lazy::backing().overlaps_host ? below().getDeviceCapability(lazy::backing().device())
+                                         : c10::DeviceCapability();
+  }
   bool queryStream(const Stream&) const override {
     return !lazy::backing().overlaps_host ||
            (lazy::Runner::get().is_idle() && below().queryStream(lazy::backing().current_stream()));

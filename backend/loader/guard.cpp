@@ -23,6 +23,9 @@ struct WaitingGuard final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device, bool) const override { return the_stream(); }
   Stream exchangeStream(Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::DeviceCapability getDeviceCapability(Device device) const override {
+    return plugin().getDeviceCapability(device);
+  }
   bool queryStream(const Stream&) const override { return true; }
   void synchronizeStream(const Stream&) const override {}
   void synchronizeDevice(c10::DeviceIndex) const override {}

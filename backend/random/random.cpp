@@ -95,6 +95,7 @@ const at::Generator& default_generator() {
 Generator& generator_of(const std::optional<at::Generator>& g) {
   return *at::get_generator_or_default<Generator>(g, default_generator());
 }
+bool is_of_host(const std::optional<at::Generator>& g) { return g && g->defined() && g->device().is_cpu(); }
 bool draws_as_eager() {
   if (lazy::config().random != "eager") return false;
   TORCH_CHECK(lazy::is_reference_mode() || lazy::backing().has_host_kernels,
@@ -136,10 +137,12 @@ using std::optional;
 // Whether kernels of ours fill it with random numbers.
 bool is_drawn(const Tensor& t) { return is_ours(t) && !draws_as_eager(); }
 // Whether kernels of ours fill it; what several of its elements in one place are is eager's to say.
-bool is_filled(const Tensor& t) { return is_drawn(t) && !overlaps_itself(t); }
+bool is_filled(const Tensor& t, const optional<at::Generator>& g) {
+  return is_drawn(t) && !overlaps_itself(t) && !is_of_host(g);
+}
 
 Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(from <= to))
+  if (!is_filled(self, g) || !is_floating(self) || !(from <= to))
     return fall_back<Tensor>("aten::uniform_", "", self, from, to, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
@@ -150,7 +153,7 @@ Tensor& uniform_(Tensor& self, double from, double to, optional<at::Generator> g
 
 // Box and Muller (1958), one normal number from two uniform ones; 1 - u is in (0, 1].
 Tensor& normal_(Tensor& self, double mean, double deviation, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(deviation >= 0))
+  if (!is_filled(self, g) || !is_floating(self) || !(deviation >= 0))
     return fall_back<Tensor>("aten::normal_", "", self, mean, deviation, g), self;
   lazy::Recording r;
   ir::DType t = lazy::to_ir(self.scalar_type()), c = ir::compute_type(t);
@@ -175,7 +178,7 @@ Tensor& transformed(Tensor& self, const optional<at::Generator>& g, F of) {
 }
 
 Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(lambda > 0))
+  if (!is_filled(self, g) || !is_floating(self) || !(lambda > 0))
     return fall_back<Tensor>("aten::exponential_", "", self, lambda, g), self;
   lazy::Recording r;
   const ir::DType t = lazy::to_ir(self.scalar_type());
@@ -184,7 +187,7 @@ Tensor& exponential_(Tensor& self, double lambda, optional<at::Generator> g) {
 }
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, optional<at::Generator> g) {
-  if (!is_filled(self) || !is_floating(self) || !(sigma > 0))
+  if (!is_filled(self, g) || !is_floating(self) || !(sigma > 0))
     return fall_back<Tensor>("aten::cauchy_", "", self, median, sigma, g), self;
   return transformed(self, g, [&](lazy::Recording& r, ir::Value u, ir::DType c) {
     ir::Value x = r.emit(ir::Op::tan, {r.mul(r.add(u, -0.5), 3.141592653589793)});
@@ -213,9 +216,9 @@ int64_t largest_integer(c10::ScalarType type) {
 }
 
 // Whether `integers` gives each integer of the range, which the type holds, the same chance.
-bool are_drawn(const Tensor& t, int64_t from, int64_t to) {
+bool are_drawn(const Tensor& t, int64_t from, int64_t to, const optional<at::Generator>& g) {
   constexpr int64_t kMostRange = int64_t{1} << 48;
-  if (!is_filled(t) || t.is_complex() || !ir::is_native(lazy::to_ir(t.scalar_type()))) return false;
+  if (!is_filled(t, g) || t.is_complex() || !ir::is_native(lazy::to_ir(t.scalar_type()))) return false;
   const int64_t largest = largest_integer(t.scalar_type());
   const int64_t least = t.scalar_type() == at::kBool || !c10::isSignedType(t.scalar_type()) ? 0
                         : c10::isFloatingType(t.scalar_type())                              ? -largest
@@ -224,17 +227,17 @@ bool are_drawn(const Tensor& t, int64_t from, int64_t to) {
 }
 
 Tensor& random_(Tensor& self, optional<at::Generator> g) {
-  const int64_t largest = is_filled(self) && !self.is_complex() ? largest_integer(self.scalar_type()) : 0;
-  if (largest == std::numeric_limits<int64_t>::max() || !are_drawn(self, 0, largest + 1))
+  const int64_t largest = is_filled(self, g) && !self.is_complex() ? largest_integer(self.scalar_type()) : 0;
+  if (largest == std::numeric_limits<int64_t>::max() || !are_drawn(self, 0, largest + 1, g))
     return fall_back<Tensor>("aten::random_", "", self, g), self;
   return integers(self, 0, largest + 1, g);
 }
 Tensor& random_to(Tensor& self, int64_t to, optional<at::Generator> g) {
-  if (!are_drawn(self, 0, to)) return fall_back<Tensor>("aten::random_", "to", self, to, g), self;
+  if (!are_drawn(self, 0, to, g)) return fall_back<Tensor>("aten::random_", "to", self, to, g), self;
   return integers(self, 0, to, g);
 }
 Tensor& random_from(Tensor& self, int64_t from, optional<int64_t> to, optional<at::Generator> g) {
-  if (!to || !are_drawn(self, from, *to)) return fall_back<Tensor>("aten::random_", "from", self, from, to, g), self;
+  if (!to || !are_drawn(self, from, *to, g)) return fall_back<Tensor>("aten::random_", "from", self, from, to, g), self;
   return integers(self, from, *to - from, g);
 }
 
@@ -244,7 +247,8 @@ ir::Value kept(lazy::Recording& r, at::IntArrayRef shape, double p, Generator& g
 }
 
 Tensor& bernoulli_(Tensor& self, double p, optional<at::Generator> g) {
-  if (!is_filled(self) || !(p >= 0 && p <= 1)) return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
+  if (!is_filled(self, g) || !(p >= 0 && p <= 1))
+    return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
   lazy::Recording r;
   r.write(self, r.convert(kept(r, self.sizes(), p, generator_of(g)), lazy::to_ir(self.scalar_type())));
   return self;

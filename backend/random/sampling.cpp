@@ -21,23 +21,25 @@ bool is_number_type(const Tensor& t) { return is_ours(t) && t.scalar_type() != a
 Tensor deviations(const Tensor& std) { return required(std, std >= 0, Requirement::Deviation); }
 
 Tensor normal_of_tensors(const Tensor& mean, const Tensor& std, optional<at::Generator> g) {
-  if (!is_drawn_float(mean) || !is_drawn_float(std))
+  if (!is_drawn_float(mean) || !is_drawn_float(std) || is_of_host(g))
     return fall_back<Tensor>("aten::normal", "Tensor_Tensor", mean, std, g);
   Tensor z = at::empty(at::infer_size_dimvector(mean.sizes(), std.sizes()), mean.options()).normal_(0, 1, g);
   return z.mul_(deviations(std)).add_(mean);
 }
 Tensor normal_of_mean(const Tensor& mean, double std, optional<at::Generator> g) {
-  if (!is_drawn_float(mean) || !(std >= 0)) return fall_back<Tensor>("aten::normal", "Tensor_float", mean, std, g);
+  if (!is_drawn_float(mean) || !(std >= 0) || is_of_host(g))
+    return fall_back<Tensor>("aten::normal", "Tensor_float", mean, std, g);
   return at::empty(mean.sizes(), mean.options()).normal_(0, std, g).add_(mean);
 }
 Tensor normal_of_deviation(double mean, const Tensor& std, optional<at::Generator> g) {
-  if (!is_drawn_float(std)) return fall_back<Tensor>("aten::normal", "float_Tensor", mean, std, g);
+  if (!is_drawn_float(std) || is_of_host(g)) return fall_back<Tensor>("aten::normal", "float_Tensor", mean, std, g);
   return at::empty(std.sizes(), std.options()).normal_(0, 1, g).mul_(deviations(std)).add_(mean);
 }
 
 // Uniform numbers are compared in float32 at least: in 16 bits few of them differ.
 Tensor& bernoulli_of_tensor(Tensor& self, const Tensor& p, optional<at::Generator> g) {
-  if (!is_ours(self) || self.is_complex() || !is_drawn_float(p) || !at::is_expandable_to(p.sizes(), self.sizes()))
+  if (!is_ours(self) || self.is_complex() || !is_drawn_float(p) || is_of_host(g) ||
+      !at::is_expandable_to(p.sizes(), self.sizes()))
     return fall_back<Tensor>("aten::bernoulli_", "Tensor", self, p, g), self;
   const Tensor wide = p.to(at::toOpMathType(p.scalar_type()));
   const Tensor u = at::empty(self.sizes(), wide.options()).uniform_(0, 1, g);
@@ -45,7 +47,8 @@ Tensor& bernoulli_of_tensor(Tensor& self, const Tensor& p, optional<at::Generato
 }
 
 Tensor& log_normal_(Tensor& self, double mean, double std, optional<at::Generator> g) {
-  if (!is_drawn_float(self) || !(std > 0)) return fall_back<Tensor>("aten::log_normal_", "", self, mean, std, g), self;
+  if (!is_drawn_float(self) || !(std > 0) || is_of_host(g))
+    return fall_back<Tensor>("aten::log_normal_", "", self, mean, std, g), self;
   const auto wide = self.options().dtype(at::toOpMathType(self.scalar_type()));
   return self.copy_(at::empty(self.sizes(), wide).normal_(mean, std, g).exp_());
 }
@@ -53,7 +56,7 @@ Tensor& log_normal_(Tensor& self, double mean, double std, optional<at::Generato
 // How many of the intervals of a Poisson process with probability p each, up to the first event: an exponential number,
 // rounded up.
 Tensor& geometric_(Tensor& self, double p, optional<at::Generator> g) {
-  if (!is_number_type(self) || self.is_complex() || !(p > 0 && p < 1))
+  if (!is_number_type(self) || self.is_complex() || is_of_host(g) || !(p > 0 && p < 1))
     return fall_back<Tensor>("aten::geometric_", "", self, p, g), self;
   const Tensor waited = at::empty(self.sizes(), self.options().dtype(at::kDouble)).exponential_(-std::log1p(-p), g);
   return self.copy_(waited.ceil_().clamp_min_(1));
@@ -66,7 +69,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // numbers would be equal.
 Tensor multinomial(const Tensor& weights, c10::SymInt count, bool replacement, optional<at::Generator> g) {
   const int64_t n = count.expect_int();
-  if (n != 1 || !is_drawn_float(weights) || weights.dim() < 1 || weights.dim() > 2 || weights.numel() == 0)
+  if (n != 1 || !is_drawn_float(weights) || is_of_host(g) || weights.dim() < 1 || weights.dim() > 2 ||
+      weights.numel() == 0)
     return fall_back<Tensor>("aten::multinomial", "", weights, n, replacement, g);
   // In one recording, since generation and agents draw at each step.
   lazy::Recording r;

@@ -1,8 +1,11 @@
 // The boxed fallback: every op of torch works, as an external call to the backing device's own eager kernel.
+#include <algorithm>
+#include <ATen/native/CPUFallback.h>
 #include "backend/device/generator.h"
 #include "backend/loader/loader.h"
 #include "backend/record/dispatch.h"
 #include "lazy/external/external.h"
+#include "lazy/memory/backing.h"
 #include "lazy/record/tape.h"
 
 namespace lazuli::backend {
@@ -25,10 +28,25 @@ void lend_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+bool has_generator_of_host(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  return std::any_of(stack.end() - static_cast<ptrdiff_t>(count), stack.end(),
+                     [](const c10::IValue& v) { return v.isGenerator() && is_of_host(v.toGenerator()); });
+}
+
+// What such a generator draws, only the CPU's kernels draw: where they are not the backing device's, between copies.
+void draw_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (lazy::backing().has_host_kernels) return lazy::external_call(op, stack);
+  lazy::announce(op, "draws with a generator of the host, between copies");
+  const lazy::ExternalTimer timer(toString(op.operator_name()));
+  at::native::cpu_fallback(op, stack);
+}
+
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (lazy::Tape::current()) throw NotTaped{};
+  if (has_generator_of_host(op, *stack)) return draw_on_host(op, stack);
   if (op.hasTag(at::Tag::nondeterministic_seeded)) lend_generator(op, stack);
   lazy::external_call(op, stack);
 }

@@ -1,12 +1,13 @@
 #include "lazy/memory/memory.h"
 
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
+#include <unistd.h>
 #include "lazy/memory/backing.h"
 #include "lazy/run/runner.h"
 #include "lazy/support/config.h"
@@ -47,28 +48,31 @@ class Allocator {
         cached_ -= it->first;
         return {p, it->first};
       }
-      stats_.bytes_reserved += static_cast<int64_t>(size);
+      reserve(size);
     }
     void* p = std::aligned_alloc(64, size);
     if (!p) {
       release();
+      std::lock_guard lock(mutex_);
+      ++stats_.num_alloc_retries;
       p = std::aligned_alloc(64, size);
     }
     if (!p) {
       std::lock_guard lock(mutex_);
-      stats_.bytes_live -= static_cast<int64_t>(size);
-      stats_.bytes_reserved -= static_cast<int64_t>(size);
+      ++stats_.num_ooms;
+      uncount(size);
+      unreserve(1, size);
       TORCH_CHECK_WITH(OutOfMemoryError, false, "lazuli: tried to allocate ", size, " bytes of host memory (",
-                       stats_.bytes_live, " in use)");
+                       stats_.allocated_bytes[kAllPools].current, " in use)");
     }
     return {p, size};
   }
   // `taken`: for how much; `size`: of the block.
   void give(void* p, size_t taken, size_t size) {
     std::lock_guard lock(mutex_);
-    stats_.bytes_live -= static_cast<int64_t>(taken);
+    uncount(taken);
     if (cached_ + size > kMaxCached) {
-      stats_.bytes_reserved -= static_cast<int64_t>(size);
+      unreserve(1, size);
       std::free(p);
       return;
     }
@@ -79,13 +83,28 @@ class Allocator {
     std::lock_guard lock(mutex_);
     for (auto& [size, list] : free_) give_up(size, list);
   }
+  void adopt(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    count(bytes), reserve(bytes);
+  }
+  void abandon(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    uncount(bytes), unreserve(1, bytes);
+  }
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
-    return stats_;
+    MemoryStats stats = stats_;
+    stats.active = stats.allocation, stats.active_bytes = stats.allocated_bytes;  // nothing waits for a stream
+    return stats;
   }
   void reset_peak() {
     std::lock_guard lock(mutex_);
-    stats_.bytes_peak = stats_.bytes_live;
+    for (auto* stat : counted()) stat->reset_peak();
+  }
+  void reset_accumulated() {
+    std::lock_guard lock(mutex_);
+    for (auto* stat : counted()) stat->reset_accumulated();
+    stats_.num_alloc_retries = stats_.num_ooms = 0;
   }
 
  private:
@@ -96,7 +115,7 @@ class Allocator {
   void give_up(size_t size, List& list) {
     for (void* p : list.blocks) std::free(p);
     const size_t bytes = size * list.blocks.size();
-    stats_.bytes_reserved -= static_cast<int64_t>(bytes);
+    unreserve(list.blocks.size(), bytes);
     cached_ -= bytes;
     list.blocks.clear();
   }
@@ -106,9 +125,24 @@ class Allocator {
       if (taken_ - list.used > kPatience) give_up(size, list);
   }
   void count(size_t size) {
-    ++stats_.allocations;
-    stats_.bytes_live += static_cast<int64_t>(size);
-    if (stats_.bytes_live > stats_.bytes_peak) stats_.bytes_peak = stats_.bytes_live;
+    stats_.allocation[kAllPools].increase(1);
+    stats_.allocated_bytes[kAllPools].increase(size);
+  }
+  void uncount(size_t size) {
+    stats_.allocation[kAllPools].decrease(1);
+    stats_.allocated_bytes[kAllPools].decrease(size);
+  }
+  void reserve(size_t size) {
+    stats_.segment[kAllPools].increase(1);
+    stats_.reserved_bytes[kAllPools].increase(size);
+  }
+  void unreserve(size_t blocks, size_t bytes) {
+    stats_.segment[kAllPools].decrease(blocks);
+    stats_.reserved_bytes[kAllPools].decrease(bytes);
+  }
+  std::array<c10::CachingAllocator::Stat*, 4> counted() {
+    return {&stats_.allocation[kAllPools], &stats_.allocated_bytes[kAllPools], &stats_.segment[kAllPools],
+            &stats_.reserved_bytes[kAllPools]};
   }
   Mutex mutex_{Rank::Leaf};
   std::map<size_t, List> free_;  // by size class
@@ -124,13 +158,6 @@ Allocator& allocator() {
 }
 
 c10::DeviceAllocator& torch_allocator() { return *c10::getDeviceAllocator(backing().device().type()); }
-
-MemoryStats torch_stats() {
-  const auto s = torch_allocator().getDeviceStats(backing().device().index());
-  const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return {s.allocated_bytes[all].current, s.allocated_bytes[all].peak, s.reserved_bytes[all].current,
-          s.allocation[all].allocated};
-}
 
 jit::Buffer allocate_on_device(size_t bytes) {
   try {
@@ -151,14 +178,31 @@ jit::Buffer allocate_buffer(size_t bytes) {
   const auto [p, size] = allocator().take(taken);
   return {p, bytes, std::shared_ptr<void>(p, [taken, size](void* q) { allocator().give(q, taken, size); })};
 }
-MemoryStats memory_stats() { return backing().shares_host_memory ? allocator().stats() : torch_stats(); }
+CountedMemory::CountedMemory(size_t bytes) : bytes_(bytes) { allocator().adopt(bytes); }
+CountedMemory::~CountedMemory() { allocator().abandon(bytes_); }
+
+MemoryStats memory_stats() {
+  return backing().shares_host_memory ? allocator().stats()
+                                      : torch_allocator().getDeviceStats(backing().device().index());
+}
 void reset_peak_memory() {
   backing().shares_host_memory ? allocator().reset_peak()
                                : torch_allocator().resetPeakStats(backing().device().index());
 }
+void reset_accumulated_memory() {
+  backing().shares_host_memory ? allocator().reset_accumulated()
+                               : torch_allocator().resetAccumulatedStats(backing().device().index());
+}
 void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
   backing().shares_host_memory ? allocator().release() : torch_allocator().emptyCache();
+}
+std::pair<size_t, size_t> memory_info() {
+  if (!backing().shares_host_memory) return torch_allocator().getMemoryInfo(backing().device().index());
+  const auto pages = [](int of) {
+    return static_cast<size_t>(sysconf(of)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  };
+  return {pages(_SC_AVPHYS_PAGES), pages(_SC_PHYS_PAGES)};
 }
 
 jit::PackedOperands* packed_operands() {

@@ -3,24 +3,34 @@
 // are the process's. Statistics feed torch.lazuli's memory calls.
 #pragma once
 #include <cstddef>
-#include <cstdint>
+#include <utility>
+#include <c10/core/CachingDeviceAllocator.h>
 #include "jit/run/executable.h"
 #include "jit/run/packed_operands.h"
 
 namespace lazuli::lazy {
 
-struct MemoryStats {
-  int64_t bytes_live = 0;      // handed out
-  int64_t bytes_peak = 0;      // highest bytes_live since the last reset
-  int64_t bytes_reserved = 0;  // handed out or kept for reuse
-  int64_t allocations = 0;
-};
-
 // 64-byte aligned; throws c10::Error (torch's out-of-memory class) on exhaustion. Zero bytes give a valid buffer.
 jit::Buffer allocate_buffer(size_t bytes);
+// As torch counts them, over all pools. What is handed out is rounded up to a size class.
+using MemoryStats = c10::CachingDeviceAllocator::DeviceStats;
+constexpr auto kAllPools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 MemoryStats memory_stats();
 void reset_peak_memory();
+void reset_accumulated_memory();
 void release_cached_memory();
+// Counts host memory that another allocator gave, while a buffer holds it.
+class CountedMemory {
+ public:
+  explicit CountedMemory(size_t bytes);
+  ~CountedMemory();
+  CountedMemory(const CountedMemory&) = delete;
+
+ private:
+  size_t bytes_;
+};
+// Free and total bytes of the backing device's memory.
+std::pair<size_t, size_t> memory_info();
 // What traces that are about to run may keep packed; null where nothing is.
 jit::PackedOperands* packed_operands();
 

@@ -160,8 +160,10 @@ std::string Metrics::json() {
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
     << ", \"peeks\": " << peeks << ", \"traces_shadowed\": " << traces_shadowed
     << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
-    << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.bytes_live
-    << ", \"bytes_peak\": " << memory.bytes_peak << ", \"bytes_reserved\": " << memory.bytes_reserved
+    << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms
+    << ", \"bytes_live\": " << memory.allocated_bytes[kAllPools].current
+    << ", \"bytes_peak\": " << memory.allocated_bytes[kAllPools].peak
+    << ", \"bytes_reserved\": " << memory.reserved_bytes[kAllPools].current
     << ", \"host_seconds\": " << object(host_seconds_by_name()) << "}";
   return o.str();
 }

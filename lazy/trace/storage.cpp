@@ -1,6 +1,7 @@
 #include "lazy/trace/storage.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
@@ -18,8 +19,9 @@ void* stand_in(const void* unique) {
 }
 c10::DataPtr unowned(void* data) { return {data, nullptr, &keep, device()}; }
 
-// allocate() serves callers that want raw device memory; a LazyStorage's own memory belongs to its cell.
-class DeviceAllocator final : public c10::Allocator {
+// What torch.accelerator's memory calls go to. allocate() serves callers that want raw device memory; a LazyStorage's
+// own memory belongs to its cell.
+class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     auto* buffer = new jit::Buffer(allocate_buffer(bytes));
@@ -27,6 +29,14 @@ class DeviceAllocator final : public c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override { backing().copy(to, from, bytes); }
+
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override { release_cached_memory(); }
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // work has one order
+  MemoryStats getDeviceStats(c10::DeviceIndex) override { return memory_stats(); }
+  void resetAccumulatedStats(c10::DeviceIndex) override { reset_accumulated_memory(); }
+  void resetPeakStats(c10::DeviceIndex) override { reset_peak_memory(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override { return memory_info(); }
 };
 
 }  // namespace

@@ -95,3 +95,14 @@ def test_memory_that_is_a_little_larger_serves_as_well(device):
     assert use(800_000) == use(600_000) == use(1 << 20) == reserved
     assert use(100_000) > reserved
     assert torch.lazuli.memory_allocated() == before
+
+
+def test_what_torchs_kernels_have_computed_counts(device):
+    """A step that is new runs with torch's kernels, whose results are torch's memory."""
+    with torch.lazuli.config.patch(unplanned="always"):
+        before = live()
+        x = torch.ones(1 << 18, device=device) * 2
+        y = torch.linalg.inv(torch.eye(512, device=device))
+        assert live() - before >= 2 << 20
+        del x, y
+        assert live() <= before

@@ -283,11 +283,44 @@ def test_rng_state_of_a_step_that_is_repeated_compiles_nothing(counters):
     assert counters()["traces_compiled"] == compiled
 
 
-def test_generator_of_another_device_is_an_error():
-    with pytest.raises(
-        RuntimeError, match="Expected a 'lazuli' device type for generator but found 'cpu'"
-    ):
-        torch.rand(3, device="lazuli", generator=torch.Generator())
+DRAWS = {
+    "rand": lambda **to: torch.rand(5, **to),
+    "rand float64": lambda **to: torch.rand(5, dtype=torch.float64, **to),
+    "randn": lambda **to: torch.randn(20, 2, **to),
+    "randint": lambda **to: torch.randint(3, 90, (5,), **to),
+    "randperm": lambda **to: torch.randperm(9, **to),
+    "bernoulli_": lambda device, **g: torch.empty(9, device=device).bernoulli_(0.3, **g),
+    "bernoulli": lambda device, **g: torch.bernoulli(torch.full((9,), 0.5, device=device), **g),
+    "exponential_": lambda device, **g: torch.empty(9, device=device).exponential_(2, **g),
+    "log_normal_": lambda device, **g: torch.empty(9, device=device).log_normal_(**g),
+    "geometric_": lambda device, **g: torch.empty(9, device=device).geometric_(0.3, **g),
+    "cauchy_": lambda device, **g: torch.empty(9, device=device).cauchy_(**g),
+    "random_": lambda device, **g: torch.empty(9, device=device).random_(**g),
+    "multinomial": lambda device, **g: torch.multinomial(torch.ones(9, device=device), 1, **g),
+    "normal": lambda device, **g: torch.normal(torch.ones(9, device=device), 2.0, **g),
+    "normal of deviations": lambda device, **g: torch.normal(2.0, torch.ones(9).to(device), **g),
+    "normal of tensors": lambda device, **g: torch.normal(
+        torch.ones(9).to(device), torch.ones(9).to(device), **g
+    ),
+    "a strided window": lambda device, **g: torch.zeros(9, device=device)[::2].uniform_(**g),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_generator_of_the_cpu_draws_what_it_draws_there(device, draw):
+    generator = torch.Generator()
+    for _ in range(3):
+        expected = draw(device="cpu", generator=generator.manual_seed(3))
+        after = generator.get_state()
+        drawn = draw(device=device, generator=generator.manual_seed(3))
+        assert drawn.device.type == device
+        torch.testing.assert_close(drawn.cpu(), expected, rtol=0, atol=0)
+        assert torch.equal(generator.get_state(), after)
+
+
+def test_a_generator_of_a_third_device_is_an_error(device):
+    with pytest.raises(RuntimeError, match="device type"):
+        torch.rand(3, device="cpu", generator=torch.Generator(device))
 
 
 @pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 2**64 - 1])

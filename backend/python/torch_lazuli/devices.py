@@ -1,5 +1,9 @@
 """Which lazuli device is current, and waiting for it."""
 
+import dataclasses
+import os
+import platform
+
 import torch
 
 from torch_lazuli.operators import ops
@@ -55,6 +59,44 @@ def set_device(device: torch.device | str | int) -> None:
 def get_device_name(device: torch.device | str | int | None = None) -> str:
     """A name for the device, to be shown to a person."""
     return f"{TYPE}:{device_index(device)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceProperties:
+    """What the device is made of. The names are those of torch.cuda's."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int  # bytes
+    multi_processor_count: int  # cores of the CPU that may be used, or multiprocessors of the GPU
+
+
+def get_device_properties(device: torch.device | str | int | None = None) -> DeviceProperties:
+    """What the backing device is made of.
+
+    Raises ValueError for a device of another type.
+    """
+    index = device_index(device)
+    backing = ops._backing()
+    if backing.type != "cpu":
+        found = torch.get_device_module(backing).get_device_properties(backing)
+        names = (field.name for field in dataclasses.fields(DeviceProperties))
+        return DeviceProperties(**{name: getattr(found, name) for name in names})
+    _, total = ops._memory_info(index)
+    name = platform.processor() or platform.machine()
+    return DeviceProperties(name, 0, 0, total, len(os.sched_getaffinity(0)))
+
+
+def get_device_capability(device: torch.device | str | int | None = None) -> tuple[int, int]:
+    """The compute capability of the GPU behind the device; (0, 0) where that is the CPU."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: int, peer_device: int) -> bool:
+    """Whether a device reads another one's memory: there is no other one."""
+    return False
 
 
 class device:

@@ -18,15 +18,35 @@ from torch_lazuli.library import LibraryError
 
 # What device_module.py has: not imported from there, which would load the plugin.
 NAMES = frozenset((
-    "Event", "ShadowMismatch", "ShadowReport", "Stream", "config", "current_device",
-    "current_stream", "device", "device_count", "device_of", "dump", "empty_cache", "explain",
-    "get_amp_supported_dtype", "get_device_name", "get_rng_state", "get_rng_state_all",
-    "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed",
-    "manual_seed_all", "max_memory_allocated", "mem_get_info", "memory_allocated",
-    "memory_reserved", "memory_stats", "metrics", "reset_metrics", "reset_peak_memory_stats",
-    "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "set_stream", "shadow",
-    "stream", "synchronize",
+    "Event", "ShadowMismatch", "ShadowReport", "Stream", "StreamContext", "can_device_access_peer",
+    "config", "current_device", "current_stream", "default_generators", "default_stream", "device",
+    "device_count", "device_of", "dump", "empty_cache", "explain", "get_amp_supported_dtype",
+    "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_gencode_flags", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
+    "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats",
+    "memory_stats_as_nested_dict", "memory_summary", "metrics", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_metrics", "reset_peak_memory_stats", "seed", "seed_all",
+    "set_device", "set_rng_state", "set_rng_state_all", "set_stream", "shadow", "stream",
+    "synchronize",
 ))  # fmt: skip
+
+# What torch.cuda has, and what to do without it.
+_NOT_HERE = {
+    name: "a step that comes again is replayed without it"
+    for name in (
+        "CUDAGraph",
+        "MemPool",
+        "graph",
+        "graph_pool_handle",
+        "graphs",
+        "make_graphed_callables",
+    )
+} | {
+    name: "torch.profiler with profile_memory=True shows what holds memory"
+    for name in ("memory_snapshot", "_record_memory_history", "_dump_snapshot")
+}
 
 
 class Front(types.ModuleType):
@@ -79,7 +99,8 @@ class Front(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in NAMES:
-            raise AttributeError(f"module 'torch.lazuli' has no attribute '{name}'")
+            advice = f": {_NOT_HERE[name]}" if name in _NOT_HERE else ""
+            raise AttributeError(f"module 'torch.lazuli' has no attribute '{name}'{advice}")
         self._lazy_init()
         value = getattr(self._module, name)
         setattr(self, name, value)

@@ -42,6 +42,11 @@ def initial_seed() -> int:
     return _initial_seed
 
 
+def device_generators() -> tuple[torch.Generator, ...]:
+    """The generators that draw where none is given, one for each device."""
+    return tuple(ops._default_generator(index) for index in range(device_count()))
+
+
 def get_rng_state(device: torch.device | str | int | None = None) -> torch.Tensor:
     """The generator's state, as a byte tensor on the CPU."""
     return ops._get_rng_state(device_index(device))

@@ -16,8 +16,16 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=device, priority=priority, **kwargs)
 
 
-class Event(torch.Event):
-    """A point in a stream that can be waited for and timed."""
+class _EventType(type):
+    def __instancecheck__(cls, instance) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == TYPE
+
+
+class Event(metaclass=_EventType):
+    """A point in a stream that can be waited for and timed.
+
+    What a call gives is a `torch.Event` of the device: torch measures the time only between those.
+    """
 
     def __new__(
         cls,
@@ -25,9 +33,8 @@ class Event(torch.Event):
         blocking: bool = False,
         interprocess: bool = False,
         device: torch.device | str | int | None = None,
-    ):
-        return super().__new__(
-            cls,
+    ) -> torch.Event:
+        return torch.Event(
             device=torch.device(TYPE, device_index(device)),
             enable_timing=enable_timing,
             blocking=blocking,
@@ -38,6 +45,16 @@ class Event(torch.Event):
 def current_stream(device: torch.device | str | int | None = None) -> torch.Stream:
     """The stream that work is recorded for."""
     return ops._current_stream(device_index(device))
+
+
+def default_stream(device: torch.device | str | int | None = None) -> torch.Stream:
+    """The stream that is there from the start; on a device with one order of work, the only one."""
+    return ops._default_stream(device_index(device))
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether a graph of the work is being captured: never, since steps that repeat are known."""
+    return False
 
 
 def set_stream(stream: torch.Stream | None) -> None:
@@ -62,3 +79,6 @@ class stream:
     def __exit__(self, *exception) -> bool:
         set_stream(self.previous)
         return False
+
+
+StreamContext = stream
