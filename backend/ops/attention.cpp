@@ -168,6 +168,8 @@ int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, cons
   if (lazy::is_reference_mode() && lazy::backing().has_host_kernels)
     return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout,
                                                    causal, scale, gqa);
+  // While a graph is captured for autograd: torch's meta kernel promises other results than the host's attention has.
+  if (q.key_set().has(c10::DispatchKey::Python)) return static_cast<int64_t>(sdp::SDPBackend::math);
   const bool is_fused = (dropout == 0 && is_row(q, k, v, mask) && (gqa || q.size(1) == k.size(1))) ||
                         (!gqa && fused(q, k, v, mask, dropout, causal));
   auto choice = is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;

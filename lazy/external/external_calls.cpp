@@ -69,12 +69,60 @@ bool is_random(const Signature& s) {
 }
 
 // Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators
-// are torch's Python, whose first one loads half a second of modules; a transformer's first inference need not wait for
-// them.
+// are torch's Python, whose first one loads half a second of modules, or two seconds: a transformer's first inference
+// need not wait for them, nor each worker of a loader that stacks its samples.
 bool has_static_shapes(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {"aten::_scaled_dot_product_flash_attention_for_cpu",
-                                                        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"};
-  return names.contains(op.schema().name());
+  static const std::unordered_set<std::string> names = {"_scaled_dot_product_flash_attention_for_cpu",
+                                                        "_scaled_dot_product_flash_attention_for_cpu_backward",
+                                                        "cat",
+                                                        "stack",
+                                                        "sort",
+                                                        "topk",
+                                                        "kthvalue",
+                                                        "cumprod",
+                                                        "logcumsumexp",
+                                                        "histc",
+                                                        "searchsorted",
+                                                        "bucketize",
+                                                        "tril_indices",
+                                                        "triu_indices",
+                                                        "_cdist_forward",
+                                                        "_cdist_backward",
+                                                        "_fft_r2c",
+                                                        "_fft_c2r",
+                                                        "_fft_c2c",
+                                                        "_linalg_eigh",
+                                                        "linalg_qr",
+                                                        "linalg_inv_ex",
+                                                        "linalg_cholesky_ex",
+                                                        "_linalg_solve_ex",
+                                                        "linalg_lu_factor_ex",
+                                                        "_linalg_det",
+                                                        "_linalg_slogdet",
+                                                        "linalg_solve_triangular",
+                                                        "grid_sampler_2d",
+                                                        "grid_sampler_2d_backward",
+                                                        "grid_sampler_3d",
+                                                        "grid_sampler_3d_backward",
+                                                        "upsample_bicubic2d",
+                                                        "upsample_bicubic2d_backward",
+                                                        "upsample_bilinear2d",
+                                                        "upsample_bilinear2d_backward",
+                                                        "upsample_nearest2d",
+                                                        "upsample_nearest2d_backward"};
+  const std::string& name = op.schema().name();
+  return name.starts_with("aten::") && names.contains(name.substr(6));
+}
+
+// Whether they are known to depend on data, as those of an index that is a mask do.
+bool has_shapes_of_data(const Signature& s) {
+  static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
+                                                        "aten::unique_dim", "aten::unique_consecutive"};
+  const auto is_mask = [](const Slot& slot) {
+    return slot.argument > 0 && (slot.geometry.type == at::kBool || slot.geometry.type == at::kByte);
+  };
+  const std::string& name = s.op.schema().name();
+  return names.contains(name) || (name == "aten::index" && std::ranges::any_of(s.slots, is_mask));
 }
 
 // Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
@@ -152,7 +200,7 @@ class Analysis {
 
   bool run() {
     const lowering::OneThread one;
-    if (!call_.describable || is_random(signature_)) return false;
+    if (!call_.describable || is_random(signature_) || has_shapes_of_data(signature_)) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     // In reference mode strides decide what kernels do next.
     bool rehearsed =

@@ -209,3 +209,49 @@ def test_the_interpreter_ends_with(end):
     done = run(ENDS[end])
     assert "Traceback" not in done.stderr
     assert ("3.0" in done.stdout) == (end == "an exit handler")
+
+
+SENT = """
+import warnings, torch, torch.multiprocessing as mp
+
+def child(rank, tensors, queue, may_end):
+    assert all(t.device.type == "lazuli" for t in tensors)
+    queue.put([t.detach() * 2 for t in tensors])
+    may_end.wait(60)
+
+def with_parameters(rank, model, expected):
+    assert all(p.requires_grad and p.device.type == "lazuli" for p in model.parameters())
+    assert torch.equal(model.weight.cpu(), expected)
+
+def main():
+    x = torch.arange(6.0, device="lazuli").reshape(2, 3)
+    half = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16, device="lazuli"))
+    for method in ("spawn", "forkserver", "fork"):
+        context = mp.get_context(method)
+        queue, may_end = context.Queue(), context.Event()
+        given = (x, x.t(), half)
+        process = context.Process(target=child, args=(0, given, queue, may_end))
+        process.start()
+        for got, t in zip(queue.get(timeout=90), given):
+            assert torch.equal(got.cpu(), t.detach().cpu() * 2), method
+        may_end.set()
+        process.join()
+        assert process.exitcode == 0, method
+    model = torch.nn.Linear(3, 2).to("lazuli")
+    mp.spawn(with_parameters, (model, model.weight.detach().cpu()), nprocs=1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.share_memory()
+    assert any("keep a tensor that several processes write" in str(w.message) for w in said)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_tensors_are_arguments_of_processes(tmp_path):
+    """A script, since a process that is spawned imports the module of its function."""
+    script = tmp_path / "script.py"
+    script.write_text(SENT)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -1,6 +1,7 @@
 """What torch.compile's parts know of devices: Inductor, and Python's kernels for symbolic sizes."""
 
 import functools
+import itertools
 
 import torch
 
@@ -23,7 +24,9 @@ def leave_to_the_device() -> None:
 
 
 def _is_on_device(graph: torch.fx.GraphModule, inputs) -> bool:
-    everything = (*inputs, *graph.parameters(), *graph.buffers())
+    # Compiled autograd gives its operands as a list.
+    lists = [x if isinstance(x, list | tuple) else (x,) for x in inputs]
+    everything = (*itertools.chain(*lists), *graph.parameters(), *graph.buffers())
     tensors = [t for t in everything if isinstance(t, torch.Tensor)]
     if tensors:
         return any(t.device.type == TYPE for t in tensors)

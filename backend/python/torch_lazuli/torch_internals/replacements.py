@@ -8,6 +8,7 @@ from torch_lazuli.torch_internals import (
     compilation,
     default_device,
     engine,
+    exchange,
     node_types,
     optimizers,
     printing,
@@ -23,7 +24,9 @@ def apply(library: Path) -> None:
     printing.print_from_the_host()
     addresses.read_and_write_through_the_host()
     addresses.lend_addresses()
+    exchange.exchange_through_lent_memory()
     processes.send_through_the_host()
+    processes.warn_where_memory_is_to_be_shared()
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
     default_device.pin_only_what_is_on_the_host()
