@@ -5,7 +5,7 @@ import torch
 
 
 def test_without_a_name_the_cpu_is_served_too(device):
-    config = torch.distributed.distributed_c10d.BackendConfig(torch.distributed.Backend(None or ""))
+    config = torch.distributed.distributed_c10d.BackendConfig(torch.distributed.Backend("undefined"))
     assert config.get_device_backend_map() == {"lazuli": "gloo", "cpu": "gloo"}
 
 
