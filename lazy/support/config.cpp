@@ -26,6 +26,7 @@ const Setting kSettings[] = {
     {"fusion", "LAZULI_FUSION", &Config::fusion},
     {"fallback", "LAZULI_FALLBACK", &Config::fallback, 1, "quiet warn error"},
     {"random", "LAZULI_RANDOM", &Config::random, 1, "philox eager"},
+    {"move_host_operands", "LAZULI_MOVE_HOST_OPERANDS", &Config::move_host_operands},
     {"debug", "LAZULI_DEBUG", &Config::debug},
     {"disable_passes", "LAZULI_DISABLE_PASSES", &Config::disable_passes},
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},

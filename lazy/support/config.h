@@ -12,6 +12,8 @@ struct Config {
   std::string fallback = "quiet";  // an op without a kernel of ours: quiet, warn or error
   // Whose numbers random ops draw: philox (our own kernels) or eager (those of eager's CPU).
   std::string random = "philox";
+  // Moves operands that are on the CPU to the device, where others are (backend/record/moved_operands.h).
+  bool move_host_operands = false;
   std::string debug;           // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;  // comma-separated names
   bool source_lines = true;    // remember the Python line of each op

@@ -1,0 +1,5 @@
+"""Runs a program that names `cuda`, `cpu` or no device on lazuli (README.md)."""
+
+from torch_lazuli.takeover.request import VARIABLE, Request, RequestError
+
+__all__ = ["VARIABLE", "Request", "RequestError"]

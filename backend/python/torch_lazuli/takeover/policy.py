@@ -1,0 +1,145 @@
+"""What is mapped: which device a program's device is, and which device a tensor of ours shows it.
+
+The program keeps to the devices that it names. Where torch takes a device, `mapped` makes it
+lazuli; `shown` is what a tensor on lazuli says to the program. Torch's own Python is no part of the
+program: it makes tensors without a device for work on the host, and has to see lazuli.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from torch_lazuli.devices import TYPE
+from torch_lazuli.takeover.request import Request
+
+OWN = torch.device(TYPE, 0)
+CPU = torch.device("cpu")
+
+# The parts of torch whose tensors belong to the program: parameters and their first values.
+_OF_THE_PROGRAM = ("torch.nn.modules.", "torch.nn.init", "torch.nn.parameter", "torch.distributions.")
+# Those that compare a tensor's device with one that the program gave, or show it.
+_SEE_WHAT_IT_SEES = ("torch._tensor_str", "torch.nn.parallel.data_parallel")
+
+
+class State:
+    """What is mapped now."""
+
+    def __init__(self):
+        self.cuda = False
+        self._cpu = False
+        self._until_cuda = False
+        self._on_host = 0
+        self.shown = CPU
+
+    def start(self, request: Request) -> None:
+        """Begins to map what is asked for, besides what is mapped already."""
+        self.cuda |= request.cuda
+        self._cpu |= request.cpu
+        self._until_cuda = request.until_cuda
+        if not self._cpu:
+            self.shown = cuda_device()
+
+    def name_cuda(self) -> None:
+        """The program named cuda: from here on it sees this, and its cpu is the host if that was
+        not asked for."""
+        if self.shown is CPU:
+            self.shown = cuda_device()
+        if self._until_cuda:
+            self._cpu = self._until_cuda = False
+
+    @contextlib.contextmanager
+    def on_host(self) -> Iterator[None]:
+        """Around work that belongs to the host, such as the making of a batch."""
+        self._on_host += 1
+        try:
+            yield
+        finally:
+            self._on_host -= 1
+
+    def stay_on_host(self) -> None:
+        """In a process of a loader, whose work is all the host's."""
+        self._on_host += 1
+
+    @property
+    def cpu(self) -> bool:
+        """Whether cpu is mapped, and tensors for which no device is named go to lazuli."""
+        return self._cpu and not self._on_host
+
+
+state = State()
+
+
+def cuda_device() -> torch.device:
+    """The cuda device that the program has: one; each process of torchrun its own."""
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % cuda_count())
+
+
+def cuda_count() -> int:
+    """How many cuda devices the program finds: one for each process of torchrun on this host."""
+    return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+@functools.cache
+def _is_program(module: str) -> bool:
+    if module.startswith(_OF_THE_PROGRAM):
+        return True
+    return not (module == "torch" or module.startswith(("torch.", "torch_lazuli")))
+
+
+@functools.cache
+def _sees_shown(module: str) -> bool:
+    inside = module == "torch" or module.startswith(("torch.", "torch_lazuli"))
+    return not inside or module in _SEE_WHAT_IT_SEES
+
+
+def program_calls(depth: int) -> bool:
+    """Whether the frame `depth` above the caller's is the program's."""
+    return _is_program(sys._getframe(depth + 1).f_globals.get("__name__", ""))
+
+
+def mapped(device: Any, depth: int = 1) -> Any:
+    """The device that is meant by `device`, as it is taken by torch; None stays None.
+
+    `depth` is that of the program's frame above the caller's. Raises RuntimeError for the number of
+    a cuda device that is not there.
+    """
+    kind = device.__class__
+    if kind is torch.device:
+        name = device.type
+    elif kind is str:
+        name = device.partition(":")[0]
+    else:
+        return device
+    if name == "cuda" and state.cuda:
+        _check(device)
+        state.name_cuda()
+        return OWN
+    if name == "cpu" and state.cpu and program_calls(depth + 1):
+        return OWN
+    return device
+
+
+def default_is_ours(depth: int = 1) -> bool:
+    """Whether a tensor for which no device is named belongs on lazuli."""
+    return state.cpu and torch.utils._device.CURRENT_DEVICE is None and program_calls(depth + 1)
+
+
+def _check(device: torch.device | str) -> None:
+    index = torch.device(device).index
+    if index is not None and index >= cuda_count():
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal: lazuli is one device, and '{device}' is another"
+        )
+
+
+def shown(depth: int = 1) -> torch.device:
+    """What a tensor on lazuli says to the frame `depth` above the caller's."""
+    module = sys._getframe(depth + 1).f_globals.get("__name__", "")
+    return state.shown if _sees_shown(module) else OWN

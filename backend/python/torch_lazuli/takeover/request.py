@@ -1,0 +1,54 @@
+"""Which devices are taken over, as the command line and the environment say it. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+# Read at the end of `import torch`, so that child processes are taken over like their parent.
+VARIABLE = "LAZULI_TAKE_OVER"
+TYPES = ("cuda", "cpu")
+AUTO = "auto"
+
+
+class RequestError(ValueError):
+    """A device that cannot be taken over."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is mapped to lazuli.
+
+    `cuda` and `cpu` say whether these devices are; with `cpu`, tensors for which no device is named
+    go to lazuli too. `until_cuda`: cpu only as long as the program has not named cuda.
+    """
+
+    cuda: bool = True
+    cpu: bool = True
+    until_cuda: bool = True
+
+    @classmethod
+    def parse(cls, names: str, keep: str = "") -> Request:
+        """The request that `names`, "auto" or "cuda,cpu", asks for, without the devices in `keep`.
+
+        Raises RequestError for a device that is neither cuda nor cpu, and if nothing is left.
+        """
+        auto = names.strip() in ("", AUTO)
+        wanted = set(TYPES if auto else _types(names)) - set(_types(keep))
+        if not wanted:
+            raise RequestError("no device is left to be taken over")
+        both = auto and len(wanted) == 2
+        return cls(cuda="cuda" in wanted, cpu="cpu" in wanted, until_cuda=both)
+
+    def __str__(self) -> str:
+        """What `parse` takes."""
+        if self.until_cuda:
+            return AUTO
+        return ",".join(name for name in TYPES if getattr(self, name))
+
+
+def _types(names: str) -> list[str]:
+    types = [name.strip().partition(":")[0] for name in names.split(",") if name.strip()]
+    for name in types:
+        if name not in TYPES:
+            raise RequestError(f"'{name}' is no device that can be taken over: cuda, cpu")
+    return types
