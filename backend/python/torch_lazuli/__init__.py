@@ -4,6 +4,8 @@
 to import by hand. What a user calls is in `torch.lazuli` (see device_module.py).
 """
 
+import os
+
 from torch_lazuli.library import LibraryError
 
 __version__ = "0.2.0"
@@ -29,3 +31,17 @@ def _autoload() -> None:
         registration.register()
     except LibraryError as error:
         warnings.warn(f"device 'lazuli' is not available: {error}", stacklevel=2)
+        return
+    if request := os.environ.get("LAZULI_TAKE_OVER"):
+        from torch_lazuli.takeover import Request, install
+
+        install.take_over(Request.parse(request))
+
+
+def load_ipython_extension(shell) -> None:
+    """Takes a notebook over: `%load_ext torch_lazuli`."""
+    import torch  # noqa: F401  makes the device known
+
+    from torch_lazuli.takeover import notebook
+
+    notebook.load(shell)

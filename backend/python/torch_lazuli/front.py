@@ -136,6 +136,17 @@ class Front(types.ModuleType):
                 return
         self._module.manual_seed_all(seed)
 
+    def take_over(self, devices: str = "auto", keep: str = "") -> None:
+        """Runs what names other devices on lazuli, from here on and in child processes.
+
+        `devices` are "cuda", "cpu" or "cuda,cpu", without those in `keep`. "auto" is cuda, and cpu
+        until the program names cuda. Raises ValueError for other devices. Functions that were
+        imported by name before, as `from torch import zeros`, are not replaced.
+        """
+        from torch_lazuli.takeover import Request, install
+
+        install.take_over(Request.parse(devices, keep))
+
     def _is_in_bad_fork(self) -> bool:
         """Whether this process was forked from one that used a GPU, which CUDA cannot bear."""
         return self._module is not None and self._module._is_in_bad_fork()

@@ -23,7 +23,12 @@ OWN = torch.device(TYPE, 0)
 CPU = torch.device("cpu")
 
 # The parts of torch whose tensors belong to the program: parameters and their first values.
-_OF_THE_PROGRAM = ("torch.nn.modules.", "torch.nn.init", "torch.nn.parameter", "torch.distributions.")
+_OF_THE_PROGRAM = (
+    "torch.nn.modules.",
+    "torch.nn.init",
+    "torch.nn.parameter",
+    "torch.distributions.",
+)
 # Those that compare a tensor's device with one that the program gave, or show it.
 _SEE_WHAT_IT_SEES = ("torch._tensor_str", "torch.nn.parallel.data_parallel")
 

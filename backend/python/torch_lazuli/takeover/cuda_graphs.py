@@ -1,0 +1,50 @@
+"""What of torch.cuda has no counterpart: graphs, kernels of the program's own, NVIDIA's tools."""
+
+import contextlib
+import types
+from typing import Any
+
+import torch
+
+from torch_lazuli.takeover.messages import say_once
+
+
+def _refused(what: str, instead: str):
+    def refuse(*args, **kwargs):
+        say_once(f"{what} cannot be taken over; {instead}")
+        raise NotImplementedError(f"lazuli: {what} cannot be taken over; {instead}")
+
+    return refuse
+
+
+def make_graphed_callables(callables, *args, **kwargs):
+    """The callables themselves: what repeats is found by the device."""
+    say_once("torch.cuda.make_graphed_callables gives the callables back; repeated work is found")
+    return callables
+
+
+_NO_GRAPHS = "work that repeats is found without it"
+_NO_KERNELS = "the device takes operators of torch only"
+NAMES: dict[str, Any] = {
+    "CUDAGraph": _refused("torch.cuda.CUDAGraph", _NO_GRAPHS),
+    "graph": _refused("torch.cuda.graph", _NO_GRAPHS),
+    "make_graphed_callables": make_graphed_callables,
+    "graph_pool_handle": lambda: (0, 0),
+    "is_current_stream_capturing": lambda: False,
+    "_compile_kernel": _refused("a CUDA kernel of the program's own", _NO_KERNELS),
+}
+
+
+def install_tools() -> None:
+    """Without NVIDIA's libraries, marks for its profiler mark nothing."""
+    nvtx, none = torch.cuda.nvtx, lambda *args, **kwargs: 0
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(nvtx, name, none)
+    nvtx.range = lambda *args, **kwargs: contextlib.nullcontext()
+    torch.cuda.profiler.start = torch.cuda.profiler.stop = none
+    names = ("cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize")
+    runtime = types.SimpleNamespace(**dict.fromkeys(names, none))
+    torch.cuda.cudart = lambda: runtime
+    torch.cuda.jiterator._create_jit_fn = _refused(
+        "a CUDA kernel of the program's own", _NO_KERNELS
+    )

@@ -1,0 +1,105 @@
+"""Functions that make tensors: a device that they are given, and the one that they take by default.
+
+They are replaced at their names in `torch`; a name that a program imported before is not.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch.utils import _device
+
+from torch_lazuli.takeover.policy import OWN, default_is_ours, mapped
+
+# All that torch's own default device goes for.
+NAMES = (
+    "arange", "bartlett_window", "blackman_window", "empty", "empty_permuted", "empty_quantized",
+    "empty_strided", "eye", "full", "hamming_window", "hann_window", "kaiser_window", "linspace",
+    "logspace", "ones", "range", "scalar_tensor", "sparse_bsc_tensor", "sparse_bsr_tensor",
+    "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
+    "tensor", "tril_indices", "triu_indices", "zeros",
+)  # fmt: skip
+FREQUENCIES = ("fftfreq", "rfftfreq")
+# Those draw on the host where no device is named, so that the numbers are eager's.
+RANDOM = ("rand", "randn", "randint", "randperm")
+# Without a device they take that of an operand.
+LIKE = (
+    "empty_like", "full_like", "ones_like", "zeros_like", "rand_like", "randn_like", "randint_like",
+)  # fmt: skip
+NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "new")
+# They may share the memory of what they are given.
+SHARING = ("as_tensor", "asarray")
+
+
+def install() -> None:
+    """Puts the functions in place."""
+    _device._device_constructors()  # torch's own list keeps what it replaces by name
+    for name in NAMES:
+        setattr(torch, name, _factory(getattr(torch, name)))
+    for name in FREQUENCIES:
+        setattr(torch.fft, name, _factory(getattr(torch.fft, name)))
+    for name in RANDOM:
+        setattr(torch, name, _random_factory(getattr(torch, name)))
+    for name in (*LIKE, *SHARING):
+        setattr(torch, name, _named_only(getattr(torch, name), position=2))
+    for name in NEW:
+        setattr(torch.Tensor, name, _named_only(getattr(torch.Tensor, name)))
+    _map_default_device()
+
+
+def _factory(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def factory(*args, **kwargs):
+        device = kwargs.get("device")
+        if device is not None:
+            kwargs["device"] = mapped(device)
+        elif default_is_ours() and "out" not in kwargs and not kwargs.get("pin_memory"):
+            kwargs["device"] = OWN
+        return original(*args, **kwargs)
+
+    return factory
+
+
+def _random_factory(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def factory(*args, **kwargs):
+        device = kwargs.get("device")
+        here = kwargs.get("out") is None and not kwargs.get("pin_memory")
+        if device is not None:
+            kwargs["device"] = own = mapped(device)
+            here = here and own is OWN is not device and torch.device(device).type == "cpu"
+        else:
+            here = here and default_is_ours()
+        if not here:
+            return original(*args, **kwargs)
+        kwargs["device"] = None
+        requires_grad = kwargs.pop("requires_grad", False)
+        return original(*args, **kwargs).to(OWN).requires_grad_(requires_grad)
+
+    return factory
+
+
+def _named_only(original: Callable, position: int | None = None) -> Callable:
+    """Maps a device that is named, by word or as the argument at `position`."""
+
+    @functools.wraps(original)
+    def make(*args, **kwargs):
+        if (device := kwargs.get("device")) is not None:
+            kwargs["device"] = mapped(device)
+        elif position is not None and len(args) > position:
+            at = args[position]
+            args = (*args[:position], mapped(at), *args[position + 1 :])
+        return original(*args, **kwargs)
+
+    return make
+
+
+def _map_default_device() -> None:
+    """`torch.set_default_device("cuda")` and `with torch.device("cuda")`."""
+    original = _device.DeviceContext.__init__
+
+    @functools.wraps(original)
+    def init(self, device) -> None:
+        original(self, mapped(torch.device(device), depth=2))
+
+    _device.DeviceContext.__init__ = init

@@ -1,0 +1,153 @@
+"""Methods of tensors that take a device or tell one, and those that give memory to the host."""
+
+import functools
+
+import torch
+
+from torch_lazuli.devices import TYPE
+from torch_lazuli.takeover.policy import OWN, mapped, program_calls, shown, state
+
+_Base = torch._C.TensorBase
+_device_of = _Base.device.__get__
+
+
+def install() -> None:
+    """Puts the methods in place."""
+    _move()
+    _tell()
+    _name_types()
+    _pin()
+    _give_to_host()
+
+
+def _move() -> None:
+    to, to_host = torch.Tensor.to, torch.Tensor.cpu
+
+    @functools.wraps(to)
+    def to_device(self, *args, **kwargs):
+        if args:
+            device = mapped(args[0])
+            if device is not args[0]:
+                args = (device, *args[1:])
+        elif "device" in kwargs:
+            kwargs["device"] = mapped(kwargs["device"])
+        return to(self, *args, **kwargs)
+
+    def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
+        if not state.cuda:
+            return original_cuda(self, device, non_blocking, memory_format=memory_format)
+        device = "cuda" if device is None else device
+        device = f"cuda:{device}" if isinstance(device, int) else device
+        own = mapped(torch.device(device))
+        return to(self, own, non_blocking=non_blocking, memory_format=memory_format)
+
+    @functools.wraps(to_host)
+    def cpu(self, *args, **kwargs):
+        if state.cpu and _device_of(self).type == TYPE and program_calls(1):
+            return self
+        return to_host(self, *args, **kwargs)
+
+    original_cuda = torch.Tensor.cuda
+    torch.Tensor.to = to_device
+    torch.Tensor.cuda = functools.wraps(original_cuda)(cuda)
+    torch.Tensor.cpu = cpu
+
+
+def _tell() -> None:
+    is_cuda, is_cpu = _Base.is_cuda.__get__, _Base.is_cpu.__get__
+    get_device = torch.Tensor.get_device
+
+    def device(self) -> torch.device:
+        own = _device_of(self)
+        return shown() if own == OWN else own
+
+    def tensor_is_cuda(self) -> bool:
+        return shown().type == "cuda" if _device_of(self) == OWN else is_cuda(self)
+
+    def tensor_is_cpu(self) -> bool:
+        return shown().type == "cpu" if _device_of(self) == OWN else is_cpu(self)
+
+    @functools.wraps(get_device)
+    def tensor_get_device(self) -> int:
+        if _device_of(self) != OWN:
+            return get_device(self)
+        seen = shown()
+        return -1 if seen.type == "cpu" else seen.index
+
+    torch.Tensor.device = property(device, doc=_Base.device.__doc__)
+    torch.Tensor.is_cuda = property(tensor_is_cuda, doc=_Base.is_cuda.__doc__)
+    torch.Tensor.is_cpu = property(tensor_is_cpu, doc=_Base.is_cpu.__doc__)
+    torch.Tensor.get_device = tensor_get_device
+
+
+def _name_types() -> None:
+    """`x.type()` and `x.type("torch.cuda.FloatTensor")`."""
+    original = torch.Tensor.type
+    ours, cuda = f"torch.{TYPE}.", "torch.cuda."
+
+    @functools.wraps(original)
+    def type_(self, dtype=None, *args, **kwargs):
+        if dtype is None and "dtype" not in kwargs:
+            name = original(self)
+            seen = shown().type
+            prefix = "torch." if seen == "cpu" else f"torch.{seen}."
+            return name.replace(ours, prefix)
+        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+        if state.cuda and isinstance(name, str) and name.startswith(cuda):
+            state.name_cuda()
+            dtype = name.replace(cuda, ours)
+        return original(self, dtype, *args, **kwargs)
+
+    torch.Tensor.type = type_
+
+
+def _pin() -> None:
+    """Memory of the device needs no pinning; the host's is pinned for the device."""
+    pin, is_pinned = torch.Tensor.pin_memory, torch.Tensor.is_pinned
+
+    @functools.wraps(pin)
+    def pin_memory(self, device=None):
+        return self if _device_of(self).type == TYPE else pin(self)
+
+    @functools.wraps(is_pinned)
+    def tensor_is_pinned(self, device=None):
+        return is_pinned(self)
+
+    torch.Tensor.pin_memory = pin_memory
+    torch.Tensor.is_pinned = tensor_is_pinned
+
+
+def _give_to_host() -> None:
+    """Libraries that need memory of the host get a copy there."""
+    numpy, dlpack = torch.Tensor.numpy, torch.Tensor.__dlpack__
+    dlpack_device = torch.Tensor.__dlpack_device__
+
+    from_dlpack = torch.from_dlpack
+
+    def host(tensor: torch.Tensor) -> torch.Tensor:
+        return _Base.cpu(tensor) if _device_of(tensor).type == TYPE else tensor
+
+    # A copy on the host requires grad as its original does: torch refuses both in the same words.
+    @functools.wraps(numpy)
+    def to_numpy(self, *, force=False):
+        return numpy(host(self), force=force)
+
+    @functools.wraps(dlpack)
+    def to_dlpack(self, *args, **kwargs):
+        return dlpack(host(self), *args, **kwargs)
+
+    @functools.wraps(dlpack_device)
+    def to_dlpack_device(self):
+        ours = _device_of(self).type == TYPE
+        return dlpack_device(torch._C._VariableFunctions.empty(0) if ours else self)
+
+    @functools.wraps(from_dlpack)
+    def tensor_from_dlpack(ext_tensor, *args, **kwargs):
+        if isinstance(ext_tensor, torch.Tensor) and _device_of(ext_tensor).type == TYPE:
+            return ext_tensor.detach()
+        return from_dlpack(ext_tensor, *args, **kwargs)
+
+    torch.Tensor.numpy = to_numpy
+    torch.Tensor.__dlpack__ = to_dlpack
+    torch.Tensor.__dlpack_device__ = to_dlpack_device
+    torch.from_dlpack = tensor_from_dlpack
