@@ -9,12 +9,27 @@ import torch
 from torch_lazuli.takeover.messages import say_once
 
 
-def _refused(what: str, instead: str):
-    def refuse(*args, **kwargs):
-        say_once(f"{what} cannot be taken over; {instead}")
-        raise NotImplementedError(f"lazuli: {what} cannot be taken over; {instead}")
+def _refuse(what: str, instead: str):
+    say_once(f"{what} cannot be taken over; {instead}")
+    raise NotImplementedError(f"lazuli: {what} cannot be taken over; {instead}")
 
-    return refuse
+
+class CUDAGraph:
+    """Raises NotImplementedError: work that repeats is found without it."""
+
+    def __init__(self, *args, **kwargs):
+        _refuse("torch.cuda.CUDAGraph", "work that repeats is found without it")
+
+
+class graph:
+    """Raises NotImplementedError: work that repeats is found without it."""
+
+    def __init__(self, *args, **kwargs):
+        _refuse("torch.cuda.graph", "work that repeats is found without it")
+
+
+def _kernel(*args, **kwargs):
+    _refuse("a CUDA kernel of the program's own", "the device takes operators of torch only")
 
 
 def make_graphed_callables(callables, *args, **kwargs):
@@ -23,15 +38,13 @@ def make_graphed_callables(callables, *args, **kwargs):
     return callables
 
 
-_NO_GRAPHS = "work that repeats is found without it"
-_NO_KERNELS = "the device takes operators of torch only"
 NAMES: dict[str, Any] = {
-    "CUDAGraph": _refused("torch.cuda.CUDAGraph", _NO_GRAPHS),
-    "graph": _refused("torch.cuda.graph", _NO_GRAPHS),
+    "CUDAGraph": CUDAGraph,
+    "graph": graph,
     "make_graphed_callables": make_graphed_callables,
     "graph_pool_handle": lambda: (0, 0),
     "is_current_stream_capturing": lambda: False,
-    "_compile_kernel": _refused("a CUDA kernel of the program's own", _NO_KERNELS),
+    "_compile_kernel": _kernel,
 }
 
 
@@ -45,6 +58,4 @@ def install_tools() -> None:
     names = ("cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize")
     runtime = types.SimpleNamespace(**dict.fromkeys(names, none))
     torch.cuda.cudart = lambda: runtime
-    torch.cuda.jiterator._create_jit_fn = _refused(
-        "a CUDA kernel of the program's own", _NO_KERNELS
-    )
+    torch.cuda.jiterator._create_jit_fn = _kernel
