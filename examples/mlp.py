@@ -12,7 +12,9 @@ y = torch.tensor(labels)
 order = torch.randperm(len(x))
 train, test = order[:1500], order[1500:]
 
-model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+model = nn.Sequential(
+    nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
 for epoch in range(4):

@@ -5,6 +5,7 @@ installed is a module that looks for the checkout at start-up (see CHECKOUT belo
 point by which `import torch` loads the device. `pip install .` replaces it by the real package.
 """
 
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -52,6 +53,12 @@ if _package and _package not in sys.path:
 
 METADATA = f"Metadata-Version: 2.1\nName: torch-lazuli\nVersion: {VERSION}\n"
 ENTRY_POINTS = "[torch.backends]\nlazuli = _lazuli_checkout:autoload\n"
+COMMAND = """\
+#!{python}
+from torch_lazuli.takeover.runner import main
+
+main()
+"""
 
 
 def main() -> None:
@@ -75,6 +82,10 @@ def main() -> None:
         fresh = path.with_name(path.name + ".new")
         fresh.write_text(text)
         fresh.replace(path)
+    command = Path(sysconfig.get_paths()["scripts"]) / "lazuli"
+    if not command.exists():
+        command.write_text(COMMAND.format(python=sys.executable))
+        command.chmod(0o755)
 
 
 main()

@@ -51,5 +51,3 @@ def numbers(text: str) -> list[float]:
 
 def words(text: str) -> str:
     return _NUMBER.sub("#", text)
-
-

@@ -10,17 +10,22 @@ from programs import EXAMPLES, launched_output, numbers, output, words
 EAGER_NUMBERS = ("--random", "eager")
 
 
-def compare(tmp_path, script, *arguments, host=("--device", "cpu"), tolerance=2e-3, launcher=()):
+def compare(
+    tmp_path, script, *arguments, host=("--device", "cpu"), tolerance=2e-3, without="cuda devices"
+):
     """Both runs print the same, and the launched one computed on lazuli."""
-    command = (*launcher, EXAMPLES / script, *arguments)
+    command = (EXAMPLES / script, *arguments)
     expected = output(*command, *host, launched=False, cwd=tmp_path)
     text, counters = launched_output(
         *EAGER_NUMBERS, *command, metrics=tmp_path / "metrics", cwd=tmp_path
     )
-    assert counters["ops_recorded"] > 1000
-    lines = [line for line in text.splitlines() if not line.startswith("cuda devices")]
-    assert words("\n".join(lines)) == words(expected.strip())
-    assert numbers("\n".join(lines)) == pytest.approx(numbers(expected), rel=tolerance)
+    assert counters["ops_recorded"] > 300
+    ours, eagers = (
+        "\n".join(line for line in t.splitlines() if not line.startswith(("cuda devices", without)))
+        for t in (text, expected)
+    )
+    assert words(ours) == words(eagers)
+    assert numbers(ours) == pytest.approx(numbers(eagers), rel=tolerance)
     return text
 
 
@@ -29,10 +34,13 @@ def test_a_script_that_names_no_device(tmp_path):
 
 
 def test_an_image_trainer_and_its_checkpoints(tmp_path):
-    # Sums of bfloat16 differ in their last digits, and few images are near the border.
-    for arguments in ((), ("--epochs", "3", "--resume", "checkpoint.pt")):
-        text = compare(tmp_path, "train_images.py", *arguments, tolerance=0.05)
+    # Sums of bfloat16 differ in their last digits. After few epochs the running means of batch norm
+    # decide the accuracy, so that it is compared at the end only.
+    compare(tmp_path, "train_images.py", tolerance=0.01, without="accuracy")
+    resumed = ("--epochs", "4", "--resume", "checkpoint.pt")
+    text = compare(tmp_path, "train_images.py", *resumed, tolerance=0.03)
     assert "resumed at epoch 2" in text
+    assert numbers(text)[-1] > 0.9
 
 
 def test_a_checkpoint_is_read_without_lazuli(tmp_path):
@@ -55,7 +63,7 @@ def test_a_gpt_in_bfloat16(tmp_path):
 
 
 def test_a_gpt_in_two_processes(tmp_path):
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
     command = (*torchrun, EXAMPLES / "train_gpt.py", "--steps", "8")
     expected = output(*command, "--device", "cpu", launched=False)
     text = output(*EAGER_NUMBERS, *command)
@@ -82,8 +90,11 @@ for cell in json.load(open({notebook!r}))["cells"]:
     run("".join(cell["source"]))
 """
 PLAIN = "names = {}; run = lambda code: exec(code, names)"
-TAKEN = PLAIN + """
+TAKEN = (
+    PLAIN
+    + """
 import torch_lazuli; torch_lazuli.load_ipython_extension(None)"""
+)
 IPYTHON = """
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()

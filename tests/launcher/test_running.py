@@ -57,7 +57,9 @@ def test_an_error_has_eagers_traceback_and_exit_code(script):
 
 
 def test_the_exit_code_is_the_programs(script):
-    script.write_text("import sys, torch; sys.exit(torch.ones(7, device='cuda').sum().int().item())")
+    script.write_text(
+        "import sys, torch; sys.exit(torch.ones(7, device='cuda').sum().int().item())"
+    )
     assert run(script).returncode == 7
 
 
@@ -89,7 +91,9 @@ def test_the_debugger_debugs_the_program(script):
 
 
 def test_a_profiler_profiles_the_program(script):
-    script.write_text("import torch\ndef work():\n    return torch.ones(3).cuda().sum().item()\nwork()\n")
+    script.write_text(
+        "import torch\ndef work():\n    return torch.ones(3).cuda().sum().item()\nwork()\n"
+    )
     text = output("-m", "cProfile", script)
     assert "program.py:2(work)" in text
 
