@@ -1,10 +1,9 @@
-"""The scripts of examples/, which name no lazuli: under the launcher they print what eager prints."""
+"""The scripts of examples/, which name no lazuli: launched, they print what eager prints."""
 
 import importlib.util
 import json
 
 import pytest
-
 from programs import EXAMPLES, launched_output, numbers, output, words
 
 EAGER_NUMBERS = ("--random", "eager")

@@ -1,0 +1,50 @@
+"""What a program's take-over replaces in torch without torch's promise: names and who calls them.
+
+See backend/python/torch_lazuli/takeover. If torch stops using one of these, what is replaced there
+does nothing any more, and programs that name other devices run elsewhere.
+"""
+
+import inspect
+
+import torch
+from torch.utils import _device, data
+from torch.utils.data import dataloader
+from torch.utils.data._utils import fetch, worker
+
+
+def test_contexts_of_a_device_are_made_in_python():
+    with torch.device("cpu"):
+        assert isinstance(torch.overrides._get_current_function_mode(), _device.DeviceContext)
+        assert torch.device("cpu") == _device.CURRENT_DEVICE
+    assert torch.zeros in _device._device_constructors()
+
+
+def test_loaders_fetch_and_yield_by_these_methods():
+    assert "fetch" in vars(fetch._MapDatasetFetcher)
+    assert "fetch" in vars(fetch._IterableDatasetFetcher)
+    assert "_utils.worker._worker_loop" in inspect.getsource(dataloader)
+    loader = iter(data.DataLoader([torch.ones(1)]))
+    assert isinstance(loader, dataloader._BaseDataLoaderIter)
+    assert "__next__" not in vars(type(loader))
+    assert worker._worker_loop.__module__ == worker.__name__
+
+
+def test_places_of_storages_are_asked_in_order(monkeypatch):
+    registry = torch.serialization._package_registry
+    monkeypatch.setattr(torch.serialization, "_package_registry", list(registry))
+    torch.serialization.register_package(5, lambda storage: "mars", lambda storage, place: None)
+    assert torch.serialization.location_tag(torch.ones(1).untyped_storage()) == "mars"
+
+
+def test_modules_move_tensors_by_their_methods(monkeypatch):
+    seen = []
+    original = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda *a, **k: (seen.append(1), original(*a, **k))[1])
+    torch.nn.Linear(2, 2).to("cpu")
+    assert len(seen) == 2
+
+
+def test_data_parallel_and_printing_look_at_these_names():
+    assert callable(torch.nn.DataParallel.scatter)
+    assert "self.device" in inspect.getsource(torch._tensor_str._str_intern)
+    assert "src_device_obj" in inspect.getsource(torch.nn.DataParallel.forward)
