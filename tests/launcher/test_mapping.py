@@ -155,6 +155,8 @@ assert is_ours(packed.data) and packed.batch_sizes.tolist() == [2, 2, 1]
 file = io.BytesIO(); torch.save(layer.state_dict(), file); file.seek(0)
 assert b"lazuli" not in file.getvalue()
 assert is_ours(torch.load(file)["weight"])
+with torch.device("meta"):
+    assert torch.zeros(2).is_meta and nn.Linear(2, 2).weight.is_meta
 random = torch.get_rng_state(); torch.set_rng_state(random)
 with torch.autocast("cpu"):
     assert layer(x).dtype == torch.bfloat16

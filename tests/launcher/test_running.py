@@ -1,4 +1,4 @@
-"""The launcher leaves a program what it has without it: arguments, exit code, traceback, signals."""
+"""What a program has without the launcher it has with it: arguments, exit code, signals."""
 
 import os
 import signal
@@ -65,7 +65,8 @@ def test_the_exit_code_is_the_programs(script):
 def test_an_interrupt_ends_the_program_as_without(script):
     script.write_text(
         "import os, signal, torch\ntorch.ones(3, device='cuda').sum().item()\n"
-        "try:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('caught')\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    print('caught')\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
     )
     done = run(script)

@@ -14,8 +14,9 @@ from torch.utils.data._utils import fetch, worker
 
 def test_contexts_of_a_device_are_made_in_python():
     with torch.device("cpu"):
-        assert isinstance(torch.overrides._get_current_function_mode(), _device.DeviceContext)
-        assert torch.device("cpu") == _device.CURRENT_DEVICE
+        (mode,) = torch.overrides._get_current_function_mode_stack()
+        assert isinstance(mode, _device.DeviceContext)
+        assert torch._C._len_torch_function_stack() == 1
     assert torch.zeros in _device._device_constructors()
 
 

@@ -133,7 +133,15 @@ def mapped(device: Any, depth: int = 1) -> Any:
 
 def default_is_ours(depth: int = 1) -> bool:
     """Whether a tensor for which no device is named belongs on lazuli."""
-    return state.cpu and torch.utils._device.CURRENT_DEVICE is None and program_calls(depth + 1)
+    return state.cpu and program_calls(depth + 1) and not _is_default_chosen()
+
+
+def _is_default_chosen() -> bool:
+    """Whether the program is in `with torch.device(...)`, or has set a default device."""
+    if not torch._C._len_torch_function_stack():
+        return False
+    modes = torch.overrides._get_current_function_mode_stack()
+    return any(isinstance(mode, torch.utils._device.DeviceContext) for mode in modes)
 
 
 def _check(device: torch.device | str) -> None:
