@@ -7,8 +7,8 @@
 
 namespace lazuli::backend {
 
-// Where the setting is on and operands are mixed: moves those of the CPU to the device, calls the operator there, copies
-// back what it wrote, and returns true. Otherwise it does nothing.
+// Where the setting is on and operands are mixed: moves those of the CPU to the device, calls the operator there,
+// copies back what it wrote, and returns true. Otherwise it does nothing.
 bool call_with_moved_operands(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace lazuli::backend

@@ -99,7 +99,8 @@ def _is_program(module: str) -> bool:
 
 
 @functools.cache
-def _sees_shown(module: str) -> bool:
+def sees_shown(module: str) -> bool:
+    """Whether a Python module sees the device that the program named."""
     inside = module == "torch" or module.startswith(("torch.", "torch_lazuli"))
     return not inside or module in _SEE_WHAT_IT_SEES
 
@@ -155,4 +156,4 @@ def _check(device: torch.device | str) -> None:
 def shown(depth: int = 1) -> torch.device:
     """What a tensor on lazuli says to the frame `depth` above the caller's."""
     module = sys._getframe(depth + 1).f_globals.get("__name__", "")
-    return state.shown if _sees_shown(module) else OWN
+    return state.shown if sees_shown(module) else OWN

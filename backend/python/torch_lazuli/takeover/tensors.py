@@ -1,10 +1,12 @@
 """Methods of tensors that take a device or tell one, and those that give memory to the host."""
 
 import functools
+import sys
 
 import torch
 
 from torch_lazuli.devices import TYPE
+from torch_lazuli.takeover import policy
 from torch_lazuli.takeover.policy import OWN, mapped, program_calls, shown, state
 
 _Base = torch._C.TensorBase
@@ -57,9 +59,14 @@ def _tell() -> None:
     is_cuda, is_cpu = _Base.is_cuda.__get__, _Base.is_cpu.__get__
     get_device = torch.Tensor.get_device
 
+    sees_shown, frame = policy.sees_shown, sys._getframe
+
+    # Torch's optimizers ask each parameter in each step.
     def device(self) -> torch.device:
         own = _device_of(self)
-        return shown() if own == OWN else own
+        if own == OWN and sees_shown(frame(1).f_globals.get("__name__", "")):
+            return state.shown
+        return own
 
     def tensor_is_cuda(self) -> bool:
         return shown().type == "cuda" if _device_of(self) == OWN else is_cuda(self)
