@@ -14,6 +14,7 @@
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/record/recording.h"
+#include "lazy/report/observer.h"
 #include "lazy/run/lent_memory.h"
 #include "lazy/run/run_ahead.h"
 #include "lazy/run/runner.h"
@@ -132,6 +133,7 @@ void make_shared_state() {
   lazy::recorder();
   lazy::RunAhead::get();
   lazy::metrics();
+  lazy::Observer::get();
   graph_mutex();
   at::get_cpu_capability();  // torch's own first look, which its kernels wait for
 }
@@ -150,6 +152,9 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
   m.def("_explain() -> str", [] { return lazy::metrics().explain(); });
+  m.def("_report_start() -> ()", [] { lazy::Observer::get().start(); });
+  m.def("_report_stop() -> ()", [] { lazy::Observer::get().stop(); });
+  m.def("_report_take() -> Any", [] { return lazy::Observer::get().take(); });
   m.def("_environment_error() -> str", [] { return lazy::environment_error(); });
   m.def("_config_get() -> str", [] { return lazy::config_json(); });
   m.def("_config_set(str name, str json_value) -> ()", set_config);

@@ -35,6 +35,8 @@ class Device {
   virtual void raise_failures() {}
   // Memory for a run's temporaries; throws OutOfMemory.
   virtual Buffer arena(Host& host, size_t bytes) = 0;
+  // What there is to read of the kernels of a launch: its steps are `members`, its name begins with `name`.
+  virtual std::vector<Dump::Text> texts(std::span<const lowering::PlanStep> members, const std::string& name) const = 0;
   virtual void free_memory() {}  // as the Host's
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
   virtual void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,

@@ -2,7 +2,9 @@
 
 #include "backend/autograd/light_node.h"
 #include "backend/torch_internals/tensor_hooks.h"
+#include "lazy/support/config.h"
 #include "lazy/support/metrics.h"
+#include "lazy/support/source.h"
 
 namespace lazuli::backend {
 namespace {
@@ -42,6 +44,13 @@ void give_node(Step& s, NodePointer<LightNode> node, std::vector<c10::SmallVecto
   ++lazy::metrics().autograd_nodes;
   dropped.push_back(std::move(s.inputs));
   s.inputs.clear();
+}
+
+// Somebody asked for a node: explain() says at which line, and through which of torch's Python functions.
+void note_node() {
+  if (!lazy::config().source_lines) return;
+  const uint32_t line = lazy::current_line();
+  lazy::metrics().noticed("autograd node", lazy::current_function(), lazy::line_text(line));
 }
 
 class Hooks final : public TensorHooks {
@@ -98,6 +107,7 @@ autograd::Edge edge_of(const History& h) {
 
 NodePointer<LightNode> node_of(Step& step) {
   const std::vector<StepRef> wanted = find_wanted(step);
+  if (!wanted.empty()) note_node();
   // Without the lock: in anomaly mode a node notes the Python stack, for which it waits until this thread may run
   // Python.
   std::vector<NodePointer<LightNode>> nodes;

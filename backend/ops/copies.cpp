@@ -13,6 +13,7 @@
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
+#include "lazy/report/moved_again.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/config.h"
 #include "lazy/support/dimension_names.h"
@@ -57,6 +58,7 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
 }
 
 void copy_from_host(const Tensor& self, const Tensor& src) {
+  lazy::note_move(src);
   Tensor expanded = src.sizes() == self.sizes() ? src : src.expand(self.sizes());
   lazy::Order order;
   if (lazy::fills_storage(self) && dense(self, order)) {

@@ -1,5 +1,6 @@
 #include "jit/run/executable.h"
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include "ir/error.h"
 #include "ir/passes/pass.h"
@@ -31,6 +32,11 @@ ir::Graph simplified(ir::Graph graph, const lowering::Libraries& libraries, cons
 }
 
 }  // namespace
+
+uint64_t next_executable_number() {
+  static std::atomic<uint64_t> next = 1;
+  return next++;
+}
 
 std::string label(const ir::Graph& graph, const lowering::PlanStep& step) {
   std::string text;

@@ -1,6 +1,7 @@
 // A graph made runnable: the plan with its loaded kernels and library primitives. The backing device's memory and its
 // eager kernels come from whoever runs it, so that this level knows nothing of torch.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -11,6 +12,10 @@
 #include "ir/graph.h"
 #include "lowering/libraries/library.h"
 #include "lowering/libraries/matmul_settings.h"
+
+namespace lazuli::lowering {
+struct Plan;
+}
 
 namespace lazuli::jit {
 
@@ -30,6 +35,19 @@ struct BufferView {
 };
 
 class PackedOperands;
+
+// Told of what a run does, step by step, for who draws it. What `executable` names is the same whenever the number is.
+struct RunObserver {
+  using Time = std::chrono::steady_clock::time_point;
+  virtual ~RunObserver() = default;
+  // A launch of a plan that begins at `step`. On a GPU it has only been enqueued at `end`.
+  virtual void ran(uint64_t executable, const ir::Graph& graph, const lowering::Plan& plan, uint32_t step, Time begin,
+                   Time end) = 0;
+  // A node that runs without a plan.
+  virtual void ran_alone(uint64_t executable, const ir::Graph& graph, uint32_t node, Time begin, Time end) = 0;
+};
+// A number for an executable that no other one of the process has.
+uint64_t next_executable_number();
 
 // What an executable needs from its host.
 struct Host {
@@ -51,6 +69,8 @@ struct Host {
   // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does, or asks
   // for its name.
   virtual std::shared_ptr<void> profile(const std::function<std::string()>& /*step*/) { return nullptr; }
+  // Told of each step; null: nobody wants to know.
+  virtual RunObserver* observer() { return nullptr; }
   // The stream in which asynchronous work goes; null where work is done when a call returns.
   virtual void* stream() { return nullptr; }
 };

@@ -94,6 +94,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     ~Release() { e.release(); }
   } release_at_end{*this};
   stream_ = host.stream();
+  RunObserver* const observer = host.observer();
   device_.start();
   const Buffer arena = make_arena(host);
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
@@ -105,7 +106,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     try {
       try {
         const auto profiled = host.profile([&] { return name_of(graph_, plan_.steps[s]); });
-        run_step(host, s, scalars);
+        run_step(host, s, scalars, observer);
       } catch (const OutOfMemory& e) {
         throw OutOfMemory(where_of(s) + ": " + e.what());
       } catch (const ExecutionError&) {
@@ -219,6 +220,13 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
     }
     if (block.bytes) device_.copy(memory_[b].data, inputs[block.index].data, static_cast<size_t>(block.bytes), stream_);
   }
+}
+
+void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars, RunObserver* observer) {
+  if (!observer) return run_step(host, s, scalars);
+  const auto begin = std::chrono::steady_clock::now();
+  run_step(host, s, scalars);
+  observer->ran(number_, graph_, plan_, s, begin, std::chrono::steady_clock::now());
 }
 
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {

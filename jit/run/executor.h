@@ -37,6 +37,7 @@ class Executor {
   Buffer make_arena(Host& host);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
+  void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars, RunObserver* observer);
   void run_library(Host& host, uint32_t step);
   Buffer packed_operand(Host& host, uint32_t step);
   void run_on_host(Host& host, uint32_t step);
@@ -59,6 +60,7 @@ class Executor {
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
   std::vector<Buffer> memory_;                 // of a run, by block
   void* stream_ = nullptr;                     // of a run
+  const uint64_t number_ = next_executable_number();
   std::mutex mutex_;
 };
 

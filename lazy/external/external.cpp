@@ -11,6 +11,7 @@
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/record/recording.h"
+#include "lazy/report/observer.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/config.h"
 #include "lazy/support/dimension_names.h"
@@ -267,7 +268,11 @@ void announce(const c10::OperatorHandle& op, const char* how) {
 
 ExternalTimer::ExternalTimer(std::string op)
     : op_(std::move(op)), where_(line_text(current_line())), start_(now_us()) {}
-ExternalTimer::~ExternalTimer() { metrics().external(op_, where_, now_us() - start_); }
+ExternalTimer::~ExternalTimer() {
+  const double end = now_us();
+  metrics().external(op_, where_, end - start_);
+  if (Observer* o = Observer::if_on()) o->external(op_, where_, start_, end);
+}
 
 namespace {
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <c10/util/SmallVector.h>
 #include "lazy/record/recording.h"
+#include "lazy/support/kept_history.h"
 
 namespace lazuli::lazy {
 
@@ -38,6 +39,7 @@ struct Fragment {
   c10::SmallVector<uint16_t, 4> operands;
   c10::SmallVector<Output, 1> outputs;
   ir::Dims attrs;
+  KeptHistory kept = {};
 
   std::span<const uint16_t> operands_of(const Step& s) const { return {operands.data() + s.operands, s.operand_count}; }
   ir::Attrs attrs_of(const Step& s) const;

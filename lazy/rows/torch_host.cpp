@@ -6,6 +6,7 @@
 #include "lazy/external/external_calls.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
+#include "lazy/report/observer.h"
 #include "lazy/rows/eager_rows.h"
 
 namespace lazuli::lazy {
@@ -49,6 +50,8 @@ std::shared_ptr<void> TorchHost::profile(const std::function<std::string()>& ste
   range->before("lazuli: " + step());
   return range;
 }
+
+jit::RunObserver* TorchHost::observer() { return Observer::if_on(); }
 
 void* TorchHost::stream() { return backing().stream(); }
 

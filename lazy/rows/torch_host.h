@@ -13,6 +13,7 @@ struct TorchHost : jit::Host {
   std::vector<jit::Buffer> eager(const ir::Node& node, std::span<const jit::BufferView> inputs,
                                  std::span<const lowering::Layout> results) override;
   std::shared_ptr<void> profile(const std::function<std::string()>& step) override;
+  jit::RunObserver* observer() override;
   void* stream() override;
   jit::PackedOperands* packed_operands() override;
 

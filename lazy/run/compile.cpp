@@ -10,6 +10,7 @@
 #include "lazy/external/external_calls.h"
 #include "lazy/memory/backing.h"
 #include "lazy/record/recording.h"
+#include "lazy/report/observer.h"
 #include "lazy/run/runner.h"
 #include "lazy/run/unplanned.h"
 #include "lazy/support/config.h"
@@ -129,6 +130,13 @@ bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
   return runs.count < std::min(runs.most, config().plan_after * (runs.loop ? kLoopsWait : 1));
 }
 
+Novelty why_new(const Trace& trace, uint64_t key) {
+  Novelty d = NewTraces::get().look(trace, key);
+  if (d.kind != Novelty::Kind::First)
+    metrics().noticed("new trace", std::string(name(d.kind)) + ": " + d.what, line_text(d.line));
+  return d;
+}
+
 }  // namespace
 
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
@@ -138,12 +146,15 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
   double start = now_us();
   TraceCache& cache = TraceCache::get();
   auto known = std::make_shared<KnownTrace>();
+  known->key = key;
   known->settings = settings;
   known->live = std::move(live);
   bool in_parts = false, may_come_again = false;
   if (!known->live.empty()) {
     TraceCache::RunsInParts& runs = cache.runs_of(key);
-    if (runs.count == 0) runs.most = most_runs_in_parts(trace);
+    const bool is_new = runs.count == 0;
+    if (is_new) runs.most = most_runs_in_parts(trace);
+    const Novelty novelty = is_new ? why_new(trace, key) : Novelty();
     const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;
     if (cuts && runs.count > 0 && !is_used && config().unplanned != "always")
       if (KnownRef recent = cache.find_recent(key, settings, trace, known->live)) {
@@ -169,7 +180,9 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     may_come_again =
         in_parts && runs.count > 1 && stats.parts_ahead == 0 && (stats.unplanned_parts == 0 || options.planned_soon);
     runs.loop = 2 * stats.turns > stats.parts;
-    metrics().compiled(trace.size(), stats, line_text(current_line()), now_us() - start);
+    const uint32_t line = current_line();
+    metrics().compiled(trace.size(), stats, line_text(line), now_us() - start);
+    if (Observer* o = Observer::if_on()) o->compiled(key, novelty, is_new, stats, line, start, now_us());
   }
   if (in_parts) {
     if (external_call_count() > static_cast<size_t>(config().max_traces) * 4) cache.forget_external_calls(trace);

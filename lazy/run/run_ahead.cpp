@@ -16,6 +16,7 @@ namespace {
 struct AheadHost final : TorchHost {
   jit::PackedOperands* packed_operands() override { return nullptr; }
   std::shared_ptr<void> profile(const std::function<std::string()>&) override { return nullptr; }
+  jit::RunObserver* observer() override { return nullptr; }
 };
 
 template <class T, class From>

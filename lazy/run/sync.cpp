@@ -13,6 +13,7 @@
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/record/recording.h"
+#include "lazy/report/observer.h"
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
 #include "lazy/run/run_ahead.h"
@@ -30,6 +31,15 @@ void check_inputs(const Trace& trace) {
   for (ValueId v : trace.inputs())
     if (const Cell* c = trace.cell(v); c->state == Cell::State::Failed) c->failure->raise();
 }
+
+void wait_for_runner() {
+  if (Runner::get().is_idle()) return Runner::get().wait();
+  HostTimer timer(HostAccount::Waiting);
+  Runner::get().wait();
+}
+
+// The Python line that is executing, if lines are looked for.
+uint32_t line_here() { return config().source_lines ? current_line() : 0; }
 
 // `may_donate`: dead inputs may be written over.
 void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
@@ -53,6 +63,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
   TorchHost host;
   Workers workers;
+  Observer::Run observed(Observer::if_on(), known.key, trace);
   double start = now_us();
   std::exception_ptr failed;
   try {
@@ -63,6 +74,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   metrics().ran(now_us() - start);
   if (shadow) shadow->check(outputs, [&] { return compile_options(known.settings, 0); });
   for (size_t i = 0; i < known.live.size(); ++i) trace.cell(known.live[i])->buffer = std::move(outputs[i]);
+  observed.made(trace, known.code.lines, known.live);
   if (failed) std::rethrow_exception(failed);
 }
 
@@ -216,8 +228,9 @@ std::optional<jit::Buffer> peek(SyncReason reason, const Cell& wanted) {
     return {};  // the trace itself will fail, and so its values
   }
   raise_shadow_mismatch();
-  metrics().peek(std::to_string(slice.size()) + " ops", config().source_lines ? line_text(current_line()) : "",
-                 now_us() - start);
+  const uint32_t line = line_here();
+  metrics().peek(std::to_string(slice.size()) + " ops", line_text(line), now_us() - start);
+  if (Observer* o = Observer::if_on()) o->peeked(line, start, now_us());
   return slice.cell(live[0])->buffer;
 }
 
@@ -287,7 +300,10 @@ void sync(SyncReason reason) {
   if (reason != SyncReason::Repeat) r.repetition.restart();
   const RunAhead::Halt halt;
   RunAhead& ahead = RunAhead::get();
+  if (std::ranges::any_of(r.trace.segments, &SegmentRef::shared))
+    TraceCache::get().take_known_lines(r.trace, r.trace.size());  // which say where what is kept comes from
   r.trace.settle_segments();
+  const size_t ops = r.trace.size();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
   r.trace = SpareTraces::get().take(r.next_epoch++);
   std::vector<ValueId> live = trace->live();
@@ -327,12 +343,15 @@ void sync(SyncReason reason) {
     throw;
   }
   TraceCache::get().predict(known->code.empty() ? nullptr : known.get());
-  metrics().sync(reason, config().source_lines ? line_text(current_line()) : "", now_us() - start);
+  const uint32_t line = line_here();
+  metrics().sync(reason, line_text(line), now_us() - start);
+  if (Observer* o = Observer::if_on()) o->ended(key, reason, line, ops, known->code.lines, start, now_us());
 }
 
 void finish() {
   sync(SyncReason::Explicit);
-  Runner::get().wait();
+  wait_for_runner();
+  HostTimer timer(HostAccount::Waiting);
   backing().wait();
 }
 
@@ -363,7 +382,7 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
     }
     sync(reason);
   }
-  if (writable || !is_filled(*s.cell(), Runner::get().completed())) Runner::get().wait();
+  if (writable || !is_filled(*s.cell(), Runner::get().completed())) wait_for_runner();
   Cell* c = s.cell();
   if (c->state == Cell::State::Failed) c->failure->raise();
   if (c->state == Cell::State::Uninitialized) {

@@ -25,6 +25,7 @@ Settings settings_now();
 
 // A trace seen before: what its code is, what of it was alive, and what runs it.
 struct KnownTrace {
+  uint64_t key = 0;
   Settings settings;
   Trace code{0};  // without cells
   std::vector<ValueId> live;

@@ -61,6 +61,7 @@ class Recalling final : public jit::Host {
     return host_.eager(node, inputs, results);
   }
   std::shared_ptr<void> profile(const std::function<std::string()>& step) override { return host_.profile(step); }
+  jit::RunObserver* observer() override { return host_.observer(); }
   void* stream() override { return host_.stream(); }
 
  private:
@@ -90,6 +91,7 @@ class Schedule {
   static constexpr uint32_t kNever = UINT32_MAX;
   const std::shared_ptr<const ir::Graph> shared;
   const ir::Graph& graph = *shared;
+  const uint64_t number = jit::next_executable_number();
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
   uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
@@ -190,9 +192,10 @@ class Run {
            std::span<jit::Buffer> outputs) {
     donate_ = donate, inputs_ = inputs;
     check_inputs();
+    jit::RunObserver* const observer = host_.observer();
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       if (schedule_.last_use[id] == Schedule::kNever) continue;
-      values_[id] = node(id, inputs, scalars);
+      values_[id] = node(id, inputs, scalars, observer);
     }
     Tensors results;
     for (ir::Value v : graph_.outputs) results.push_back(as_graph_says(values_[v.node][v.result], v).contiguous());
@@ -226,6 +229,15 @@ class Run {
   Tensor number(ir::DType t, int64_t bits) const {
     return ir::is_floating(t) ? at::scalar_tensor(std::bit_cast<double>(bits), options(t))
                               : at::scalar_tensor(bits, options(t));
+  }
+
+  Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars,
+               jit::RunObserver* observer) {
+    if (!observer || ir::is_leaf(graph_.nodes[id].op)) return node(id, inputs, scalars);
+    const auto begin = std::chrono::steady_clock::now();
+    Tensors made = node(id, inputs, scalars);
+    observer->ran_alone(schedule_.number, graph_, id, begin, std::chrono::steady_clock::now());
+    return made;
   }
 
   Tensors node(uint32_t id, std::span<const jit::Buffer> inputs, std::span<const int64_t> scalars) {

@@ -120,7 +120,7 @@ struct Report {
 
 void publish(const Report& r) {
   ++metrics().shadow_mismatches;
-  metrics().shadow((r.kind == "value" ? "differs in " : "derivative differs of ") + r.op, r.line);
+  metrics().noticed("shadow", (r.kind == "value" ? "differs in " : "derivative differs of ") + r.op, r.line);
   std::lock_guard lock(reports().mutex);
   const std::string key = r.kind + r.op + r.line;
   const bool is_new = reports().known.insert(key).second;  // a step that is wrong is wrong in every iteration
@@ -218,19 +218,20 @@ void Shadow::check(std::span<const jit::Buffer> outputs, const std::function<jit
     const Case whole{graph_, inputs_, scalars_};
     const auto difference = judge(graph_, inputs_, scalars_, ours);
     const auto interpreted = take_interpreted_rows();
-    for (const auto& [row, count] : interpreted) metrics().shadow("interpreter for " + row, where);
+    for (const auto& [row, count] : interpreted) metrics().noticed("shadow", "interpreter for " + row, where);
     if (!difference) {
       int64_t compared = 0;
       const auto wrong = judge_derivatives(whole, derivatives_, compared);
       metrics().derivatives_shadowed += compared;
-      return wrong ? report(whole, *wrong) : metrics().shadow("agrees", where);
+      return wrong ? report(whole, *wrong) : metrics().noticed("shadow", "agrees", where);
     }
     jit::CompileOptions o = options();
     o.dump_folder.clear();
     report(whole, *difference, o, interpreted);
   } catch (const std::exception& e) {
     const auto* torchs = dynamic_cast<const c10::Error*>(&e);
-    metrics().shadow(std::string("not compared: ") + (torchs ? torchs->what_without_backtrace() : e.what()), where);
+    metrics().noticed("shadow", std::string("not compared: ") + (torchs ? torchs->what_without_backtrace() : e.what()),
+                      where);
   }
 }
 

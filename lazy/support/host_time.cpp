@@ -1,6 +1,7 @@
 #include "lazy/support/host_time.h"
 
 #include <chrono>
+#include <utility>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -33,11 +34,14 @@ std::array<std::atomic<uint64_t>, kHostAccounts> totals;
 struct Running {
   HostAccount account = HostAccount::None;
   uint64_t since = 0;
+  std::array<uint64_t, kHostAccounts> untold{};  // for the listener
 
   void change_to(HostAccount next) {
     const uint64_t now = ticks();
-    if (account != HostAccount::None)
+    if (account != HostAccount::None) {
       totals[static_cast<size_t>(account)].fetch_add(now - since, std::memory_order_relaxed);
+      untold[static_cast<size_t>(account)] += now - since;
+    }
     account = next;
     since = now;
   }
@@ -60,6 +64,8 @@ const char* name(HostAccount a) {
       return "compiling";
     case HostAccount::Running:
       return "running";
+    case HostAccount::Waiting:
+      return "waiting";
   }
   return "?";
 }
@@ -69,7 +75,16 @@ void HostTimer::enter(HostAccount account) {
   outer_ = running.account;
   running.change_to(account);
 }
-void HostTimer::leave() { running.change_to(outer_); }
+void HostTimer::leave() {
+  running.change_to(outer_);
+  const Listener tell = listener.load(std::memory_order_relaxed);
+  if (!tell || outer_ != HostAccount::None) return;
+  static const double tick = seconds_per_tick();
+  std::array<double, kHostAccounts> seconds{};
+  for (size_t i = 0; i < kHostAccounts; ++i)
+    seconds[i] = static_cast<double>(std::exchange(running.untold[i], 0)) * tick;
+  tell(seconds);
+}
 
 std::array<double, kHostAccounts> host_seconds() {
   std::array<double, kHostAccounts> seconds{};

@@ -7,8 +7,8 @@
 
 namespace lazuli::lazy {
 
-enum class HostAccount : uint8_t { None, Recording, Autograd, Ending, Compiling, Running };
-inline constexpr size_t kHostAccounts = 6;
+enum class HostAccount : uint8_t { None, Recording, Autograd, Ending, Compiling, Running, Waiting };
+inline constexpr size_t kHostAccounts = 7;
 const char* name(HostAccount a);
 
 class HostTimer {
@@ -23,8 +23,11 @@ class HostTimer {
   }
   HostTimer(const HostTimer&) = delete;
 
-  // Whether time is kept: torch.lazuli.config.time_host.
+  // Whether time is kept: torch.lazuli.config.time_host, or somebody listens.
   static inline std::atomic<bool> is_kept = false;
+  // Told by each thread when its outermost timer ends: the seconds on each account since it was told before.
+  using Listener = void (*)(const std::array<double, kHostAccounts>& seconds);
+  static inline std::atomic<Listener> listener = nullptr;
 
  private:
   void enter(HostAccount account);

@@ -7,6 +7,8 @@
 #include <utility>
 #include "lazy/memory/memory.h"
 #include "lazy/support/host_time.h"
+#include "lazy/support/kept_history.h"
+#include "lazy/support/source.h"
 
 namespace lazuli::lazy {
 namespace {
@@ -114,9 +116,9 @@ void Metrics::peek(const std::string& what, const std::string& where, double us)
   ++peeks;
   note({"peek", what, where}, us);
 }
-void Metrics::shadow(const std::string& what, const std::string& where) {
+void Metrics::noticed(const char* kind, const std::string& what, const std::string& where) {
   std::lock_guard lock(mutex_);
-  note({"shadow", what, where}, 0);
+  note({kind, what, where}, 0);
 }
 void Metrics::compiled(size_t ops, const jit::CompileStats& stats, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
@@ -169,9 +171,12 @@ std::string Metrics::json() {
 }
 
 std::string Metrics::explain() {
+  const auto kept = KeptHistory::counts();
   std::lock_guard lock(mutex_);
   std::ostringstream o;
   o << "[";
+  for (const auto& [where, count] : kept)
+    events_[{"kept history", "operations that backward may reach", where}].count = count;
   for (const auto& [where, c] : compilations_) events_[{"compile", text(c), where}] = c.total;
   compilations_.clear();
   bool first = true;

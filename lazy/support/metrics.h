@@ -31,8 +31,9 @@ const char* name(SyncReason r);
 // Microseconds of the steady clock.
 double now_us();
 
-struct Event {       // one line of explain()
-  std::string kind;  // "sync", "peek", "external", "compile", "shadow"
+struct Event {  // one line of explain()
+  std::string
+      kind;  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history"
   std::string what;
   std::string where;  // Python line
   friend auto operator<=>(const Event&, const Event&) = default;
@@ -62,7 +63,8 @@ class Metrics {
   void external(const std::string& op, const std::string& where, double us);
   void sync(SyncReason reason, const std::string& where, double us);
   void peek(const std::string& what, const std::string& where, double us);
-  void shadow(const std::string& what, const std::string& where);
+  // Something worth a line of explain().
+  void noticed(const char* kind, const std::string& what, const std::string& where);
   void compiled(size_t ops, const jit::CompileStats& stats, const std::string& where, double us);
   // JSON, with kernel and memory counters filled in.
   std::string json();

@@ -131,6 +131,23 @@ uint32_t current_line() {
   return result;
 }
 
+std::string current_function() {
+  const Python& p = python();
+  if (!p.usable()) return "";
+  const int state = p.ensure();
+  std::string name;
+  if (void* frame = p.frame()) {
+    void* code = p.code(frame);
+    if (void* text = p.attribute(code, "co_name")) {
+      if (const char* s = p.utf8(text)) name = s;
+      p.decref(text);
+    }
+    p.decref(code);
+  }
+  p.release(state);
+  return name;
+}
+
 WithoutPython::WithoutPython() {
   const Python& p = python();
   if (p.usable() && p.holds_lock && p.save && p.restore && p.holds_lock()) state_ = p.save();

@@ -9,6 +9,8 @@ namespace lazuli::lazy {
 // Interned number of the innermost user line (frames inside torch are skipped) of this thread; 0 = unknown. Takes the
 // interpreter lock: call with no lock of ours held but the recorder's (mutex.h).
 uint32_t current_line();
+// The name of the innermost Python function of this thread, of torch or not; empty if unknown. As current_line().
+std::string current_function();
 // While it lives, this thread does not hold the interpreter lock, if it held it before.
 class WithoutPython {
  public:

@@ -174,6 +174,7 @@ Saved build(Fragment& fragment, const Trace& trace, const Segment& s) {
 void Segment::settle(const Trace& trace) {
   if (fragment) return;
   fragment = std::make_unique<Fragment>();
+  if (begin < trace.lines.size()) fragment->kept = KeptHistory(trace.lines[begin]);
   build(*fragment, trace, *this);
 }
 

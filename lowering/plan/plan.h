@@ -89,6 +89,16 @@ Plan make_plan(const ir::Graph& graph, const PlanOptions& options);
 Plan draft_plan(const ir::Graph& graph, const PlanOptions& options);
 void finish_plan(const ir::Graph& graph, const PlanOptions& options, Plan& plan);
 
+// When the memory for temporaries (the arena and its segments) is fullest, and with which blocks: the largest first.
+struct Fullest {
+  uint32_t step = 0;
+  int64_t bytes = 0;
+  std::vector<uint32_t> blocks;
+};
+Fullest fullest(const Plan& plan);
+// Which value each block holds first; none: nobody knows.
+std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph);
+
 // Readable text: groups with their ops and lines, loop nests, steps and places.
 std::string print(const ir::Graph& graph, const Plan& plan);
 

@@ -57,51 +57,18 @@ void print_views(const Plan& plan, const char* what, std::span<const BlockView> 
            std::to_string(v.byte_offset) + " strides " + list(v.strides) + "\n";
 }
 
-// Which value a block holds first, for reading.
-std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
-  std::vector<ir::Value> out(plan.blocks.size());
-  auto note = [&](uint32_t block, ir::Value v) {
-    if (block != kNoBlock && !out[block]) out[block] = v;
-  };
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::Kernel) {
-      for (size_t a = 0; a < step.loops.accesses.size(); ++a) note(step.blocks[a], step.loops.accesses[a].value);
-    } else {
-      for (uint32_t r = 0; r < step.results.size() && r < graph.nodes[step.node].types.size(); ++r)
-        note(step.results[r].block, {step.node, r});
-    }
-  }
-  return out;
-}
-
-// When the arena and its segments are fullest, and with what: the blocks of that moment that take a thousandth of it or
+// What the memory for temporaries holds when it is fullest: the blocks of that moment that take a thousandth of it or
 // more.
 void print_peak(const ir::Graph& graph, const Plan& plan, std::string& out) {
-  auto in_arena = [&](const Block& b) {
-    return b.kind == Block::Arena && b.first <= b.last &&
-           (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
-  };
-  std::vector<int64_t> change(plan.steps.size() + 1);
-  for (const Block& b : plan.blocks)
-    if (in_arena(b)) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
-  int64_t live = 0, peak = 0;
-  uint32_t at = 0;
-  for (uint32_t s = 0; s < plan.steps.size(); ++s)
-    if ((live += change[s]) > peak) peak = live, at = s;
-  std::vector<uint32_t> alive;
-  for (uint32_t b = 0; b < plan.blocks.size(); ++b)
-    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= at && at <= block.last)
-      alive.push_back(b);
-  std::stable_sort(alive.begin(), alive.end(),
-                   [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
-  out += "fullest at step " + std::to_string(at) + ": " + std::to_string(peak) + " bytes in " +
-         std::to_string(alive.size()) + " places\n";
+  const Fullest full = fullest(plan);
+  out += "fullest at step " + std::to_string(full.step) + ": " + std::to_string(full.bytes) + " bytes in " +
+         std::to_string(full.blocks.size()) + " places\n";
   const auto values = first_values(plan, graph);
-  for (size_t i = 0; i < alive.size() && plan.blocks[alive[i]].bytes >= peak / 1000; ++i) {
-    const Block& b = plan.blocks[alive[i]];
+  for (size_t i = 0; i < full.blocks.size() && plan.blocks[full.blocks[i]].bytes >= full.bytes / 1000; ++i) {
+    const Block& b = plan.blocks[full.blocks[i]];
     out +=
         "  " + std::to_string(b.bytes) + " bytes, steps " + std::to_string(b.first) + " to " + std::to_string(b.last);
-    if (ir::Value v = values[alive[i]]) out += ": " + ir::print_node(graph, v.node);
+    if (ir::Value v = values[full.blocks[i]]) out += ": " + ir::print_node(graph, v.node);
     out += "\n";
   }
 }
@@ -131,6 +98,42 @@ void print_most(const Plan& plan, std::string& out) {
 }
 
 }  // namespace
+
+std::vector<ir::Value> first_values(const Plan& plan, const ir::Graph& graph) {
+  std::vector<ir::Value> out(plan.blocks.size());
+  auto note = [&](uint32_t block, ir::Value v) {
+    if (block != kNoBlock && !out[block]) out[block] = v;
+  };
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kernel) {
+      for (size_t a = 0; a < step.loops.accesses.size(); ++a) note(step.blocks[a], step.loops.accesses[a].value);
+    } else {
+      for (uint32_t r = 0; r < step.results.size() && r < graph.nodes[step.node].types.size(); ++r)
+        note(step.results[r].block, {step.node, r});
+    }
+  }
+  return out;
+}
+
+Fullest fullest(const Plan& plan) {
+  auto in_arena = [&](const Block& b) {
+    return b.kind == Block::Arena && b.first <= b.last &&
+           (b.host == kNoBlock || plan.blocks[b.host].kind == Block::Segment);
+  };
+  std::vector<int64_t> change(plan.steps.size() + 1);
+  for (const Block& b : plan.blocks)
+    if (in_arena(b)) change[b.first] += b.bytes, change[b.last + 1] -= b.bytes;
+  Fullest full;
+  int64_t live = 0;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s)
+    if ((live += change[s]) > full.bytes) full.bytes = live, full.step = s;
+  for (uint32_t b = 0; b < plan.blocks.size(); ++b)
+    if (const Block& block = plan.blocks[b]; in_arena(block) && block.first <= full.step && full.step <= block.last)
+      full.blocks.push_back(b);
+  std::ranges::stable_sort(full.blocks,
+                           [&](uint32_t a, uint32_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  return full;
+}
 
 std::string print(const ir::Graph& graph, const Plan& plan) {
   std::string out = "arena " + std::to_string(plan.arena_bytes) + " bytes\n";

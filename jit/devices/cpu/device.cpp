@@ -47,11 +47,18 @@ class CpuDevice final : public Device {
         const auto there = made.find(&step);
         kernel = there != made.end() && there->second ? there->second
                                                       : kernel_for(step.loops.nest, [&] { return label(graph, step); });
-        dump.kernel(kernel->name, [&] { return texts(step.loops.nest, kernel->name); });
+        dump.kernel(kernel->name, [&] { return texts(members, kernel->name); });
       }
       steps[s] = std::make_unique<CpuLaunch>(graph, members, std::move(kernel));
     }
     return steps;
+  }
+
+  std::vector<Dump::Text> texts(std::span<const PlanStep> members, const std::string& name) const override {
+    const lowering::LoopNest& nest = members[0].loops.nest;  // all have the same
+    return {{"nest", nest.print()},
+            {"ll", Compiler::host().ir_text(nest, name)},
+            {"s", Compiler::host().assembly_text(nest, name)}};
   }
 
   Buffer arena(Host&, size_t bytes) override {
@@ -90,12 +97,6 @@ class CpuDevice final : public Device {
     NewKernels kernels;
     for (size_t i = 0; i < wanted.size(); ++i) kernels.emplace(wanted[i], std::move(made[i]));
     return kernels;
-  }
-
-  static std::vector<Dump::Text> texts(const lowering::LoopNest& nest, const std::string& name) {
-    return {{"nest", nest.print()},
-            {"ll", Compiler::host().ir_text(nest, name)},
-            {"s", Compiler::host().assembly_text(nest, name)}};
   }
 };
 

@@ -109,9 +109,15 @@ class CudaDevice final : public Device {
     const auto kernels = cuda::kernels_for(context_, requests);
     for (size_t i = 0; i < at.size(); ++i) {
       static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, cuda::members(plan, at[i]), groups[i], kernels[i]->function);
-      dump.kernel(kernels[i]->name, [&] { return texts(requests[i], kernels[i]->name); });
+      dump.kernel(kernels[i]->name, [&] { return texts_of(requests[i], kernels[i]->name); });
     }
     return steps;
+  }
+
+  // The first kernel's: members that run in other variants differ in how threads share their elements.
+  std::vector<Dump::Text> texts(std::span<const PlanStep> members, const std::string& name) const override {
+    const cuda::GroupLaunch group = cuda::choose_launches(members, target_).front();
+    return texts_of({&members[0].loops.nest, group.variant, name}, name);
   }
 
   void start() override { context_.make_current(); }
@@ -128,7 +134,7 @@ class CudaDevice final : public Device {
   }
 
  private:
-  std::vector<Dump::Text> texts(const cuda::KernelRequest& r, const std::string& name) const {
+  std::vector<Dump::Text> texts_of(const cuda::KernelRequest& r, const std::string& name) const {
     return {{"nest", r.variant.print() + "\n" + r.nest->print()},
             {"ll", cuda::gpu_ir_text(*r.nest, r.variant, name)},
             {"ptx", cuda::compile_ptx(*r.nest, r.variant, name, target_.capability)}};
