@@ -152,8 +152,15 @@ TORCH_LIBRARY(lazuli, m) {
   m.def("_metrics() -> str", [] { return lazy::metrics().json(); });
   m.def("_metrics_reset() -> ()", [] { lazy::metrics().reset(); });
   m.def("_explain() -> str", [] { return lazy::metrics().explain(); });
-  m.def("_report_start() -> ()", [] { lazy::Observer::get().start(); });
-  m.def("_report_stop() -> ()", [] { lazy::Observer::get().stop(); });
+  m.def("_report_start() -> ()", [] {
+    lazy::metrics().keep_events(true);
+    lazy::Observer::get().start();
+  });
+  m.def("_report_stop() -> ()", [] {
+    lazy::Observer::get().stop();
+    lazy::metrics().keep_events(false);
+  });
+  m.def("_report_events() -> str", [] { return lazy::metrics().kept_events(); });
   m.def("_report_take() -> Any", [] { return lazy::Observer::get().take(); });
   m.def("_environment_error() -> str", [] { return lazy::environment_error(); });
   m.def("_config_get() -> str", [] { return lazy::config_json(); });

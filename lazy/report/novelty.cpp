@@ -120,6 +120,17 @@ const char* name(Novelty::Kind kind) {
   return "?";
 }
 
+// What a trace of one line begins with is mostly an input, whose shape may differ.
+const NewTraces::Known* NewTraces::begins_at_the_same_line(const Trace& trace) const {
+  if (trace.empty() || line_of(trace, 0) == 0) return nullptr;
+  const auto same = [&](const Known& k) {
+    return !k.code.empty() && line_of(k.code, 0) == line_of(trace, 0) &&
+           k.code.entries()[0].op == trace.entries()[0].op;
+  };
+  const auto found = std::find_if(known_.rbegin(), known_.rend(), same);
+  return found == known_.rend() ? nullptr : &*found;
+}
+
 NewTraces& NewTraces::get() {
   static auto* n = new NewTraces;  // outlives every thread
   return *n;
@@ -131,7 +142,8 @@ Novelty NewTraces::look(const Trace& trace, uint64_t key) {
   size_t most = 0;
   for (const Known& k : known_)
     if (const size_t n = common(trace, k.code); !nearest || n >= most) nearest = &k, most = n;
-  if (nearest && most > 0) {
+  if (most == 0) nearest = begins_at_the_same_line(trace);
+  if (nearest) {
     compare(trace, nearest->code, most, d);
     d.key_before = nearest->key;
   } else {

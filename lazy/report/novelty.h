@@ -37,6 +37,7 @@ class NewTraces {
     Trace code;
     uint64_t key;
   };
+  const Known* begins_at_the_same_line(const Trace& trace) const;
   std::deque<Known> known_;
 };
 

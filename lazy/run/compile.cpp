@@ -11,6 +11,7 @@
 #include "lazy/memory/backing.h"
 #include "lazy/record/recording.h"
 #include "lazy/report/observer.h"
+#include "lazy/run/progress.h"
 #include "lazy/run/runner.h"
 #include "lazy/run/unplanned.h"
 #include "lazy/support/config.h"
@@ -130,6 +131,12 @@ bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
   return runs.count < std::min(runs.most, config().plan_after * (runs.loop ? kLoopsWait : 1));
 }
 
+// "a trace of 812 operations that ends at train.py:41"
+std::string description(const Trace& trace) {
+  const std::string line = line_text(current_line());
+  return "a trace of " + std::to_string(trace.size()) + " operations" + (line.empty() ? "" : " that ends at " + line);
+}
+
 Novelty why_new(const Trace& trace, uint64_t key) {
   Novelty d = NewTraces::get().look(trace, key);
   if (d.kind != Novelty::Kind::First)
@@ -174,7 +181,10 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
       known->executable = cache.parts.compile_if_new(trace.listing(), known->live, donated, options, line_text);
     in_parts = known->executable != nullptr;
-    if (!in_parts) known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    if (!in_parts) {
+      const Progress progress(description(trace));
+      known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
+    }
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();
     may_come_again =

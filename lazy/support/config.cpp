@@ -29,6 +29,7 @@ const Setting kSettings[] = {
     {"move_host_operands", "LAZULI_MOVE_HOST_OPERANDS", &Config::move_host_operands},
     {"debug", "LAZULI_DEBUG", &Config::debug},
     {"disable_passes", "LAZULI_DISABLE_PASSES", &Config::disable_passes},
+    {"progress", "LAZULI_PROGRESS", &Config::progress},
     {"source_lines", "LAZULI_SOURCE_LINES", &Config::source_lines},
     {"peek", "LAZULI_PEEK", &Config::peek, 1, "gpu always never"},
     {"cut_at_step", "LAZULI_CUT_AT_STEP", &Config::cut_at_step},

@@ -16,6 +16,7 @@ struct Config {
   bool move_host_operands = false;
   std::string debug;           // "<stages>:<folder>": what to dump of each new trace, and where
   std::string disable_passes;  // comma-separated names
+  bool progress = true;        // say on stderr that a compilation takes long (lazy/run/progress.h)
   bool source_lines = true;    // remember the Python line of each op
   // Compute small values that are read apart from the trace (sync.h): gpu, always or never.
   std::string peek = "gpu";

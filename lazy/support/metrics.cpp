@@ -59,6 +59,24 @@ std::map<std::string, double> host_seconds_by_name() {
   return out;
 }
 
+using Events = std::map<Event, EventTotal>;
+
+Events kept_history() {
+  Events events;
+  for (const auto& [where, count] : KeptHistory::counts())
+    events[{"kept history", "operations that backward may reach", where}].count = count;
+  return events;
+}
+
+std::string list(const Events& events) {
+  std::ostringstream o;
+  const char* separator = "[";
+  for (const auto& [e, t] : events)
+    o << std::exchange(separator, ", ") << "{\"kind\": " << quoted(e.kind) << ", \"what\": " << quoted(e.what)
+      << ", \"count\": " << t.count << ", \"time_us\": " << t.time_us << ", \"where\": " << quoted(e.where) << "}";
+  return events.empty() ? "[]" : o.str() + "]";
+}
+
 }  // namespace
 
 double now_us() {
@@ -96,7 +114,10 @@ const char* name(SyncReason r) {
   return "?";
 }
 
-void Metrics::note(Event e, double us) { add(events_[std::move(e)], us); }
+void Metrics::note(Event e, double us) {
+  if (keeps_events_) add(kept_events_[e], us);
+  add(events_[std::move(e)], us);
+}
 void Metrics::ran(double us) {
   std::lock_guard lock(mutex_);
   run_ms += us / 1000;
@@ -171,23 +192,25 @@ std::string Metrics::json() {
 }
 
 std::string Metrics::explain() {
-  const auto kept = KeptHistory::counts();
+  const auto kept = kept_history();
   std::lock_guard lock(mutex_);
-  std::ostringstream o;
-  o << "[";
-  for (const auto& [where, count] : kept)
-    events_[{"kept history", "operations that backward may reach", where}].count = count;
   for (const auto& [where, c] : compilations_) events_[{"compile", text(c), where}] = c.total;
   compilations_.clear();
-  bool first = true;
-  for (auto& [e, t] : events_) {
-    o << (first ? "" : ", ") << "{\"kind\": " << quoted(e.kind) << ", \"what\": " << quoted(e.what)
-      << ", \"count\": " << t.count << ", \"time_us\": " << t.time_us << ", \"where\": " << quoted(e.where) << "}";
-    first = false;
-  }
-  events_.clear();
-  o << "]";
-  return o.str();
+  events_.insert(kept.begin(), kept.end());
+  return list(std::exchange(events_, {}));
+}
+
+std::string Metrics::kept_events() {
+  auto all = kept_history();
+  std::lock_guard lock(mutex_);
+  all.insert(kept_events_.begin(), kept_events_.end());
+  return list(all);
+}
+
+void Metrics::keep_events(bool keep) {
+  std::lock_guard lock(mutex_);
+  if (keep) kept_events_.clear();
+  keeps_events_ = keep;
 }
 
 void Metrics::reset() {

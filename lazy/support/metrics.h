@@ -70,13 +70,17 @@ class Metrics {
   std::string json();
   // JSON list of events since the last call.
   std::string explain();
+  // The same of all events since keep_events(true), whoever calls explain() meanwhile; without compilations.
+  std::string kept_events();
+  void keep_events(bool keep);
   void reset();
 
  private:
   void note(Event e, double us);
   Mutex mutex_{Rank::Leaf};
   std::map<std::string, int64_t> external_calls_, syncs_;
-  std::map<Event, EventTotal> events_;
+  std::map<Event, EventTotal> events_, kept_events_;
+  bool keeps_events_ = false;
   std::map<std::string, Compilations> compilations_;  // by line
   jit::KernelStats kernels_base_;                     // at the last reset
 };

@@ -1,7 +1,7 @@
 """`torch.lazuli`: what a user, and torch itself, calls on the device.
 
 The names that torch.cuda has too mean the same here. Those of Lazuli alone are `metrics`,
-`reset_metrics`, `explain`, `shadow` and `config`.
+`reset_metrics`, `explain`, `report`, `shadow` and `config`.
 """
 
 import torch
@@ -50,6 +50,7 @@ from torch_lazuli.random import (
     set_rng_state,
     set_rng_state_all,
 )
+from torch_lazuli.report import Report, report
 from torch_lazuli.shadow import ShadowMismatch, ShadowReport, shadow
 from torch_lazuli.streams import (
     Event,
@@ -64,6 +65,7 @@ from torch_lazuli.streams import (
 
 __all__ = [
     "Event",
+    "Report",
     "ShadowMismatch",
     "ShadowReport",
     "Stream",
@@ -107,6 +109,7 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "metrics",
+    "report",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_metrics",

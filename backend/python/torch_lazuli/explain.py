@@ -1,38 +1,27 @@
 """What happened on the device since somebody last asked, by Python line."""
 
 import json
-from dataclasses import dataclass
 
 from torch_lazuli import reference
+from torch_lazuli.advice import Advice, advise
+from torch_lazuli.event import Event
 from torch_lazuli.operators import ops
 
 _REFERENCE = "reference mode (LAZULI_KERNELS=eager): all kernels are torch's, as external calls\n"
 
 
-@dataclass(frozen=True)
-class Event:
-    """One kind of thing that happened at one place."""
-
-    kind: str
-    """What sort of thing: a sync, a compilation, an external call, ..."""
-    what: str
-    """Which one: a sync's reason, an op's name."""
-    count: int
-    """How often it happened."""
-    time_us: float
-    """How long it took in all, in microseconds."""
-    where: str
-    """The Python line, as file:line; empty where it is not known."""
-
-
 class Explanation:
-    """What `torch.lazuli.explain()` found: `print` it, or read `.events`."""
+    """What `torch.lazuli.explain()` found: `print` it, or read `.events` and `.advice`."""
 
     def __init__(self, events: list[Event]):
         self.events = events
+        self.advice: list[Advice] = [] if reference.is_on() else advise(events)
 
     def __str__(self) -> str:
-        return _REFERENCE + self._table() if reference.is_on() else self._table()
+        if reference.is_on():
+            return _REFERENCE + self._table()
+        advice = "".join(f"advice: {one}\n" for one in self.advice)
+        return advice + self._table()
 
     def _table(self) -> str:
         if not self.events:
@@ -67,5 +56,8 @@ def _readable_time(microseconds: float) -> str:
 
 
 def explain() -> Explanation:
-    """What happened since the last call: syncs, compilations, external calls, with their lines."""
+    """What happened since the last call, by Python line, and advice on it.
+
+    Syncs, compilations, external calls, new traces, and what else costs time or memory.
+    """
     return Explanation([Event(**event) for event in json.loads(ops._explain())])

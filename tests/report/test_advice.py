@@ -1,0 +1,66 @@
+"""Advice names the problem of a program, its line and what to do; a clean one gets none."""
+
+import planted
+import pytest
+import torch
+from torch_lazuli.advice import advise
+from torch_lazuli.event import Event
+
+
+@pytest.fixture
+def explanation(device):
+    def explain(program):
+        torch.lazuli.synchronize()
+        torch.lazuli.explain()
+        kept = program()  # which may be what costs memory
+        found = torch.lazuli.explain()
+        del kept
+        return found
+
+    return explain
+
+
+@pytest.mark.parametrize("problem", planted.PROBLEMS)
+def test_the_first_advice_names_the_problem(explanation, problem):
+    program = planted.PROBLEMS[problem]
+    found = explanation(program)
+    first = found.advice[0]
+    assert (first.problem, first.where) == (
+        problem,
+        f"{planted.__file__}:{planted.line_of(program)}",
+    )
+    assert len(found.advice) == 1, found.advice
+    assert str(found).startswith(f"advice: {first.where}: {first.text}\n")
+
+
+@pytest.mark.parametrize("program", [planted.clean, planted.clean_inference])
+def test_a_clean_program_gets_no_advice(explanation, program):
+    found = explanation(program)
+    assert found.advice == []
+    assert "advice" not in str(found)
+
+
+def test_what_happens_now_and_then_is_no_problem():
+    events = [
+        Event("sync", "optimizer step", 100, 1.0, "a.py:1"),
+        Event("sync", "read", 10, 1.0, "a.py:2"),
+    ]
+    assert advise(events) == []
+
+
+def test_what_takes_longest_comes_first():
+    events = [
+        Event("sync", "optimizer step", 10, 1.0, "a.py:1"),
+        Event("sync", "read", 10, 1.0, "a.py:2"),
+        Event("external", "aten::cdist", 10, 5.0, "a.py:3"),
+    ]
+    assert [advice.where for advice in advise(events)] == ["a.py:3", "a.py:2"]
+
+
+def test_lines_of_files_that_are_not_there():
+    events = [
+        Event("sync", "optimizer step", 9, 1.0, ""),
+        Event("sync", "read", 9, 1.0, "<stdin>:1"),
+    ]
+    (advice,) = advise(events)
+    assert (advice.problem, advice.where) == ("log", "<stdin>:1")
