@@ -10,16 +10,26 @@ function foldsOf(e, fold) {
     if (fold === 'kernel') { const s = e.stepOf.get(n); return s && s.count ? `${s.index}` : null; }
     return fold === 'line' ? text(line) : classOf(line);
   });
-  const keys = [];
+  const keys = new Array(names.length).fill(null), early = earlyNodes(e);
   let last = null, number = 0;
   names.forEach((name, n) => {
-    if (name === null) { keys.push(null); return; }
-    if (fold === 'kernel') { keys.push(`k${name}`); return; }
-    if (isLeafNode(e, n) && last !== null && name !== last) { keys.push(`${number}:${name}`); last = name; ++number; keys[n] = `${number}:${name}`; return; }
+    if (name === null || early[n]) return;
+    if (fold === 'kernel') { keys[n] = `k${name}`; return; }
     if (name !== last) { last = name; ++number; }
-    keys.push(`${number}:${name}`);
+    keys[n] = `${number}:${name}`;
   });
+  if (fold === 'none' || fold === 'kernel') return keys;
+  // An input, and views of it, belong where they are read first.
+  const reader = new Array(names.length).fill(-1);
+  for (let n = names.length - 1; n >= 0; --n) for (const m of e.nodes.inputs[n]) reader[m] = n;
+  for (let n = names.length - 1; n >= 0; --n) if (early[n] && reader[n] >= 0) keys[n] = keys[reader[n]];
   return keys;
+}
+// Inputs, numbers, and views of them that need no step.
+function earlyNodes(e) {
+  const early = [];
+  e.nodes.inputs.forEach((from, n) => { early[n] = isLeafNode(e, n) || (!e.stepOf.has(n) && from.every((m) => early[m])); });
+  return early;
 }
 const LEAVES = new Set(['input', 'constant', 'scalar', 'iota', 'uninitialized']);
 const isLeafNode = (e, n) => LEAVES.has(text(e.nodes.op[n]));

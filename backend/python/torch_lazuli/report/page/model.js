@@ -69,7 +69,7 @@ const pressed = (what) => ({
   onkeydown: (e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); what(e); } },
 });
 function table(columns, rows, onRow) {
-  return h('table', {}, h('thead', {}, h('tr', {}, ...columns.map(([name, kind]) => h('th', { class: kind ?? '' }, name)))),
+  return h('table', {}, h('thead', {}, h('tr', {}, ...columns.map(([name, kind]) => h('th', { class: kind === 'n' ? 'n' : '' }, name)))),
     h('tbody', {}, ...rows.map(({ cells, item }) => h('tr', onRow ? pressed(() => onRow(item)) : {},
       ...cells.map((cell, i) => h('td', { class: columns[i][1] ?? '' }, cell ?? ''))))));
 }

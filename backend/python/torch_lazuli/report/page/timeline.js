@@ -53,9 +53,13 @@ function timelineView(view) {
     c.fillStyle = css('paper'); c.fillRect(0, 0, width(), height);
     const [from, to] = x.domain();
     c.strokeStyle = css('line'); c.fillStyle = css('faint');
+    // As many digits as tell neighbours apart.
+    const apart = (to - from) / 8, unit = to >= 1e6 ? [1e6, 's'] : to >= 1e3 ? [1e3, 'ms'] : [1, 'µs'];
+    const digits = Math.max(0, Math.ceil(-Math.log10(apart / unit[0])) + 1);
+    const format = (us) => `${(us / unit[0]).toFixed(Math.min(9, digits))} ${unit[1]}`;
     for (const tick of x.ticks(Math.max(2, width() / 130))) {
       c.beginPath(); c.moveTo(x(tick), 18); c.lineTo(x(tick), height); c.stroke();
-      c.fillText(time(Math.max(0, tick)), x(tick) + 3, 12);
+      c.fillText(format(Math.max(0, tick)), x(tick) + 3, 12);
     }
     drawn = [];
     const ends = rows.map(() => -1);  // to the pixel

@@ -6,6 +6,8 @@ function stackedBar(times, most) {
     ...times.map((t, i) => t > 0 ? h('i', { style: `flex:${t} 0 0;background:var(--${ACCOUNTS[i]})`, title: `${ACCOUNTS[i]} ${time(t)}` }) : null));
 }
 
+const kindName = (kind) => ({ alone: 'op by op', eager: 'PyTorch' })[kind] ?? kind;
+
 let chosenFile = null;
 function linesView(view) {
   const byFile = d3.nest().key((r) => place(text(r.line)).file).entries([...lineRows.values()].filter((r) => text(r.line)))
@@ -55,7 +57,7 @@ function showLine(number) {
 
 function kernelsView(view) {
   const find = h('input', { type: 'search', placeholder: 'Search operations and lines', 'aria-label': 'Search', 'data-search': '', oninput: () => show() });
-  const kind = h('select', { 'aria-label': 'Kind', onchange: () => show() }, ...['all', 'kernel', 'library', 'external', 'eager', 'alone'].map((k) => h('option', {}, k)));
+  const kind = h('select', { 'aria-label': 'Kind', onchange: () => show() }, ...['all', 'kernel', 'library', 'external', 'eager', 'alone'].map((k) => h('option', { value: k }, kindName(k))));
   const holder = h('div');
   const ordered = [...steps].sort((a, b) => b.total - a.total);
   view.append(h('div', { class: 'row' }, find, kind, h('span', { class: 'faint' }, 'Each row is one launch of a plan: what is in it was fused.')), holder);
@@ -66,7 +68,7 @@ function kernelsView(view) {
     const all = d3.sum(rows, (s) => s.total) || 1;
     holder.replaceChildren(table([['kind'], ['operations', 'code'], ['lines', 'code'], ['runs', 'n'], ['time', 'n'], ['share', 'n'], ['bytes', 'n'], ['bandwidth', 'n']],
       rows.slice(0, 400).map((s) => ({
-        item: s, cells: [h('span', {}, h('i', { class: 'dot', style: `background:${colorOf(s)}` }), s.kind), s.nodes.length > 1 ? `${s.name} (${s.nodes.length})` : s.name,
+        item: s, cells: [h('span', {}, h('i', { class: 'dot', style: `background:${colorOf(s)}` }), kindName(s.kind)), s.nodes.length > 1 ? `${s.name} (${s.nodes.length})` : s.name,
           linesOf(s).slice(0, 3).map((l) => shorten(text(l))).join(', '), String(s.count), time(s.total), `${(100 * s.total / all).toFixed(1)} %`, size(s.bytes),
           s.bytes ? `${size(bandwidthOf(s))}/s` : ''],
       })), showStep));
@@ -111,7 +113,7 @@ function showTrace(i) {
 function memoryView(view) {
   const m = data.memory;
   const arena = d3.max(data.executables, (e) => e.arena) ?? 0;
-  view.append(h('p', {}, `Most at the end of a run: ${size(m.peak)}${m.peak_trace >= 0 ? `, of trace ${m.peak_trace}` : ''}. Temporaries of a plan take up to ${size(arena)} more while it runs.`));
+  view.append(h('p', {}, `Most at the end of a run: ${size(m.peak)}${m.peak_trace >= 0 ? `, of trace ${m.peak_trace}` : ''}. Temporaries of a plan take up to ${size(arena)} more while it runs. Buffers that PyTorch's own kernels made are in the first table, but not in the curve.`));
   const svg = d3.select(view).append('svg').attr('class', 'graph').style('height', '220px').attr('role', 'img').attr('aria-label', 'Memory over time');
   const width = view.clientWidth - 40, height = 220;
   const x = d3.scaleLinear(), y = d3.scaleLinear();
@@ -125,5 +127,5 @@ function memoryView(view) {
   const largest = d3.scan(data.executables, (a, b) => b.arena - a.arena);
   const e = data.executables[largest];
   if (e?.fullest?.node.length) view.append(h('h2', {}, 'What a plan holds where its temporaries are fullest'),
-    table([['bytes', 'n'], ['operation', 'code'], ['result', 'code'], ['line', 'code']], e.fullest.node.map((n, i) => ({ item: n, cells: [size(e.fullest.node_bytes[i]), n >= 0 ? text(e.nodes.op[n]) : '', n >= 0 ? text(e.nodes.type[n]) : '', n >= 0 ? shorten(text(e.nodes.line[n])) : ''] })), (n) => n >= 0 && showNode(e, n)));
+    table([['bytes', 'n'], ['operation', 'code'], ['result', 'code'], ['line', 'code']], e.fullest.node.map((n, i) => ({ item: n, cells: [size(e.fullest.node_bytes[i]), n >= 0 ? text(e.nodes.op[n]) : 'scratch of a call', n >= 0 ? text(e.nodes.type[n]) : '', n >= 0 ? shorten(text(e.nodes.line[n])) : ''] })), (n) => n >= 0 && showNode(e, n)));
 }
