@@ -32,8 +32,8 @@ const char* name(SyncReason r);
 double now_us();
 
 struct Event {  // one line of explain()
-  std::string
-      kind;  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history"
+  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history"
+  std::string kind;
   std::string what;
   std::string where;  // Python line
   friend auto operator<=>(const Event&, const Event&) = default;
