@@ -26,6 +26,9 @@ function codeOf(nest) {
   const buttons = forms.map(([key, name]) => h('button', { class: 'plain', 'data-form': key, onclick: () => show(key) }, name));
   const show = (key) => {
     pre.textContent = nest[key];
+    // Constants come before an assembly's code.
+    const begin = nest[key].indexOf('%bb.0');
+    pre.scrollTop = begin > 0 ? pre.scrollHeight * nest[key].slice(0, begin).split('\n').length / nest[key].split('\n').length : 0;
     buttons.forEach((b) => b.setAttribute('aria-pressed', b.dataset.form === key));
   };
   show(forms[0][0]);

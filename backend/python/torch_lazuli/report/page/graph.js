@@ -90,6 +90,11 @@ function graphView(view) {
   let boxes = [], found = [], at = 0;
 
   function open(box) {
+    const was = detail.hidden;
+    show(box);
+    if (was) center(box);  // the graph has less room now
+  }
+  function show(box) {
     all.selectAll('.node').classed('chosen', (b) => b === box);
     if (!box.group) { showNode(e, box.nodes[0]); return; }
     const own = [...new Set(box.nodes.map((n) => e.stepOf.get(n)).filter((s) => s && s.count))].sort((a, b) => b.total - a.total);
@@ -109,7 +114,7 @@ function graphView(view) {
   function goToFound() { if (found.length) center(found[at++ % found.length]); }
   function center(box) {
     const { width, height } = holder.getBoundingClientRect();
-    svg.call(zoom.transform, d3.zoomIdentity.translate(width / 2, height / 2).scale(1).translate(-box.x, -box.y));
+    svg.call(zoom.transform, d3.zoomIdentity.translate(width / 2, height / 2).scale(Math.max(0.7, d3.zoomTransform(svg.node()).k)).translate(-box.x, -box.y));
   }
   function fitAll() {
     const { width, height } = holder.getBoundingClientRect(), b = all.node().getBBox();
