@@ -10,6 +10,8 @@
 namespace lazuli::lazy {
 namespace {
 
+int64_t live_bytes() { return memory_stats().allocated_bytes[kAllPools].current; }
+
 constexpr size_t kTraces = 1000, kExecutables = 1000, kHappenings = 50'000, kSamples = 8192;
 constexpr size_t kKeptRuns = 2;  // single runs of each trace, besides the slowest and the last
 
@@ -48,7 +50,7 @@ Observer& Observer::get() {
 
 void Observer::start() {
   std::lock_guard recording(recorder().mutex);
-  const MemoryStats memory = memory_stats();
+  const int64_t live = live_bytes();
   {
     std::lock_guard lock(mutex_);
     texts_ = {}, nests_ = {};
@@ -57,7 +59,7 @@ void Observer::start() {
     oldest_ = 0, lost_ = left_out_ = 0, every_ = 1, skipped_ = 0, peak_ = 0, peak_at_ = 0, peak_key_ = 0;
     start_ = now_us(), stop_ = 0;
     texts_.number("");
-    samples_.emplace_back(start_, memory.bytes_live);
+    samples_.emplace_back(start_, live);
   }
   HostTimer::is_kept = true;
   HostTimer::listener = listen;
@@ -257,7 +259,7 @@ void Observer::hold(const jit::Buffer& buffer, int64_t line) {
 
 // Of memory: all of a short report, every second or fourth of a longer one.
 void Observer::sample(double at) {
-  const int64_t live = memory_stats().bytes_live;
+  const int64_t live = live_bytes();
   std::lock_guard lock(mutex_);
   if (++skipped_ < every_ && live <= peak_) return;
   skipped_ = 0;
