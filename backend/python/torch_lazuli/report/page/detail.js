@@ -27,7 +27,7 @@ function codeOf(nest) {
   const show = (key) => {
     pre.textContent = nest[key];
     // Constants come before an assembly's code.
-    const begin = nest[key].indexOf('%bb.0');
+    const begin = key === 's' ? nest[key].search(/^[A-Za-z_]\w*:/m) : 0;
     pre.scrollTop = begin > 0 ? pre.scrollHeight * nest[key].slice(0, begin).split('\n').length / nest[key].split('\n').length : 0;
     buttons.forEach((b) => b.setAttribute('aria-pressed', b.dataset.form === key));
   };
