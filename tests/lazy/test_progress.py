@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-# Sixty results of many kernels each, none of which is on the disk, which take some seconds.
+# Results of many kernels each, none of which is on the disk, which take some seconds.
 PROGRAM = """
 import torch
 x = torch.randn(8, 8, device="lazuli")
 for turn in range(2):
     results = []
-    for i in range(60):
+    for i in range(128):
         y = x + turn
         for bit in range(7):
             y = (y.softmax(1) if i >> bit & 1 else y.tanh()).cumsum(0)
