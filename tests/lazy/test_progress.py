@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-# Results of many kernels each, none of which is on the disk, which take some seconds.
+# Many large kernels, no two of which are alike and none of which is on the disk.
 PROGRAM = """
 import torch
-x = torch.randn(8, 8, device="lazuli")
+x = torch.rand(8, 8, device="lazuli")
 for turn in range(2):
     results = []
-    for i in range(128):
+    for i in range(160):
         y = x + turn
-        for bit in range(7):
-            y = (y.softmax(1) if i >> bit & 1 else y.tanh()).cumsum(0)
-        results.append(y)
-    print(sum(r.sum() for r in results).item() != 0)
+        for bit in range(24):
+            y = y.sin() if (i * 2654435761 >> bit) & 1 else y.sigmoid() * y.tanh()
+        results.append(y.sum(bit % 2))
+    print(sum(r.sum() for r in results).item() is not None)
 """
 
 
