@@ -36,7 +36,7 @@ def test_an_image_trainer_and_its_checkpoints(tmp_path):
     # Sums of bfloat16 differ in their last digits. After few epochs the running means of batch norm
     # decide the accuracy, so that it is compared at the end only.
     compare(tmp_path, "train_images.py", tolerance=0.01, without="accuracy")
-    resumed = ("--epochs", "4", "--resume", "checkpoint.pt")
+    resumed = ("--epochs", "4", "--resume", "checkpoint.pt", "--output", "resumed.pt")
     text = compare(tmp_path, "train_images.py", *resumed, tolerance=0.03)
     assert "resumed at epoch 2" in text
     assert numbers(text)[-1] > 0.9

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch.cuda import memory as cuda_memory
 
 from torch_lazuli.devices import device_index
 from torch_lazuli.operators import ops
