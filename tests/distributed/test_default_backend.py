@@ -5,7 +5,8 @@ import torch
 
 
 def test_without_a_name_the_cpu_is_served_too(device):
-    config = torch.distributed.distributed_c10d.BackendConfig(torch.distributed.Backend("undefined"))
+    backend = torch.distributed.Backend("undefined")
+    config = torch.distributed.distributed_c10d.BackendConfig(backend)
     assert config.get_device_backend_map() == {"lazuli": "gloo", "cpu": "gloo"}
 
 
