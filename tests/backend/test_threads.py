@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from versions import TORCH
 
 PRELUDE = """
 import faulthandler, threading, torch
@@ -70,6 +71,7 @@ for i in range(4): torch.testing.assert_close(found[i], train("cpu", i), rtol=1e
 """)
 
 
+@pytest.mark.skipif(TORCH == (2, 12), reason="torch 2.12 aborts now and then, without Lazuli too")
 @pytest.mark.parametrize("device", ["cpu", "lazuli"])
 def test_backwards_that_begin_at_the_same_time(device):
     """On the way to its hook torch's engine refuses a second thread, be it the host's alone."""
