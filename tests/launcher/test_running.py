@@ -148,3 +148,22 @@ def test_torch_alone_is_not_taken_over():
         env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
     )
     assert text == own.stdout
+
+
+@pytest.mark.parametrize("value", ["1", "auto", "cuda", "cuda,cpu"])
+def test_the_variable_alone_takes_a_program_over(value):
+    code = "import torch; x = torch.ones(2).to('cuda'); print(x.device)"
+    text = output("-c", code, launched=False, LAZULI_TAKE_OVER=value)
+    assert text.split()[-1] == "cuda:0"
+
+
+def test_the_variable_switches_off():
+    code = "import torch; print(torch.lazuli.is_available(), torch.cuda.is_initialized())"
+    text = output("-c", code, launched=False, LAZULI_TAKE_OVER="0")
+    assert text.split() == ["True", "False"]
+
+
+def test_a_wrong_value_of_the_variable_is_an_error():
+    done = run("-c", "import torch", launched=False, LAZULI_TAKE_OVER="tpu")
+    assert done.returncode != 0
+    assert "'tpu' is no device that can be taken over" in done.stderr

@@ -6,8 +6,6 @@ to import by hand. What a user calls is in `torch.lazuli` (see device_module.py)
 
 import os
 
-from torch_lazuli.library import LibraryError
-
 __version__ = "0.2.0"
 
 _loaded = False
@@ -26,13 +24,14 @@ def _autoload() -> None:
     import warnings
 
     from torch_lazuli import registration
+    from torch_lazuli.library import LibraryError
 
     try:
         registration.register()
     except LibraryError as error:
         warnings.warn(f"device 'lazuli' is not available: {error}", stacklevel=2)
         return
-    if request := os.environ.get("LAZULI_TAKE_OVER"):
+    if (request := os.environ.get("LAZULI_TAKE_OVER", "")) not in ("", "0"):
         from torch_lazuli.takeover import Request, install
 
         install.take_over(Request.parse(request))

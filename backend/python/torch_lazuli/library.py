@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-from importlib import metadata
 from pathlib import Path
 
 PREFIX = "liblazuli_torch_"
@@ -74,8 +73,17 @@ def loader_of(path: Path) -> Path:
 
 
 def _preload_onednn() -> None:
-    """Loads oneDNN from wherever pip put it, where the library's own search path misses it."""
-    for file in metadata.files("onednn-cpu-gomp") or []:
+    """Loads oneDNN from wherever pip put it, where the library's own search path misses it.
+
+    Raises OSError if it is not there.
+    """
+    from importlib import metadata  # slow to import
+
+    try:
+        files = metadata.files("onednn-cpu-gomp") or []
+    except metadata.PackageNotFoundError as error:
+        raise OSError("the package onednn-cpu-gomp is not installed") from error
+    for file in files:
         if file.name == "libdnnl.so.3":
             ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
             return
@@ -91,5 +99,5 @@ def load(path: Path) -> None:
         try:
             _preload_onednn()
             torch.ops.load_library(str(path))
-        except (OSError, metadata.PackageNotFoundError):
+        except OSError:
             raise LibraryError(f"{path} does not load: {first.__cause__ or first}") from first

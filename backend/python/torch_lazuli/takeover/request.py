@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 # Read at the end of `import torch`, so that child processes are taken over like their parent.
 VARIABLE = "LAZULI_TAKE_OVER"
@@ -14,8 +14,7 @@ class RequestError(ValueError):
     """A device that cannot be taken over."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What is mapped to lazuli.
 
     `cuda` and `cpu` say whether these devices are; with `cpu`, tensors for which no device is named
@@ -28,11 +27,13 @@ class Request:
 
     @classmethod
     def parse(cls, names: str, keep: str = "") -> Request:
-        """The request that `names`, "auto" or "cuda,cpu", asks for, without the devices in `keep`.
+        """The request that `names` asks for, without the devices in `keep`.
+
+        `names` is "auto" (or "1", as switches are set), or devices: "cuda,cpu".
 
         Raises RequestError for a device that is neither cuda nor cpu, and if nothing is left.
         """
-        auto = names.strip() in ("", AUTO)
+        auto = names.strip() in ("", "1", AUTO)
         wanted = set(TYPES if auto else _types(names)) - set(_types(keep))
         if not wanted:
             raise RequestError("no device is left to be taken over")
