@@ -4,6 +4,8 @@
 is registered for the device belongs into this list under OpInfo's name.
 """
 
+from versions import TORCH
+
 UNARY = """abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad erf erfc exp
 exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not logit
 neg positive rad2deg reciprocal round rsqrt sgn sigmoid sign signbit sin sinh sqrt square tan tanh
@@ -36,7 +38,7 @@ masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm
 nn.functional.normalize nn.functional.local_response_norm native_batch_norm native_layer_norm
-native_group_norm nn.functional.softmin softmax.with_dtype log_softmax.with_dtype"""
+nn.functional.softmin softmax.with_dtype log_softmax.with_dtype"""
 
 LOSS = """nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
 nn.functional.cross_entropy nn.functional.huber_loss nn.functional.kl_div nn.functional.l1_loss
@@ -44,7 +46,7 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.smooth_l1_loss
 nn.functional.cosine_similarity nn.functional.gaussian_nll_loss nn.functional.soft_margin_loss"""
 
 CONTRACTION = """__rmatmul__ addbmm addmm addmm.decomposed addmv addr baddbmm bmm dot einsum inner
-bmm.triton_optimized matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
+matmul matrix_exp mm mv outer tensordot vdot nn.functional.bilinear
 nn.functional.linear
 nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
 nn.functional.conv_transpose2d nn.functional.conv_transpose3d linalg.multi_dot
@@ -105,4 +107,11 @@ BY_KIND = {
     "creation": CREATION,
 }
 
-NAMES = [name for names in BY_KIND.values() for name in names.split()]
+# What OpInfo has had only since a version of torch.
+SINCE = {(2, 13): "native_group_norm bmm.triton_optimized"}
+
+NAMES = [
+    name
+    for names in (*BY_KIND.values(), *(SINCE[first] for first in SINCE if first <= TORCH))
+    for name in names.split()
+]
