@@ -47,10 +47,16 @@ bool is_again(const at::Tensor& host) {
   return false;
 }
 
+// Memory of somebody else, such as an array of numpy, may change without torch's knowing.
+bool is_of_torch(const at::Tensor& host) {
+  return host.storage().data_ptr().get_deleter() == c10::GetAllocator(c10::kCPU)->raw_deleter();
+}
+
 }  // namespace
 
 void note_move(const at::Tensor& host) {
-  if (!config().source_lines || !host.is_cpu() || !host.has_storage() || host.numel() == 0 || !is_again(host)) return;
+  if (!config().source_lines || !host.is_cpu() || !host.has_storage() || host.numel() == 0) return;
+  if (!is_of_torch(host) || !is_again(host)) return;
   metrics().noticed("moved again", "a CPU tensor that has not changed", line_text(current_line()));
 }
 

@@ -37,6 +37,7 @@ class Observer final : public jit::RunObserver {
              double begin_us, double end_us);
   void compiled(uint64_t key, const Novelty& novelty, bool is_new, const jit::CompileStats& stats, uint32_t line,
                 double begin_us, double end_us);
+  void failed() { pieces_.clear(); }  // what was recorded is given up; under the recorder's lock
   void peeked(uint32_t line, double begin_us, double end_us);
   void external(const std::string& op, const std::string& where, double begin_us, double end_us);
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <system_error>
 #include "lazy/support/config.h"
 
 namespace lazuli::lazy {
@@ -42,8 +43,11 @@ struct Progress::Watch {
 };
 
 Progress::Progress(std::string what) {
-  if (config().progress && !has_spoken.load(std::memory_order_relaxed))
+  if (!config().progress || has_spoken.load(std::memory_order_relaxed)) return;
+  try {
     watch_ = std::make_unique<Watch>(std::move(what));
+  } catch (const std::system_error&) {  // there is no room for a thread: nothing is said then
+  }
 }
 Progress::~Progress() = default;
 

@@ -339,6 +339,7 @@ void sync(SyncReason reason) {
     }
   } catch (...) {
     ahead.forget();
+    if (Observer* o = Observer::if_on()) o->failed();
     TraceCache::get().predict(nullptr);
     throw;
   }

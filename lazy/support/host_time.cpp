@@ -40,7 +40,7 @@ struct Running {
     const uint64_t now = ticks();
     if (account != HostAccount::None) {
       totals[static_cast<size_t>(account)].fetch_add(now - since, std::memory_order_relaxed);
-      untold[static_cast<size_t>(account)] += now - since;
+      if (HostTimer::listener.load(std::memory_order_relaxed)) untold[static_cast<size_t>(account)] += now - since;
     }
     account = next;
     since = now;
@@ -78,6 +78,7 @@ void HostTimer::enter(HostAccount account) {
 void HostTimer::leave() {
   running.change_to(outer_);
   const Listener tell = listener.load(std::memory_order_relaxed);
+  if (!tell) running.untold = {};  // of a listener that is gone
   if (!tell || outer_ != HostAccount::None) return;
   static const double tick = seconds_per_tick();
   std::array<double, kHostAccounts> seconds{};

@@ -167,3 +167,24 @@ def test_a_wrong_value_of_the_variable_is_an_error():
     done = run("-c", "import torch", launched=False, LAZULI_TAKE_OVER="tpu")
     assert done.returncode != 0
     assert "'tpu' is no device that can be taken over" in done.stderr
+
+
+def test_a_report_of_the_program(script, tmp_path):
+    script.write_text(
+        "import subprocess, sys, torch\n"
+        "x = torch.ones(8, 8).cuda()\n"
+        "subprocess.run([sys.executable, '-c', 'import torch; torch.ones(2).cuda().sum().item()'])\n"
+        "print((x @ x).sum().item())\n"
+    )
+    page = tmp_path / "page.html"
+    done = run("--report", page.name, script, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "512.0\n")
+    assert done.stderr.count("the report is in") == 1  # the child writes none
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_report_of_a_program_that_fails(script, tmp_path):
+    script.write_text("import torch; torch.ones(2).cuda().sum().item(); raise SystemExit(3)")
+    page = tmp_path / "page.html"
+    assert run("--report", page, script).returncode == 3
+    assert page.exists()

@@ -33,7 +33,9 @@ def test_the_first_advice_names_the_problem(explanation, problem):
     assert str(found).startswith(f"advice: {first.where}: {first.text}\n")
 
 
-@pytest.mark.parametrize("program", [planted.clean, planted.clean_inference])
+@pytest.mark.parametrize(
+    "program", [planted.clean, planted.clean_inference, planted.clean_buffer_of_numpy]
+)
 def test_a_clean_program_gets_no_advice(explanation, program):
     found = explanation(program)
     assert found.advice == []

@@ -257,3 +257,19 @@ def test_a_missing_library_is_named(device, monkeypatch, tmp_path):
     monkeypatch.setattr(page, "_HERE", tmp_path)
     with pytest.raises(FileNotFoundError, match=f"{LIBRARIES[0]} is not there; run tools/page_lib"):
         found.html()
+
+
+def test_a_block_whose_work_fails_is_reported_and_ends(tmp_path):
+    """An error that comes when pending work is computed is raised; nothing is watched after it."""
+    page = tmp_path / "page.html"
+    report = torch.lazuli.report(page)
+    seen = report.__enter__()
+    kept = torch.ones(2, device="lazuli")[torch.tensor([7]).to("lazuli")]
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        report.__exit__(None, None, None)
+    del kept
+    assert seen.data["texts"]
+    assert page.exists()
+    with torch.lazuli.report() as another:
+        (torch.ones(4, device="lazuli") + 1).sum().item()
+    assert another.data["texts"]

@@ -1,6 +1,7 @@
 """Makes torch know the device: its name, its module `torch.lazuli`, its tensor methods."""
 
 import atexit
+import os
 import types
 from pathlib import Path
 
@@ -54,6 +55,10 @@ def _load(path: Path, loader: Loader) -> types.ModuleType:
 
         replacements.apply(path)
     libraries.report_unknown_versions()
+    if os.environ.get("LAZULI_REPORT"):
+        from torch_lazuli.report import of_process
+
+        of_process.start()
     return device_module
 
 

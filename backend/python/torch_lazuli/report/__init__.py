@@ -65,21 +65,41 @@ def start() -> None:
 
 
 def stop() -> Report:
-    """Ends what start() began: computes what is pending, and gives what was seen."""
-    from torch_lazuli.report.data import collect
+    """Ends what start() began: computes what is pending, and gives what was seen.
 
-    ops._synchronize(0)
-    result = Report()
-    ops._report_stop()
-    result._data = collect()
+    Raises the error of what is pending, if it fails. Nothing is watched any more then either.
+    """
+    with _ending(None) as result:
+        pass
     return result
 
 
 def write(path: str | PathLike[str]) -> Report:
-    """stop(), and writes the page to a file. Raises OSError if it cannot be written."""
-    result = stop()
-    result.save(path)
+    """stop(), and writes the page to a file. Raises OSError if it cannot be written.
+
+    An error of what is pending is raised when the page is written.
+    """
+    with _ending(path) as result:
+        pass
     return result
+
+
+@contextlib.contextmanager
+def _ending(path: str | PathLike[str] | None) -> Iterator[Report]:
+    """At the end of the block: stops, and writes to `path`, if one is given."""
+    from torch_lazuli.report.data import collect
+
+    result = Report()
+    try:
+        yield result
+    finally:
+        try:
+            ops._synchronize(0)
+        finally:
+            ops._report_stop()
+            result._data = collect()
+            if path is not None:
+                result.save(path)
 
 
 @contextlib.contextmanager
@@ -92,11 +112,6 @@ def report(path: str | PathLike[str] | None = None) -> Iterator[Report]:
     The page needs no network. What is given to `as` can be saved later, too, and a notebook
     displays it. Blocks must not be nested. If the block raises, the page is written all the same.
     """
-    result = Report()
     start()
-    try:
+    with _ending(path) as result:
         yield result
-    finally:
-        result._data = stop()._data
-        if path is not None:
-            result.save(path)

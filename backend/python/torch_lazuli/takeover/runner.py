@@ -37,6 +37,8 @@ def main() -> None:
         request = Request.parse("cuda")
     if chosen.random:
         os.environ["LAZULI_RANDOM"] = {"lazuli": "philox"}.get(chosen.random, chosen.random)
+    if chosen.report:
+        os.environ["LAZULI_REPORT"] = os.path.abspath(chosen.report)
     os.environ[VARIABLE] = str(request)
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "1"
     sys.stdout.flush()
@@ -68,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
         help="whose random numbers are drawn on the device. eager: those of the CPU, as "
         "LAZULI_RANDOM=eager",
     )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.html",
+        default="",
+        help="a page with what each line, step and kernel took, written when the program ends",
+    )
     return parser
 
 
@@ -78,7 +86,7 @@ def _length_of_options(arguments: Sequence[str]) -> int:
         argument = arguments[index]
         if argument.startswith(("-m", "-c")) or argument in _ENDS or argument[:1] != "-":
             break
-        index += 2 if argument in ("--from", "--keep", "--random") else 1
+        index += 2 if argument in ("--from", "--keep", "--random", "--report") else 1
     return min(index, len(arguments))
 
 
