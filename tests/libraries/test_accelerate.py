@@ -1,9 +1,15 @@
 """accelerate in one process: the device, mixed precision, accumulation, checkpoints."""
 
+import os
+import subprocess
+import sys
+import types
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch_lazuli.libraries import accelerate as ours
 
 accelerate = pytest.importorskip("accelerate")
 Accelerator = accelerate.Accelerator
@@ -158,3 +164,64 @@ def test_checkpoint_of_the_cpu_is_loaded(tmp_path, name_device):
     second.prepare(other, torch.optim.SGD(other.parameters(), 0.1))
     second.load_state(str(tmp_path))
     assert_close(other[0].weight.cpu(), net[0].weight)
+
+
+RESUMED = """
+import sys, torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+accelerator.prepare(torch.nn.Linear(2, 2))
+folder, states = sys.argv[1:]
+accelerator.save_state(folder)
+path = folder + "/random_states_0.pkl"
+if states == "broken":
+    open(path, "wb").write(b"no states")
+else:
+    torch.save(torch.load(path, weights_only=False) | {"torch_lazuli_manual_seed": [1]}, path)
+accelerator.load_state(folder)
+print(torch.lazuli.is_initialized())
+"""
+
+
+@pytest.mark.parametrize("states", ["broken", "lazuli's"])
+def test_programs_without_the_device_load_what_they_loaded(tmp_path, states):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RESUMED, str(tmp_path), states],
+        env={name: value for name, value in os.environ.items() if name != ours.VARIABLE},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_random_states_that_cannot_be_read(tmp_path, name_device, caplog):
+    name_device("environment")
+    accelerator = Accelerator()
+    net = accelerator.prepare(network())
+    accelerator.save_state(str(tmp_path))
+    expected = net[0].weight.tolist()
+    with torch.no_grad():
+        net[0].weight.zero_()
+    (tmp_path / "random_states_0.pkl").write_bytes(b"no states")
+    with caplog.at_level("INFO", logger="accelerate.checkpointing"):
+        accelerator.load_state(str(tmp_path))
+    assert net[0].weight.tolist() == expected
+    assert "Could not load the random states of lazuli" in caplog.text
+
+
+def test_a_version_without_a_list_for_fp16_keeps_models_on_the_device():
+    class Other:
+        def __init__(self):
+            self.state = types.SimpleNamespace(device=torch.device("lazuli"))
+
+        def prepare(self, *objects):
+            return objects
+
+        prepare_model = prepare
+
+    module = types.SimpleNamespace(Accelerator=Other, get_grad_scaler=lambda: None)
+    with pytest.raises(AttributeError, match="no list of the devices that fp16 is for"):
+        ours.teach_accelerator(module)
+    assert hasattr(Other.prepare, "__wrapped__")
+    assert hasattr(Other.prepare_model, "__wrapped__")

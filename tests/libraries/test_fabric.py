@@ -1,9 +1,12 @@
 """Lightning's Fabric: `accelerator="lazuli"`, "auto" where lazuli is named, mixed precision."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch_lazuli.libraries import lightning as ours
 
 fabric = pytest.importorskip("lightning.fabric")
 
@@ -69,3 +72,47 @@ def test_a_model_that_is_moved_away_is_warned_of():
     f = fabric.Fabric(accelerator="cpu")
     with pytest.warns(UserWarning, match="Lightning moves a model from lazuli to cpu"):
         f.setup(nn.Linear(2, 2).to("lazuli"))
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "lazuli"])
+def test_accelerators_have_no_names(monkeypatch, accelerator):
+    """As before Lightning 2.5.6."""
+    registered = fabric.accelerators.ACCELERATOR_REGISTRY.get(accelerator)
+    for kind in type(registered).__mro__:
+        if "name" in vars(kind):
+            monkeypatch.delattr(kind, "name")
+    assert not hasattr(registered, "name")
+    f = fabric.Fabric(accelerator=accelerator, devices=1, precision="bf16-mixed")
+    assert f.device.type == f._precision.device == accelerator
+
+
+@pytest.mark.parametrize("devices", [None, [], 3, [0], ["cpu"]], ids=str)
+def test_what_is_not_known_is_left_to_lightning(devices):
+    class Connector:
+        _num_nodes_flag = 1
+        _parallel_devices = devices
+
+        def _choose_strategy(self):
+            return "its own"
+
+        _check_and_init_precision = _choose_strategy
+        _choose_auto_accelerator = _choose_gpu_accelerator_backend = _choose_strategy
+
+    ours.teach_connector(types.SimpleNamespace(_Connector=Connector))
+    assert Connector()._choose_strategy() == "its own"
+    assert Connector()._check_and_init_precision() == "its own"
+
+
+def test_a_version_without_a_choice_of_strategy_does_not_choose_the_device(name_device):
+    class Connector:
+        def _check_and_init_precision(self):
+            return "its own"
+
+        @staticmethod
+        def _choose_auto_accelerator():
+            return "cpu"
+
+    with pytest.raises(AttributeError, match="_choose_strategy"):
+        ours.teach_connector(types.SimpleNamespace(_Connector=Connector))
+    name_device("environment")
+    assert Connector._choose_auto_accelerator() == "cpu"

@@ -80,6 +80,26 @@ def test_a_version_that_is_not_known_is_warned_of_once_the_device_is_used(librar
         watcher.device_is_used()
 
 
+class UnknownError(Exception):
+    """A library's own."""
+
+
+@pytest.mark.parametrize("error", [KeyError, ValueError, UnknownError])
+def test_whatever_is_raised_does_not_break_an_import(library, error):
+    watcher, ours = library
+
+    def teach(module):
+        raise error("not there")
+
+    ours.teach = teach
+    watcher.watch()
+    import alibrary
+
+    assert alibrary.choose(3) == ("cpu", 3)
+    with pytest.warns(UserWarning, match=f"version of alibrary.devices: {error.__name__}: "):
+        watcher.device_is_used()
+
+
 def test_functions_keep_their_names():
     class Thing:
         @staticmethod

@@ -1,6 +1,8 @@
 """transformers' Trainer: however the device is named, the losses are eager's."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -99,6 +101,23 @@ def test_model_on_the_device_stays_there(tmp_path):
     assert t.args.device.type == t.model.device.type == "lazuli"
     assert_close(actual, expected, rtol=1e-4, atol=1e-5)
     assert_close(ours, measured, rtol=1e-4, atol=1e-5)
+
+
+OPTIMIZED = """
+import sys
+from transformers import BertConfig, BertModel, Trainer, TrainingArguments
+config = BertConfig(vocab_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
+                    intermediate_size=4)
+arguments = TrainingArguments(output_dir=sys.argv[1], report_to=[])
+trainer = Trainer(BertModel(config).to("lazuli"), arguments)
+print(arguments.device.type, trainer.accelerator.device.type, trainer.model.device.type)
+"""
+
+
+def test_model_on_the_device_stays_there_where_python_drops_asserts(tmp_path):
+    command = [sys.executable, "-O", "-W", "ignore", "-c", OPTIMIZED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["lazuli"] * 3, done.stderr
 
 
 def test_nothing_is_named(tmp_path):

@@ -70,7 +70,19 @@ def test_a_sampler_may_be_the_first_use_of_the_device():
     code = (
         "import torch; torch.set_default_device('lazuli')\n"
         "draw = torch.Generator().manual_seed(1)\n"
-        "print(len(torch.utils.data.random_split(range(4), [1, 3], generator=draw)))"
+        "print(len(torch.utils.data.random_split(range(4), [1, 3], generator=draw)))\n"
+        "print(torch.lazuli.is_initialized())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "2", done.stderr
+    assert done.stdout.split() == ["2", "False"], done.stderr
+
+
+def test_programs_draw_on_the_default_device_with_a_generator_of_the_cpu(device):
+    def drawn():
+        draw = torch.Generator().manual_seed(5)
+        drawn = [torch.randn(3, generator=draw), torch.randperm(6, generator=draw)]
+        return [*drawn, torch.empty(4).uniform_(generator=draw)]
+
+    ours = numbers_of(drawn, device)
+    assert [x.device.type for x in ours] == [device] * 3
+    assert [x.tolist() for x in ours] == [x.tolist() for x in numbers_of(drawn, "cpu")]

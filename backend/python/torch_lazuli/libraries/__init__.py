@@ -30,7 +30,6 @@ TAUGHT = {
     "timm.utils.distributed": ("timm", "teach"),
     "torch_geometric.device": ("torch_geometric", "teach"),
     "torch._inductor": ("aot_inductor", "teach"),
-    "torch.distributed.rpc.options": ("rpc", "teach"),
     "torch.nn.attention.flex_attention": ("flex_attention", "teach"),
     "transformers.pipelines.base": ("transformers", "teach_pipelines"),
     "transformers.trainer": ("transformers", "teach_trainer"),

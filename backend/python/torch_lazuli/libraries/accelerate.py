@@ -29,14 +29,6 @@ def teach_state(module: types.ModuleType) -> None:
     """The process's state: its device, and how it works together with others."""
     State, kinds = module.PartialState, module.DistributedType
 
-    @replace(State, "__init__")
-    def init(original, self, cpu=False, **options):
-        on_cpu = cpu or _is_flag("ACCELERATE_USE_CPU")
-        if self._shared_state or named() is None:
-            return original(self, cpu, **options)
-        with _device_named(None if on_cpu else _name()):
-            original(self, cpu, **options)
-
     @replace(State, "_prepare_backend")
     def prepare_backend(original, self, cpu=False, sagemaker_dp=False, backend=None):
         if cpu or not is_lazuli(self.device) or int(os.environ.get("LOCAL_RANK", -1)) == -1:
@@ -49,6 +41,15 @@ def teach_state(module: types.ModuleType) -> None:
                 )
         # What accelerate does for processes on CPUs is right for any device that gloo serves.
         return backend or "gloo", kinds.MULTI_CPU
+
+    # Last: the device is not taken where its processes would not be connected.
+    @replace(State, "__init__")
+    def init(original, self, cpu=False, **options):
+        on_cpu = cpu or _is_flag("ACCELERATE_USE_CPU")
+        if self._shared_state or named() is None:
+            return original(self, cpu, **options)
+        with _device_named(None if on_cpu else _name()):
+            original(self, cpu, **options)
 
 
 def _name() -> str:
@@ -73,7 +74,6 @@ def _device_named(name: str | None) -> Iterator[None]:
 def teach_accelerator(module: types.ModuleType) -> None:
     """`Accelerator`: models that are on lazuli already, fp16."""
     Accelerator = module.Accelerator
-    _add_to_devices_of_fp16(Accelerator.__init__)
 
     @replace(module, "get_grad_scaler")
     def get_grad_scaler(original, distributed_type=None, **options):
@@ -92,6 +92,8 @@ def teach_accelerator(module: types.ModuleType) -> None:
         if is_on_lazuli(model):
             _stay_on_lazuli(module, self)
         return original(self, model, device_placement, evaluation_mode)
+
+    _add_to_devices_of_fp16(Accelerator.__init__)  # last: a version may have no such list
 
 
 def _add_to_devices_of_fp16(init) -> None:
@@ -143,14 +145,23 @@ def teach_checkpoints(module: types.ModuleType) -> None:
     @replace(module, "load_accelerator_state")
     def load(original, input_dir, *arguments, **options):
         result = original(input_dir, *arguments, **options)
-        path = _random_states(module, input_dir, original, arguments, options)
-        states = module.load(path) if path.exists() else {}
-        if _KEY in states:
-            torch.lazuli.set_rng_state_all(states[_KEY])
+        if torch.lazuli.is_initialized() or is_lazuli(_device_of_state()):
+            try:
+                path = _random_states(module, input_dir, original, arguments, options)
+                states = module.load(path) if path.exists() else {}
+                if _KEY in states:
+                    torch.lazuli.set_rng_state_all(states[_KEY])
+            except Exception:  # as accelerate does with the states of other generators
+                module.logger.info("Could not load the random states of lazuli", exc_info=True)
         return result
 
 
 _KEY = f"torch_{TYPE}_manual_seed"
+
+
+def _device_of_state() -> torch.device | None:
+    """The device that accelerate has taken; None: none yet."""
+    return sys.modules["accelerate.state"].PartialState._shared_state.get("device")
 
 
 def _random_states(module, folder, function, arguments, options) -> Path:

@@ -67,13 +67,17 @@ class Imports:
                 self._teach(module)
 
     def _teach(self, module: types.ModuleType) -> None:
-        """What cannot be put in place must not break the import of a library."""
+        """What cannot be put in place must not break the import of a library.
+
+        What was put in place before an exception stays: a function puts last what needs the rest.
+        """
         file, function = self._taught[module.__name__]
         try:
             ours = importlib.import_module(f"torch_lazuli.libraries.{file}")
             getattr(ours, function)(module)
-        except (AttributeError, ImportError, TypeError) as error:
-            text = f"lazuli does not know this version of {module.__name__}: {error}"
+        except Exception as error:  # a library's registry, say, raises its own
+            reason = f"{type(error).__name__}: {error}"
+            text = f"lazuli does not know this version of {module.__name__}: {reason}"
             self._unknown.append(text)
             if self._is_used:
                 warnings.warn(text, stacklevel=2)

@@ -71,6 +71,20 @@ def teach_connector(module: types.ModuleType) -> None:
     """What chooses accelerator, strategy and precision for a trainer, or for a Fabric."""
     Connector = getattr(module, "_AcceleratorConnector", None) or module._Connector
 
+    @replace(Connector, "_choose_strategy")
+    def choose_strategy(original, self):
+        is_one = _is_ours(self) and len(self._parallel_devices) == 1
+        if is_one and self._num_nodes_flag == 1:
+            return module.SingleDeviceStrategy(device=self._parallel_devices[0])
+        return original(self)
+
+    @replace(Connector, "_check_and_init_precision")
+    def precision(original, self):
+        if not _is_ours(self) or (chosen := _precision(self)) not in ("16-mixed", "bf16-mixed"):
+            return original(self)
+        return module.MixedPrecision(chosen, device=TYPE)
+
+    # Last: nothing chooses the accelerator where the strategy would not be taught.
     @replace(Connector, "_choose_auto_accelerator")
     def choose_auto(original, *self):
         return original(*self) if named() is None else TYPE
@@ -79,19 +93,13 @@ def teach_connector(module: types.ModuleType) -> None:
     def choose_gpu(original, *self):
         return TYPE if named() == "LAZULI_TAKE_OVER" else original(*self)
 
-    @replace(Connector, "_choose_strategy")
-    def choose_strategy(original, self):
-        one = len(self._parallel_devices) == 1 and self._num_nodes_flag == 1
-        if one and self.accelerator.name() == TYPE:
-            return module.SingleDeviceStrategy(device=self._parallel_devices[0])
-        return original(self)
 
-    @replace(Connector, "_check_and_init_precision")
-    def precision(original, self):
-        ours = self.accelerator.name() == TYPE
-        if not ours or (chosen := _precision(self)) not in ("16-mixed", "bf16-mixed"):
-            return original(self)
-        return module.MixedPrecision(chosen, device=TYPE)
+def _is_ours(connector) -> bool:
+    """Whether its first process has lazuli. Accelerators have names only since Lightning 2.5.6."""
+    devices = getattr(connector, "_parallel_devices", None)
+    if not isinstance(devices, list | tuple) or not devices:
+        return False
+    return getattr(devices[0], "type", None) == TYPE
 
 
 def _precision(connector) -> str | None:

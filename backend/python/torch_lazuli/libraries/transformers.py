@@ -46,8 +46,7 @@ def teach_trainer(module: types.ModuleType) -> None:
             return original(self, model, args, *arguments, **options)
         with choosing(BY_MODEL):
             if args is not None and not is_lazuli(args.device):
-                del args._setup_devices
-                assert is_lazuli(args.device)  # sets it up again, for accelerate too
+                _set_up_again(args)
             original(self, model, args, *arguments, **options)
 
     @replace(Trainer, "_save_rng_state")
@@ -69,6 +68,14 @@ def teach_trainer(module: types.ModuleType) -> None:
                 states = torch.load(path, weights_only=True)
             if TYPE in states:
                 torch.lazuli.set_rng_state_all(states[TYPE])
+
+
+def _set_up_again(args) -> None:
+    """Lets arguments, and accelerate with them, take the device that is named by now."""
+    del args._setup_devices
+    device = args.device  # sets it up
+    if not is_lazuli(device):
+        raise RuntimeError(f"lazuli: the model is on it, but the trainer's device is {device}")
 
 
 def _random_states(trainer, folder: str) -> str:

@@ -1,11 +1,11 @@
 """Loading data while the device is torch's default one: `torch.set_default_device("lazuli")`.
 
 Torch's own samplers draw numbers from a generator of the CPU, and say nothing of a device. The
-default device is put in there, and the generator does not fit it. It is the same with any device
-that is not the CPU.
+default device is put in there. The numbers are needed on the host only.
 """
 
 import functools
+import sys
 
 import torch
 from torch.utils import _device
@@ -14,24 +14,23 @@ from torch_lazuli.devices import TYPE
 
 
 def draw_where_the_generator_is() -> None:
-    """Lets a generator say where random numbers are made, if nothing else does.
+    """Lets torch's samplers draw on the CPU what they draw with a generator of the CPU.
 
-    In place from the beginning: such a call may be the device's first use.
+    They then need no device, whose first use such a call may be. Programs that draw with such a
+    generator get the same numbers, on the default device.
     """
     original = _device.DeviceContext.__torch_function__
 
     @functools.wraps(original)
     def torch_function(self, func, types, args=(), kwargs=None):
         generator = kwargs.get("generator") if kwargs else None
-        if generator is None or self.device.type != TYPE or generator.device.type == TYPE:
-            return original(self, func, types, args, kwargs)
-        if func in _device._device_constructors() and kwargs.get("device") is None:
-            return func(*args, **kwargs | {"device": generator.device})
-        if func is torch.Tensor.random_ and args[0].device.type == TYPE:
-            # A loader makes an empty tensor and fills it with a seed for its workers.
-            there = torch.empty_like(args[0], device=generator.device)
-            return args[0].copy_(func(there, *args[1:], **kwargs))
-        return func(*args, **kwargs)
+        is_asked = generator is not None and kwargs.get("device") is None
+        if is_asked and self.device.type == TYPE and generator.device.type != TYPE:
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            is_sampler = caller.startswith("torch.utils.data.")
+            if is_sampler and func in _device._device_constructors():
+                kwargs = kwargs | {"device": generator.device}
+        return original(self, func, types, args, kwargs)
 
     _device.DeviceContext.__torch_function__ = torch_function
 

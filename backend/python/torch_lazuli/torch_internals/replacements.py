@@ -14,6 +14,7 @@ from torch_lazuli.torch_internals import (
     printing,
     processes,
     quantized,
+    rpc,
 )
 
 
@@ -27,6 +28,7 @@ def apply(library: Path) -> None:
     exchange.exchange_through_lent_memory()
     processes.send_through_the_host()
     processes.warn_where_memory_is_to_be_shared()
+    rpc.refuse_device_maps()
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
     default_device.pin_only_what_is_on_the_host()
