@@ -27,7 +27,6 @@ def install() -> None:
     for group in (*groups, cuda_types.tensor_types()):
         for name, value in group.items():
             setattr(torch.cuda, name, value)
-    cuda_memory.install_for_accelerator()
     if not _original.is_available():
         cuda_graphs.install_tools()
 

@@ -12,6 +12,7 @@ def install() -> None:
     """Puts the functions in place."""
     _tell_default()
     _tell_accelerator()
+    _number_accelerators()
     _set_by_type()
 
 
@@ -37,6 +38,18 @@ def _tell_accelerator() -> None:
         return torch.device("cuda") if shown() != OWN else own
 
     torch.accelerator.current_accelerator = current_accelerator
+
+
+def _number_accelerators() -> None:
+    """The device that a function of torch.accelerator is given."""
+    accelerator = torch.accelerator
+    original = accelerator._get_device_index
+
+    @functools.wraps(original)
+    def get_device_index(device, optional=False):
+        return original(device if isinstance(device, int) else mapped(device), optional)
+
+    accelerator._get_device_index = accelerator.memory._get_device_index = get_device_index
 
 
 def _set_by_type() -> None:

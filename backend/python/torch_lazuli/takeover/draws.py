@@ -39,15 +39,22 @@ def _is_ours(value) -> bool:
 
 
 def _host(value):
-    return _to_host(value.detach()) if _is_ours(value) else value
+    return _to_host(value) if _is_ours(value) else value
+
+
+def _is_for_device(generator) -> bool:
+    """Whether the program draws with the device's own random state."""
+    return generator is not None and generator.device.type == TYPE
 
 
 def _in_place(original: Callable) -> Callable:
     @functools.wraps(original)
     def draw(self, *args, **kwargs):
-        if not state.cpu or not _is_ours(self) or _is_ours(kwargs.get("generator")):
+        if not state.cpu or not _is_ours(self) or _is_for_device(kwargs.get("generator")):
             return original(self, *args, **kwargs)
-        # Autograd sees the operator itself; its numbers come after it.
+        if torch.is_grad_enabled() and self.requires_grad:
+            # Autograd sees the operator itself; its numbers come after it.
+            original(self, *args, **{k: v for k, v in kwargs.items() if k != "generator"})
         with torch.no_grad():
             host = torch._C._VariableFunctions.empty_like(self, device="cpu")
             values = {name: _host(value) for name, value in kwargs.items()}
@@ -62,6 +69,7 @@ def _on_host(original: Callable) -> Callable:
     @functools.wraps(original)
     def draw(*args, **kwargs):
         ours = any(map(_is_ours, args)) or any(map(_is_ours, kwargs.values()))
+        ours = ours and not _is_for_device(kwargs.get("generator"))
         if not state.cpu or not ours or "out" in kwargs:
             return original(*args, **kwargs)
         values = {name: _host(value) for name, value in kwargs.items()}
@@ -73,7 +81,8 @@ def _on_host(original: Callable) -> Callable:
 def _like(original: Callable) -> Callable:
     @functools.wraps(original)
     def draw(like, *args, **kwargs):
-        if not state.cpu or not _is_ours(like) or kwargs.get("device") is not None:
+        is_left = not _is_ours(like) or _is_for_device(kwargs.get("generator"))
+        if not state.cpu or is_left or kwargs.get("device") is not None:
             return original(like, *args, **kwargs)
         requires_grad = kwargs.pop("requires_grad", False)
         host = torch._C._VariableFunctions.empty_like(like.detach(), device="cpu")

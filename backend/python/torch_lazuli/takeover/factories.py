@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch.utils import _device
 
-from torch_lazuli.takeover.policy import OWN, default_is_ours, mapped
+from torch_lazuli.takeover.policy import OWN, default_is_ours, mapped, module_of
 
 # All that torch's own default device goes for.
 NAMES = (
@@ -95,11 +95,12 @@ def _named_only(original: Callable, position: int | None = None) -> Callable:
 
 
 def _map_default_device() -> None:
-    """`torch.set_default_device("cuda")` and `with torch.device("cuda")`."""
+    """`torch.set_default_device("cuda")` and `with torch.device("cuda")`: this calls from C."""
     original = _device.DeviceContext.__init__
 
     @functools.wraps(original)
     def init(self, device) -> None:
-        original(self, mapped(torch.device(device), depth=2))
+        depth = 2 if module_of(1) == "torch" else 1
+        original(self, mapped(torch.device(device), depth))
 
     _device.DeviceContext.__init__ = init

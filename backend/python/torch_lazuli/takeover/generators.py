@@ -17,13 +17,17 @@ class _Kind(type):
         return issubclass(other, _Generator)
 
 
-class Generator(metaclass=_Kind):
+class Generator(_Generator, metaclass=_Kind):
     __doc__ = _Generator.__doc__
 
     def __new__(cls, device="cpu"):
         # Numbers for programs that name no device are drawn on the host (draws.py).
         named = torch.device(device)
-        return _Generator(device=named if named.type == "cpu" else mapped(named))
+        return super().__new__(cls, device=named if named.type == "cpu" else mapped(named))
+
+    def set_state(self, new_state):
+        """Takes a state that was read from a file too: it may be on the device."""
+        return super().set_state(torch._C.TensorBase.cpu(new_state))
 
 
 def install() -> None:

@@ -20,18 +20,22 @@ from torch_lazuli.takeover.policy import state
 from torch_lazuli.takeover.request import VARIABLE, Request
 
 _is_installed = False
+_is_cuda_installed = False
 
 
 def take_over(request: Request) -> None:
     """Maps what is asked for to lazuli, here and in child processes, from here on."""
-    global _is_installed
-    os.environ[VARIABLE] = str(request)
+    global _is_installed, _is_cuda_installed
     state.start(request)
+    os.environ[VARIABLE] = str(state.request)
     if request.cpu:
         _allow_mixed_operands()
     if not _is_installed:
         _is_installed = True
         _install()
+    if state.cuda and not _is_cuda_installed:
+        _is_cuda_installed = True
+        cuda.install()
 
 
 def _install() -> None:
@@ -44,8 +48,6 @@ def _install() -> None:
     files.install()
     loading.install()
     distributed.install()
-    if state.cuda:
-        cuda.install()
 
 
 def _allow_mixed_operands() -> None:

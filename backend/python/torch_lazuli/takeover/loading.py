@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import data
 from torch.utils._pytree import tree_map_only
 from torch.utils.data._utils import fetch, worker
@@ -53,9 +54,17 @@ def _yield_batches_on_device() -> None:
     @functools.wraps(original)
     def next_batch(self):
         batch = original(self)
-        return tree_map_only(torch.Tensor, lambda t: _to(t, OWN), batch) if state.cpu else batch
+        return _to_device(batch) if state.cpu else batch
 
     _BaseDataLoaderIter.__next__ = next_batch
+
+
+def _to_device(batch):
+    """A packed sequence moves itself: its lengths stay on the host."""
+    leaves = (torch.Tensor, PackedSequence)
+    is_leaf = lambda node: isinstance(node, PackedSequence)  # noqa: E731
+    move = lambda leaf: _to(leaf, OWN) if isinstance(leaf, torch.Tensor) else leaf.to(OWN)  # noqa: E731
+    return tree_map_only(leaves, move, batch, is_leaf=is_leaf)
 
 
 def _keep_datasets_on_host() -> None:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,12 @@ _OF_THE_PROGRAM = (
 _SEE_WHAT_IT_SEES = ("torch._tensor_str", "torch.nn.parallel.data_parallel")
 
 
+class _HostWork(threading.local):
+    """How many works of the host a thread is in: they concern no other thread."""
+
+    depth = 0
+
+
 class State:
     """What is mapped now."""
 
@@ -40,16 +47,24 @@ class State:
         self.cuda = False
         self._cpu = False
         self._until_cuda = False
-        self._on_host = 0
+        self._host_work = _HostWork()
+        self._stays_on_host = False
         self.shown = CPU
 
     def start(self, request: Request) -> None:
         """Begins to map what is asked for, besides what is mapped already."""
         self.cuda |= request.cuda
+        if request.cpu:
+            was_asked_for = self._cpu and not self._until_cuda
+            self._until_cuda = request.until_cuda and not was_asked_for
         self._cpu |= request.cpu
-        self._until_cuda = request.until_cuda
         if not self._cpu:
             self.shown = cuda_device()
+
+    @property
+    def request(self) -> Request:
+        """What is mapped, as one request."""
+        return Request(self.cuda, self._cpu, self._until_cuda)
 
     def name_cuda(self) -> None:
         """The program named cuda: from here on it sees this, and its cpu is the host if that was
@@ -62,20 +77,20 @@ class State:
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
         """Around work that belongs to the host, such as the making of a batch."""
-        self._on_host += 1
+        self._host_work.depth += 1
         try:
             yield
         finally:
-            self._on_host -= 1
+            self._host_work.depth -= 1
 
     def stay_on_host(self) -> None:
         """In a process of a loader, whose work is all the host's."""
-        self._on_host += 1
+        self._stays_on_host = True
 
     @property
     def cpu(self) -> bool:
         """Whether cpu is mapped, and tensors for which no device is named go to lazuli."""
-        return self._cpu and not self._on_host
+        return self._cpu and not (self._stays_on_host or self._host_work.depth)
 
 
 state = State()
@@ -105,9 +120,19 @@ def sees_shown(module: str) -> bool:
     return not inside or module in _SEE_WHAT_IT_SEES
 
 
+def module_of(depth: int) -> str:
+    """The module of the frame `depth` above the caller's; empty where the stack has ended, as for
+    what C calls in a thread of its own."""
+    try:
+        frame = sys._getframe(depth + 1)
+    except ValueError:
+        return ""
+    return frame.f_globals.get("__name__", "")
+
+
 def program_calls(depth: int) -> bool:
-    """Whether the frame `depth` above the caller's is the program's."""
-    return _is_program(sys._getframe(depth + 1).f_globals.get("__name__", ""))
+    """Whether the frame `depth` above the caller's is the program's, or there is none."""
+    return _is_program(module_of(depth + 1))
 
 
 def mapped(device: Any, depth: int = 1) -> Any:
@@ -155,5 +180,4 @@ def _check(device: torch.device | str) -> None:
 
 def shown(depth: int = 1) -> torch.device:
     """What a tensor on lazuli says to the frame `depth` above the caller's."""
-    module = sys._getframe(depth + 1).f_globals.get("__name__", "")
-    return state.shown if sees_shown(module) else OWN
+    return state.shown if sees_shown(module_of(depth + 1)) else OWN

@@ -1,0 +1,223 @@
+"""Where a taken-over program's work happens: contexts, threads, random draws, files, loaders."""
+
+from programs import output
+
+OWN = """
+import io, threading
+import torch
+from torch import nn
+own = torch._C.TensorBase.device.__get__
+def is_ours(t): return own(t).type == "lazuli"
+def read_back(value):
+    file = io.BytesIO(); torch.save(value, file); file.seek(0)
+    return torch.load(file, weights_only=False)
+"""
+
+
+def check(tmp_path, body: str, *options: str) -> None:
+    """Runs statements under the launcher; they assert."""
+    path = tmp_path / "program.py"
+    path.write_text(OWN + body)
+    output(*options, path)
+
+
+def test_contexts_of_a_device_are_the_programs(tmp_path):
+    check(
+        tmp_path,
+        """
+with torch.device("cpu"):
+    assert is_ours(torch.zeros(2))
+def make(_=None):
+    with torch.device("cpu"):
+        return torch.zeros(2)
+assert is_ours(make())
+(made,) = torch.utils._pytree.tree_map(make, [0])  # torch calls the program
+assert is_ours(made)
+torch.set_default_device("cpu")
+assert is_ours(torch.zeros(2))
+""",
+    )
+
+
+def test_a_thread_that_loads_changes_no_other(tmp_path):
+    check(
+        tmp_path,
+        """
+inside, finish = threading.Event(), threading.Event()
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 1
+    def __getitem__(self, i):
+        inside.set(); finish.wait()
+        assert not is_ours(torch.zeros(1))
+        return torch.zeros(1)
+batches = []
+load = lambda: batches.extend(torch.utils.data.DataLoader(Slow()))
+thread = threading.Thread(target=load)
+thread.start(); inside.wait()
+here = is_ours(torch.zeros(2))
+finish.set(); thread.join()
+assert here and is_ours(batches[0])
+""",
+    )
+
+
+def test_autograd_sees_draws(tmp_path):
+    program = tmp_path / "draws.py"
+    program.write_text("""
+import torch
+torch.manual_seed(0)
+for draw in (lambda y: y.uniform_(), lambda y: y.normal_(generator=torch.Generator()),
+             lambda y: y.bernoulli_(0.5), lambda y: y[1:].exponential_()):
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    draw(y)
+    y.sum().backward()
+    print(y.detach(), x.grad)
+    try:
+        draw(x)
+    except RuntimeError as error:
+        print(error)
+    with torch.no_grad():
+        draw(x)
+    print(x)
+p = torch.full((3,), 0.5, requires_grad=True)
+for y in (torch.bernoulli(p), p.bernoulli(), torch.normal(p, 1.0), torch.poisson(p)):
+    y.sum().backward()
+    print(y.requires_grad, y.detach(), p.grad)
+print(torch.multinomial(p, 2).requires_grad)
+with torch.no_grad():
+    print(torch.bernoulli(p).requires_grad)
+""")
+    assert output(program) == output(program, launched=False)
+
+
+def test_generators_of_the_device_draw_there(tmp_path):
+    check(
+        tmp_path,
+        """
+def draws():
+    g = torch.Generator("cuda").manual_seed(3)
+    p = torch.full((4,), 0.5, device="cuda")
+    in_place = [torch.empty(3, device="cuda").normal_(generator=g) for _ in range(2)]
+    return *in_place, torch.bernoulli(p, generator=g), torch.multinomial(p, 2, generator=g)
+first, second = draws(), draws()
+assert all(map(torch.equal, first, second)) and all(map(is_ours, first))
+assert not torch.equal(first[0], first[1])
+""",
+        "--from",
+        "cuda,cpu",
+    )
+
+
+def test_streams_and_events_are_torchs(tmp_path):
+    check(
+        tmp_path,
+        """
+cuda = torch.cuda
+stream, event = cuda.Stream(), cuda.Event()
+assert isinstance(event, torch.Event) and isinstance(event, cuda.Event)
+assert isinstance(stream.record_event(), cuda.Event)
+stream.record_event(event); stream.wait_event(event); cuda.current_stream().wait_event(event)
+assert event.query()
+for s in (stream, cuda.current_stream(), cuda.Stream("cuda:0")):
+    assert isinstance(s, cuda.Stream) and isinstance(s, torch.Stream)
+assert not isinstance(3, cuda.Stream) and not isinstance(3, cuda.Event)
+""",
+    )
+
+
+def test_models_that_are_read_whole(tmp_path):
+    check(
+        tmp_path,
+        """
+model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+def train():
+    optimizer.zero_grad(); model(torch.ones(4, 8)).sum().backward(); optimizer.step()
+train()
+step = lambda: optimizer.state_dict()["state"][0]["step"]
+assert not is_ours(step())
+model, state = read_back(model), read_back(optimizer.state_dict())
+assert all(map(is_ours, (*model.parameters(), *model.buffers())))
+optimizer = torch.optim.Adam(model.parameters())
+optimizer.load_state_dict(state); train()
+assert not is_ours(step()) and step().item() == 2
+assert is_ours(optimizer.state_dict()["state"][0]["exp_avg"])
+optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+for group in state["param_groups"]:
+    group["capturable"] = True
+optimizer.load_state_dict(state)
+assert is_ours(step())
+""",
+    )
+
+
+def test_random_states_that_are_read(tmp_path):
+    check(
+        tmp_path,
+        """
+g = torch.Generator().manual_seed(5)
+state = read_back(g.get_state())
+expected = torch.rand(3, generator=g)
+assert g.set_state(state) is g
+assert torch.equal(torch.rand(3, generator=g), expected)
+torch.set_rng_state(read_back(torch.get_rng_state()))
+""",
+    )
+
+
+def test_loaders_give_packed_sequences(tmp_path):
+    check(
+        tmp_path,
+        """
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+data = [torch.ones(2, 1), torch.ones(3, 1)]
+def collate(samples): return pack_sequence(samples, enforce_sorted=False), torch.ones(2)
+for workers in (0, 1):
+    loader = torch.utils.data.DataLoader(data, 2, collate_fn=collate, num_workers=workers)
+    ((packed, labels),) = loader
+    assert is_ours(packed.data) and is_ours(labels) and is_ours(packed.sorted_indices)
+    assert not is_ours(packed.batch_sizes)
+    padded, lengths = pad_packed_sequence(nn.RNN(1, 2)(packed)[0])
+    assert is_ours(padded) and lengths.tolist() == [2, 3]
+""",
+    )
+
+
+def test_memory_by_torchs_names(tmp_path):
+    check(
+        tmp_path,
+        """
+cuda, accelerator = torch.cuda, torch.accelerator
+x = torch.ones(1000, device="cuda"); x.sum().item()
+stats = cuda.memory_stats("cuda:0")
+assert stats["allocated_bytes.all.current"] == cuda.memory_allocated(0) >= 4000
+assert stats["reserved_bytes.all.peak"] == cuda.max_memory_reserved() == cuda.max_memory_cached()
+nested = cuda.memory_stats_as_nested_dict()
+assert nested["reserved_bytes"]["all"]["current"] == cuda.memory_reserved()
+assert "reserved_bytes.current" not in stats and "Allocated" in cuda.memory_summary(None, True)
+assert accelerator.max_memory_reserved("cuda:0") == cuda.max_memory_reserved()
+assert accelerator.memory_allocated(torch.device("cuda")) == cuda.memory_allocated()
+accelerator.synchronize("cuda"); accelerator.reset_peak_memory_stats()
+""",
+    )
+
+
+def test_taking_over_twice(tmp_path):
+    code = """
+import os, torch
+torch.lazuli.take_over("cpu")
+said = os.environ["LAZULI_TAKE_OVER"], torch.zeros(1).device
+torch.lazuli.take_over("cuda")
+assert torch.cuda.is_available() and torch.cuda.memory_allocated() >= 0
+is_available = torch.cuda.is_available
+torch.lazuli.take_over("cuda")
+assert torch.cuda.is_available is is_available
+torch.lazuli.take_over()
+x = torch.zeros(1).cuda() + 1
+own = torch._C.TensorBase.device.__get__
+assert own(torch.zeros(1)).type == "lazuli"
+print(said, os.environ["LAZULI_TAKE_OVER"], x.device)
+"""
+    expected = "('cpu', device(type='cpu')) cuda,cpu cuda:0\n"
+    assert output("-c", code, launched=False) == expected
