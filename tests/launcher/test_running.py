@@ -65,6 +65,8 @@ def test_the_exit_code_is_the_programs(script):
 def test_an_interrupt_ends_the_program_as_without(script):
     script.write_text(
         "import os, signal, torch\ntorch.ones(3, device='cuda').sum().item()\n"
+        # What runs in the background of a shell inherits that interrupts are ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n"
         "except KeyboardInterrupt:\n    print('caught')\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
@@ -173,7 +175,8 @@ def test_a_report_of_the_program(script, tmp_path):
     script.write_text(
         "import subprocess, sys, torch\n"
         "x = torch.ones(8, 8).cuda()\n"
-        "subprocess.run([sys.executable, '-c', 'import torch; torch.ones(2).cuda().sum().item()'])\n"
+        "child = 'import torch; torch.ones(2).cuda().sum().item()'\n"
+        "subprocess.run([sys.executable, '-c', child])\n"
         "print((x @ x).sum().item())\n"
     )
     page = tmp_path / "page.html"
