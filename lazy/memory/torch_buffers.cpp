@@ -25,18 +25,14 @@ at::Tensor tensor_over(const jit::BufferView& v) {
   return tensor_over(first, to_ref(v.type.shape), to_ref(v.strides), to_torch(v.type.dtype), nullptr);
 }
 
-namespace {
-
-// Whether torch's allocator for the host gave the memory. A GPU's counts by itself, and our own has counted already.
 bool is_of_torch_on_host(const at::Tensor& t) {
   return t.is_cpu() && t.storage().data_ptr().get_deleter() == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
-}  // namespace
-
 jit::Buffer buffer_of(const at::Tensor& t) {
   void* data = t.mutable_data_ptr();
   if (!data) return allocate_buffer(0);
+  // A GPU's memory counts by itself, and our own has counted already.
   auto counted = is_of_torch_on_host(t) ? std::make_shared<CountedMemory>(t.storage().nbytes()) : nullptr;
   return {data, static_cast<size_t>(t.numel()) * t.itemsize(),
           std::shared_ptr<void>(data, [keep = t, counted = std::move(counted)](void*) {})};

@@ -16,6 +16,10 @@ at::Tensor tensor_over(const jit::Buffer& buffer, const ir::Type& type);
 // A tensor over the window. It does not keep the buffer alive; strides are not negative.
 at::Tensor tensor_over(const jit::BufferView& view);
 
+// Whether torch's allocator for the host gave the memory. It did not give a GPU's, our own, or somebody else's, such as
+// numpy's.
+bool is_of_torch_on_host(const at::Tensor& t);
+
 // The memory of a dense tensor that begins its storage; the buffer keeps the tensor alive.
 jit::Buffer buffer_of(const at::Tensor& dense);
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <mutex>
+#include "lazy/memory/torch_buffers.h"
 #include "lazy/support/config.h"
 #include "lazy/support/metrics.h"
 #include "lazy/support/mutex.h"
@@ -47,16 +48,12 @@ bool is_again(const at::Tensor& host) {
   return false;
 }
 
-// Memory of somebody else, such as an array of numpy, may change without torch's knowing.
-bool is_of_torch(const at::Tensor& host) {
-  return host.storage().data_ptr().get_deleter() == c10::GetAllocator(c10::kCPU)->raw_deleter();
-}
-
 }  // namespace
 
 void note_move(const at::Tensor& host) {
   if (!config().source_lines || !host.is_cpu() || !host.has_storage() || host.numel() == 0) return;
-  if (!is_of_torch(host) || !is_again(host)) return;
+  // Memory of somebody else, such as an array of numpy, may change without torch's knowing.
+  if (!is_of_torch_on_host(host) || !is_again(host)) return;
   metrics().noticed("moved again", "a CPU tensor that has not changed", line_text(current_line()));
 }
 

@@ -178,7 +178,6 @@ void Observer::peeked(uint32_t where, double begin_us, double end_us) {
 
 void Observer::external(const std::string& op, const std::string& where, double begin_us, double end_us) {
   std::lock_guard lock(mutex_);
-  texts_.number(op);
   happened({Kind::External, 0, static_cast<int32_t>(texts_.number(where)), static_cast<uint64_t>(texts_.number(op)),
             begin_us, end_us - begin_us});
 }
