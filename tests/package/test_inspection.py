@@ -44,7 +44,8 @@ def test_explain_names_the_line_of_a_sync(device):
     explanation = torch.lazuli.explain()
     assert "test_inspection.py" in "".join(event.where for event in explanation)
     assert any(event.kind == "sync" for event in explanation)
-    assert len(torch.lazuli.explain()) == 0
+    # Kept history is what is alive now, not what happened: another test's may be among it.
+    assert {event.kind for event in torch.lazuli.explain()} <= {"kept history"}
 
 
 def test_an_explanation_is_a_table():

@@ -58,6 +58,7 @@ def _readable_time(microseconds: float) -> str:
 def explain() -> Explanation:
     """What happened since the last call, by Python line, and advice on it.
 
-    Syncs, compilations, external calls, new traces, and what else costs time or memory.
+    Syncs, compilations, external calls, new traces, and what else costs time or memory. Events of
+    the kind "kept history" say what is alive at this moment, so they come again in the next call.
     """
     return Explanation([Event(**event) for event in json.loads(ops._explain())])
