@@ -146,6 +146,18 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
   return {tensor_in(r, y, type, order), statistic(r, y.next(), x, parameters), statistic(r, y.next(2), x, parameters)};
 }
 
+// What torch.compile's graphs have in place of it.
+std::tuple<Tensor, Tensor, Tensor> batch_norm_legit(const Tensor& x, const optional<Tensor>& w,
+                                                    const optional<Tensor>& b, Tensor& running_mean,
+                                                    Tensor& running_var, bool training, double momentum, double eps) {
+  return batch_norm(x, w, b, running_mean, running_var, training, momentum, eps);
+}
+std::tuple<Tensor, Tensor, Tensor> batch_norm_no_stats(const Tensor& x, const optional<Tensor>& w,
+                                                       const optional<Tensor>& b, bool training, double momentum,
+                                                       double eps) {
+  return batch_norm(x, w, b, {}, {}, training, momentum, eps);
+}
+
 // Torch's composite calls its kernel for the host. The fourth result is room for libraries of a GPU.
 std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_no_update(const Tensor& x, const optional<Tensor>& w,
                                                                 const optional<Tensor>& b,
@@ -233,6 +245,8 @@ void register_normalization(torch::Library& m) {
   m.impl("native_layer_norm_backward", layer_norm_backward);
   m.impl("native_batch_norm", batch_norm);
   m.impl("native_batch_norm_backward", batch_norm_backward);
+  m.impl("_native_batch_norm_legit", batch_norm_legit);
+  m.impl("_native_batch_norm_legit.no_stats", batch_norm_no_stats);
   m.impl("_batch_norm_no_update", batch_norm_no_update);
   m.impl("native_group_norm", group_norm);
   m.impl("native_group_norm_backward", group_norm_backward);
