@@ -27,8 +27,10 @@ COMPILE_MODES = {
     "compile-reduce-overhead": "reduce-overhead",  # CUDA graphs
     "compile-max-autotune": "max-autotune",  # on a GPU with CUDA graphs, too
 }
+# torch.compile with the backend lazuli: on tensors of the device, and on those of --device.
+OWN_COMPILE = ("lazuli+compile", "compile-lazuli")
 RIVALS = ("openvino", "onnxruntime")  # for models' inference on a CPU (benchmarks/rivals)
-ARMS = ("eager", *COMPILE_MODES, *RIVALS, "lazuli")
+ARMS = ("eager", *COMPILE_MODES, *RIVALS, *OWN_COMPILE, "lazuli")
 USUAL_ARMS = ("eager", "compile", "lazuli")
 DEVICES = ("cpu", "cuda")
 _device = "cpu"
@@ -40,17 +42,19 @@ def on_gpu() -> bool:
 
 
 def device_of(arm: str) -> str:
-    return "lazuli" if arm == "lazuli" else _device
+    return "lazuli" if arm in ("lazuli", "lazuli+compile") else _device
 
 
 def arms_on(device: str) -> list[str]:
-    """torch's arms that differ from each other on the device."""
-    arms = [arm for arm in ARMS if arm not in RIVALS]
+    """The arms that differ from each other on the device, but those that have to be named."""
+    arms = [arm for arm in ARMS if arm not in (*RIVALS, "compile-lazuli")]
     return [arm for arm in arms if arm != "compile-reduce-overhead" or device == "cuda"]
 
 
 def compiled(arm: str, function: Callable, **options) -> Callable:
     """The function as the arm runs it; `options` are torch.compile's."""
+    if arm in OWN_COMPILE:
+        return torch.compile(function, backend="lazuli", **options)
     if arm not in COMPILE_MODES:
         return function
     return torch.compile(function, mode=COMPILE_MODES[arm], **options)
@@ -64,7 +68,7 @@ def to_keep(arm: str, result: torch.Tensor) -> torch.Tensor:
 
 def synchronize(arm: str) -> None:
     """Waits until everything that the arm was asked for is computed."""
-    if arm == "lazuli":
+    if device_of(arm) == "lazuli":
         torch.lazuli.synchronize()
     elif on_gpu():
         torch.cuda.synchronize()

@@ -109,6 +109,7 @@ ir::Value uniform(lazy::Recording& r, const ir::Dims& shape, ir::DType type, Gen
   ir::Type position{ir::DType::I64, {n}};
   ir::Value index = r.emit(ir::Op::iota, {}, {{n}}, {&position, 1});
   ir::Value seed = r.number(d.seed, ir::DType::I64), offset = r.number(d.offset, ir::DType::I64);
+  r.note_draw(seed, offset, n, &g == &generator_of(std::nullopt));
   ir::Value u = r.emit(ir::Op::random_uniform, {seed, offset, index}, {{static_cast<int64_t>(ir::compute_type(type))}});
   if (ir::is_reduced_floating(type)) {
     // As many bits as the type's significand holds, so that the largest number does not round to 1.

@@ -93,7 +93,8 @@ def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, obj
     """One row of the table."""
     torch._dynamo.reset()
     workload = WORKLOADS[name]
-    run = [arm for arm in arms if arm not in harness.COMPILE_MODES or name in RUN_BY_COMPILE]
+    captured = (*harness.COMPILE_MODES, *harness.OWN_COMPILE)
+    run = [arm for arm in arms if arm not in captured or name in RUN_BY_COMPILE]
     steps = {arm: workload.make(arm) for arm in run}
     if "lazuli" in run:
         torch.lazuli.reset_metrics()

@@ -40,6 +40,7 @@ Recording::~Recording() {
   if (trace_.epoch() != epoch) return;
   if (trace_.lines.size() < end) trace_.lines.resize(end, line);
   for (size_t i = start_; i < end; ++i) trace_.lines[i] = line;
+  if (block_) std::ranges::copy(block_->lines(), trace_.lines.begin() + static_cast<ptrdiff_t>(block_begin_));
 }
 
 ir::Value Recording::emit(ir::Op op, std::span<const ir::Value> inputs, ir::Attrs attrs,

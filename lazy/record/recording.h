@@ -4,6 +4,7 @@
 #pragma once
 #include <thread>
 #include "ir/builder.h"
+#include "lazy/record/block.h"
 #include "lazy/record/repetition.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/host_time.h"
@@ -86,13 +87,23 @@ class Recording final : public ir::Builder {
   void note(Derivative d) { trace_.derivatives.push_back(std::move(d)); }
   // Records again what was recorded at an equal place.
   void repeat(const Trace::Excerpt& e) { trace_.append(e); }
+  // Records a captured graph; its own values are numbered from the result on. The block has to outlive the recording.
+  ValueId repeat(Block& block, std::span<const ValueId> inputs, std::span<const int64_t> numbers) {
+    block_begin_ = trace_.size(), block_ = &block;
+    return block.append(trace_, inputs, numbers);
+  }
+  ir::Value numbered(ValueId id) const { return {id, 0}; }
+  ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
+  // Says that these two numbers are where `count` random numbers were drawn.
+  void note_draw(ir::Value seed, ir::Value offset, int64_t count, bool is_default) {
+    trace_.draws.push_back({id(seed), id(offset), count, is_default});
+  }
 
  private:
   // How many bytes at a storage's end are no whole element of this type.
   static int64_t odd_bytes(const LazyStorage& storage, ir::DType dtype);
   ir::Value bitcast(ir::Value v, ir::DType dtype, int64_t n);
   ir::Value bytes(ir::Value v, int64_t begin, int64_t end);
-  ValueId id(ir::Value v) const { return v ? v.node + v.result : kAbsent; }
   // One more reference to what holds v. What only the trace holds is ours alone while we hold its lock.
   CellRef share(ir::Value v) {
     Cell* cell = trace_.cell(id(v));
@@ -106,6 +117,8 @@ class Recording final : public ir::Builder {
   Trace& trace_;
   Tape* const tape_;  // this thread's, which is told what is read; null: none
   size_t start_;
+  const Block* block_ = nullptr;  // that was recorded last, from this entry on
+  size_t block_begin_ = 0;
   std::unique_lock<Mutex> lock_;
 };
 

@@ -16,6 +16,7 @@
 #include "lazy/report/observer.h"
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
+#include "lazy/run/reads.h"
 #include "lazy/run/run_ahead.h"
 #include "lazy/run/runner.h"
 #include "lazy/shadow/shadow.h"
@@ -371,6 +372,7 @@ jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable) {
 }
 
 jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
+  ++reads;
   std::lock_guard lock(recorder().mutex);
   settle_after_fork();
   raise_kept_error();

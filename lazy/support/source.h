@@ -9,6 +9,8 @@ namespace lazuli::lazy {
 // Interned number of the innermost user line (frames inside torch are skipped) of this thread; 0 = unknown. Takes the
 // interpreter lock: call with no lock of ours held but the recorder's (mutex.h).
 uint32_t current_line();
+// Until it is called with an empty text, current_line() of this thread is this line.
+void set_line(const std::string& line);
 // The name of the innermost Python function of this thread, of torch or not; empty if unknown. As current_line().
 std::string current_function();
 // While it lives, this thread does not hold the interpreter lock, if it held it before.

@@ -22,6 +22,7 @@ void Trace::restart(uint64_t epoch) {
   prefix_hashes.clear();
   segments.clear();
   derivatives.clear();
+  draws.clear();
   peeks = 0;
 }
 
@@ -37,7 +38,10 @@ std::optional<Trace::Excerpt> Trace::since(const Place& begin) const {
             from(operands_, begin.operands),
             from(attrs_, begin.attrs),
             from(prefix_hashes, begin.entries),
+            {},
             {}};
+  for (uint32_t seam : seams_)
+    if (seam >= begin.entries) e.seams.push_back(seam - static_cast<uint32_t>(begin.entries));
   for (size_t v = begin.values; v < cells_.size(); ++v) {
     if (!cells_[v]) return {};
     e.types.push_back(cells_[v]->type);
@@ -45,13 +49,23 @@ std::optional<Trace::Excerpt> Trace::since(const Place& begin) const {
   return e;
 }
 
-void Trace::append(const Excerpt& e) {
+void Trace::append(const Excerpt& e, std::span<const int64_t> numbers) {
+  for (uint32_t seam : e.seams) seams_.push_back(static_cast<uint32_t>(entries_.size()) + seam);
   entries_.insert(entries_.end(), e.entries.begin(), e.entries.end());
   operands_.insert(operands_.end(), e.operands.begin(), e.operands.end());
   attrs_.insert(attrs_.end(), e.attrs.begin(), e.attrs.end());
   prefix_hashes.insert(prefix_hashes.end(), e.hashes.begin(), e.hashes.end());
   for (const ir::Type& type : e.types) cells_.push_back(new_cell(static_cast<ValueId>(cells_.size()), type));
   if (!e.hashes.empty()) hash_ = e.hashes.back();
+  scalars_.insert(scalars_.end(), numbers.begin(), numbers.end());
+}
+
+uint64_t Trace::hash_after(uint64_t hash, const Entry& e, std::span<const ValueId> operands,
+                           std::span<const int64_t> attrs) {
+  uint64_t h = mix(hash, static_cast<uint64_t>(e.op) | uint64_t(e.results) << 16 | uint64_t(operands.size()) << 32);
+  for (ValueId v : operands) h = mix(h, v);
+  for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
+  return for_lookup(h);
 }
 
 void Trace::settle_segments() {
@@ -75,16 +89,11 @@ ValueId Trace::append_entry(ir::Op op, std::span<const ValueId> operands, std::s
           static_cast<uint32_t>(attrs_.size()),
           static_cast<uint32_t>(attrs.size()),
           static_cast<ValueId>(cells_.size())};
-  uint64_t h = mix(hash_, static_cast<uint64_t>(op) | uint64_t(results) << 16 | uint64_t(operands.size()) << 32);
-  for (ValueId v : operands) {
-    h = mix(h, v);
-    operands_.push_back(v);
-  }
-  for (int64_t a : attrs) h = mix(h, static_cast<uint64_t>(a));
-  hash_ = h = for_lookup(h);
+  hash_ = hash_after(hash_, e, operands, attrs);
+  for (ValueId v : operands) operands_.push_back(v);
   if (!attrs.empty()) attrs_.insert(attrs_.end(), attrs.begin(), attrs.end());
   entries_.push_back(e);
-  prefix_hashes.push_back(h);
+  prefix_hashes.push_back(hash_);
   return e.first_result;
 }
 

@@ -74,11 +74,23 @@ class Trace {
     std::vector<int64_t> attrs;
     std::vector<uint64_t> hashes;  // the running one after each entry
     std::vector<ir::Type> types;   // of the results
+    std::vector<uint32_t> seams;   // counted from its first entry
     friend bool operator==(const Excerpt&, const Excerpt&) = default;
   };
   // None if there is something in it that does not follow from the code: inputs and run-time numbers.
   std::optional<Excerpt> since(const Place& begin) const;
-  void append(const Excerpt& e);
+  // `numbers`: its run-time numbers.
+  void append(const Excerpt& e, std::span<const int64_t> numbers = {});
+  // The running hash, `h` before the entry.
+  static uint64_t hash_after(uint64_t h, const Entry& e, std::span<const ValueId> operands,
+                             std::span<const int64_t> attrs);
+  // Random numbers that were drawn: the run-time numbers that say where in a generator's sequence, how many, and
+  // whether it is the device's default generator.
+  struct Draw {
+    ValueId seed, offset;
+    int64_t count;
+    bool is_default;
+  };
 
   // Forgets everything but the capacity of its lists, and begins as `epoch`.
   void restart(uint64_t epoch);
@@ -128,7 +140,8 @@ class Trace {
   std::vector<uint64_t> prefix_hashes;  // the running hash after each entry
   std::vector<SegmentRef> segments;     // entries that may be differentiated yet
   std::vector<Derivative> derivatives;  // noted for shadow runs only (derivatives.h)
-  int peeks = 0;                        // values of it that were computed apart
+  std::vector<Draw> draws;
+  int peeks = 0;  // values of it that were computed apart
 
  private:
   bool would_be_missed(const Entry& e) const;

@@ -29,6 +29,7 @@ TAUGHT = {
     "sentence_transformers.util.environment": ("sentence_transformers", "teach"),
     "timm.utils.distributed": ("timm", "teach"),
     "torch_geometric.device": ("torch_geometric", "teach"),
+    "torch._dynamo.backends.registry": ("dynamo", "teach"),
     "torch._inductor": ("aot_inductor", "teach"),
     "torch.nn.attention.flex_attention": ("flex_attention", "teach"),
     "transformers.pipelines.base": ("transformers", "teach_pipelines"),

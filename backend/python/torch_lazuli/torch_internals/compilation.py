@@ -1,7 +1,6 @@
 """What torch.compile's parts know of devices: Inductor, and Python's kernels for symbolic sizes."""
 
 import functools
-import itertools
 
 import torch
 
@@ -9,7 +8,7 @@ from torch_lazuli.devices import TYPE
 
 
 def leave_to_the_device() -> None:
-    """Runs the graphs that torch.compile has captured on the device op by op: it fuses them itself.
+    """Gives graphs on the device that torch.compile would give Inductor to the backend `lazuli`.
 
     Inductor, the default backend, has no code for the device.
     """
@@ -18,20 +17,13 @@ def leave_to_the_device() -> None:
 
     @functools.wraps(original)
     def compile_graph(self, graph, inputs):
-        return graph.forward if _is_on_device(graph, inputs) else original(self, graph, inputs)
+        from torch_lazuli.compiler import backend
+
+        if TYPE in backend.device_types(graph, inputs):
+            return backend.lazuli(graph, inputs)
+        return original(self, graph, inputs)
 
     wrapper.__call__ = compile_graph
-
-
-def _is_on_device(graph: torch.fx.GraphModule, inputs) -> bool:
-    # Compiled autograd gives its operands as a list.
-    lists = [x if isinstance(x, list | tuple) else (x,) for x in inputs]
-    everything = (*itertools.chain(*lists), *graph.parameters(), *graph.buffers())
-    tensors = [t for t in everything if isinstance(t, torch.Tensor)]
-    if tensors:
-        return any(t.device.type == TYPE for t in tensors)
-    made_on = (node.kwargs.get("device") for node in graph.graph.nodes)
-    return any(device is not None and torch.device(device).type == TYPE for device in made_on)
 
 
 def trace_lstms_in_other_operators() -> None:

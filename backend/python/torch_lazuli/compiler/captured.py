@@ -1,0 +1,166 @@
+"""A graph without mutation but of its inputs, which runs by being recorded."""
+
+import logging
+import re
+import weakref
+
+import torch
+
+from torch_lazuli.devices import TYPE
+from torch_lazuli.operators import ops
+
+log = logging.getLogger(__name__)
+
+# Operators of others may do more than compute their results.
+_NAMESPACES = {"aten", "prims", "torchvision"}
+_MOST_FAILURES = 8
+# Hides calls whose results are views of their operands from AOTAutograd's check of operators.
+unseen = torch._C._DisableTorchDispatch
+
+
+class Captured:
+    """Called with a list of tensors and sizes, which it clears, as AOTAutograd's functions are."""
+
+    def __init__(self, module: torch.fx.GraphModule, traced_on: str = TYPE):
+        """`traced_on`: the type of the device that the graph's tensors had when it was traced."""
+        self._module = module
+        self._may_be_captured = may_be_captured(module, traced_on)
+        self._failures = 0  # in a row
+        self._constants = _constants(module)
+        self._graph = ops._graph_new()
+        weakref.finalize(self, ops._graph_free, self._graph)
+        self._others: dict[int, list | None] = {}
+        self._is_of_tensors = all(
+            isinstance(node.meta.get("val"), torch.Tensor)
+            for node in module.graph.nodes
+            if node.op == "placeholder"
+        )
+        self._call = ops._graph_call.default
+
+    def __call__(self, arguments: list) -> list:
+        """The results; inputs that the graph writes to are written to."""
+        tensors, sizes = self._split(arguments)
+        if self._may_be_captured and sizes is not None:
+            number, results = self._call(self._graph, tensors, sizes)
+            if number >= 0:
+                arguments.clear()
+                return _merged(results, self._others[number])
+            return self._record(arguments, tensors, sizes)
+        return _Reader(self._module, {}).boxed_run(arguments)
+
+    def _split(self, arguments: list) -> tuple[list[torch.Tensor], list[int] | None]:
+        if self._is_of_tensors:
+            return [*arguments, *self._constants.values()], []
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        sizes = [int(a) for a in arguments if isinstance(a, int)]
+        if len(tensors) + len(sizes) < len(arguments):
+            return [], None
+        return [*tensors, *self._constants.values()], sizes
+
+    def _record(self, arguments: list, tensors: list[torch.Tensor], sizes: list[int]) -> list:
+        with unseen():
+            capture, stand_ins = ops._graph_begin(tensors, sizes)
+        if capture < 0:
+            return _Reader(self._module, {}).boxed_run(arguments)
+        try:
+            given = iter(stand_ins)
+            replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
+            arguments.clear()
+            constants = dict(zip(self._constants, given, strict=True))
+            results = list(_Reader(self._module, constants).boxed_run(replaced))
+        except BaseException:
+            ops._graph_drop(capture)
+            raise
+        made = [r for r in results if isinstance(r, torch.Tensor)]
+        with unseen():
+            number, made, why = ops._graph_end(self._graph, capture, made)
+        if number >= 0:
+            self._failures = 0
+            others = [None if isinstance(r, torch.Tensor) else (r,) for r in results]
+            self._others[number] = others if any(others) else None
+        else:
+            log.debug("a graph is recorded op by op: %s", why)
+            self._failures += 1
+            self._may_be_captured = self._failures < _MOST_FAILURES
+        given = iter(made)
+        return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+
+
+def _merged(results: list[torch.Tensor], others: list | None) -> list:
+    """With the results that are no tensors, each as a tuple of one, in their places."""
+    if others is None:
+        return results
+    given = iter(results)
+    return [next(given) if other is None else other[0] for other in others]
+
+
+def _constants(module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    """The tensors of the device that belong to the graph, by name."""
+    names = (node.target for node in module.graph.nodes if node.op == "get_attr")
+    values = {name: _attribute(module, name) for name in names}
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, torch.Tensor) and value.device.type == TYPE
+    }
+
+
+def _attribute(module: torch.fx.GraphModule, name: str):
+    value = module
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def may_be_captured(module: torch.fx.GraphModule, traced_on: str) -> bool:
+    """Whether the graph does the same ops each time, as far as its nodes tell."""
+    return all(_does_the_same(node, traced_on) for node in module.graph.nodes)
+
+
+def _does_the_same(node: torch.fx.Node, traced_on: str) -> bool:
+    if node.op != "call_function":
+        return node.op in {"placeholder", "output", "get_attr"}
+    if isinstance(node.target, torch._ops.OpOverload):
+        # A tensor of another device may hold random numbers, which would be recorded as constants.
+        values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+        devices = {v.device.type for v in values if isinstance(v, torch.Tensor)}
+        return node.target.namespace in _NAMESPACES and devices <= {traced_on}
+    # Else it is arithmetic on sizes.
+    return not isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+class _Reader(torch.fx.Interpreter):
+    """Runs a graph op by op, each as the code of the Python line that it comes from."""
+
+    extra_traceback = False  # errors are eager's
+
+    def __init__(self, module: torch.fx.GraphModule, constants: dict[str, torch.Tensor]):
+        super().__init__(module)
+        self._replaced = constants
+
+    def boxed_run(self, arguments: list):
+        try:
+            return super().boxed_run(arguments)
+        finally:
+            ops._set_line("")
+
+    def run_node(self, node: torch.fx.Node):
+        ops._set_line(_line(node))
+        return super().run_node(node)
+
+    def get_attr(self, target, args, kwargs):
+        found = self._replaced.get(target)
+        return super().get_attr(target, args, kwargs) if found is None else found
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARIES = ("/torch/", "/torch_lazuli/", "<frozen")
+
+
+def _line(node: torch.fx.Node) -> str:
+    """The innermost line outside of torch, as file:line; empty if none is known."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    for file, number in reversed(frames):
+        if not any(part in file for part in _LIBRARIES):
+            return f"{file}:{number}"
+    return ""

@@ -1,0 +1,48 @@
+"""Graphs of tensors that are not the device's, but of the device behind it: nothing is copied."""
+
+import torch
+
+from torch_lazuli.compiler.captured import Captured, unseen
+from torch_lazuli.devices import TYPE
+from torch_lazuli.operators import ops
+
+
+class Host:
+    """Runs a graph on the memory of its arguments, and returns tensors over the results' memory.
+
+    The results are computed when a call returns: who called does not know the device.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule):
+        self._captured = Captured(_moved(module), ops._backing().type)
+
+    def __call__(self, arguments: list) -> list:
+        originals = [a for a in arguments if isinstance(a, torch.Tensor)]
+        with unseen():
+            taken, kept = ops._graph_take_over(originals)
+        given = iter(taken)
+        replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
+        arguments.clear()
+        results = self._captured(replaced)
+        made = [r for r in results if isinstance(r, torch.Tensor)]
+        with unseen():
+            given = iter(ops._graph_give_back(originals, taken, made))
+        del kept  # the memory is the caller's: until here no result may take it over
+        return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+
+
+def _moved(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph on the device: what it makes, moves to and knows is there."""
+    device = torch.device(TYPE)
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            owner, _, name = node.target.rpartition(".")
+            holder = module.get_submodule(owner)
+            value = getattr(holder, name)
+            if isinstance(value, torch.Tensor):
+                setattr(holder, name, value.detach().to(device))
+        node.args, node.kwargs = torch.fx.node.map_aggregate(
+            (node.args, node.kwargs), lambda a: device if isinstance(a, torch.device) else a
+        )
+    module.recompile()
+    return module
