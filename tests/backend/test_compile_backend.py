@@ -251,6 +251,14 @@ def test_a_branch_that_data_decide():
     check(f, *[(torch.full((3,), s),) for s in (1.0, -1.0, 2.0, -2.0)])
 
 
+def test_a_branch_that_data_decide_on_the_cpu():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), x.t()
+
+    for _ in range(2):
+        check(f, *[(torch.full((3, 2), s),) for s in (1.0, -1.0, 2.0)], where="cpu")
+
+
 def test_a_loop_that_data_decide():
     def f(x):
         while x.sum() < 10:

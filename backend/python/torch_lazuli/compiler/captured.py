@@ -37,6 +37,11 @@ class Captured:
         )
         self._call = ops._graph_call.default
 
+    @property
+    def may_be_captured(self) -> bool:
+        """Whether it is, or may yet be, recorded at once."""
+        return self._may_be_captured
+
     def __call__(self, arguments: list) -> list:
         """The results; inputs that the graph writes to are written to."""
         tensors, sizes = self._split(arguments)

@@ -10,13 +10,17 @@ from torch_lazuli.operators import ops
 class Host:
     """Runs a graph on the memory of its arguments, and returns tensors over the results' memory.
 
-    The results are computed when a call returns: who called does not know the device.
+    The results are computed when a call returns: who called does not know the device. A graph that
+    has to be recorded op by op each time is left to torch's own kernels.
     """
 
     def __init__(self, module: torch.fx.GraphModule):
+        self._module = module
         self._captured = Captured(_moved(module), ops._backing().type)
 
     def __call__(self, arguments: list) -> list:
+        if not self._captured.may_be_captured:
+            return torch.fx.Interpreter(self._module).boxed_run(arguments)
         originals = [a for a in arguments if isinstance(a, torch.Tensor)]
         with unseen():
             taken, kept = ops._graph_take_over(originals)
@@ -32,17 +36,20 @@ class Host:
 
 
 def _moved(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph on the device: what it makes, moves to and knows is there."""
+    """A copy of the graph on the device: what it makes, moves to and knows is there."""
     device = torch.device(TYPE)
-    for node in module.graph.nodes:
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    moved = torch.fx.GraphModule(module, graph)
+    for node in graph.nodes:
         if node.op == "get_attr":
             owner, _, name = node.target.rpartition(".")
-            holder = module.get_submodule(owner)
+            holder = moved.get_submodule(owner)
             value = getattr(holder, name)
             if isinstance(value, torch.Tensor):
                 setattr(holder, name, value.detach().to(device))
         node.args, node.kwargs = torch.fx.node.map_aggregate(
             (node.args, node.kwargs), lambda a: device if isinstance(a, torch.device) else a
         )
-    module.recompile()
-    return module
+    moved.recompile()
+    return moved
