@@ -1,5 +1,5 @@
 // What a captured graph recorded, made independent of its place: it can be recorded again in any trace, over other
-// inputs, for a few nanoseconds an entry.
+// inputs. That takes a copy of its entries, and a cell for each value.
 #pragma once
 #include <optional>
 #include <span>

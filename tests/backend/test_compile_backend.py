@@ -196,6 +196,28 @@ def test_views_that_are_written_to(where):
         assert base.sum().item() == 24
 
 
+@pytest.mark.parametrize("where", WHERE)
+def test_memory_beyond_an_input(where):
+    run = compiled(lambda x: x.as_strided((3,), (1,), 1) * 2)
+    for _ in range(3):
+        x = torch.arange(10.0).to(where)
+        assert run(x[4:6]).tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_inputs_that_overlap(where):
+    def f(x, y):
+        x.add_(1)
+        return x * y
+
+    run = compiled(f)
+    for _ in range(3):
+        a, b = torch.arange(6.0), torch.arange(6.0).to(where)
+        expected = f(a[1:5], a[2:6])
+        torch.testing.assert_close(run(b[1:5], b[2:6]).cpu(), expected)
+        torch.testing.assert_close(b.cpu(), a)
+
+
 def test_the_same_tensor_twice():
     run = compiled(lambda x, y: x - 2 * y)
     x, y = torch.tensor([1.0]).to("lazuli"), torch.tensor([5.0]).to("lazuli")

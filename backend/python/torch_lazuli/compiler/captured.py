@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 
 # Operators of others may do more than compute their results.
 _NAMESPACES = {"aten", "prims", "torchvision"}
+# Operators that reach memory which their operand does not show.
+_BEYOND_OPERANDS = ("as_strided", "set_", "resize")
 _MOST_FAILURES = 8
 # Hides calls whose results are views of their operands from AOTAutograd's check of operators.
 unseen = torch._C._DisableTorchDispatch
@@ -129,7 +131,9 @@ def _does_the_same(node: torch.fx.Node, traced_on: str) -> bool:
         # A tensor of another device may hold random numbers, which would be recorded as constants.
         values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
         devices = {v.device.type for v in values if isinstance(v, torch.Tensor)}
-        return node.target.namespace in _NAMESPACES and devices <= {traced_on}
+        namespace, _, name = node.target._schema.name.partition("::")
+        is_known = namespace in _NAMESPACES and not name.startswith(_BEYOND_OPERANDS)
+        return is_known and devices <= {traced_on}
     # Else it is arithmetic on sizes.
     return not isinstance(node.target, torch._ops.HigherOrderOperator)
 
