@@ -2,6 +2,9 @@
 
 import torch
 from torch._decomp.decompositions import lstm_impl
+from torch._subclasses import functional_tensor
+from torch.export import exported_program
+from torch.fx.experimental import proxy_tensor
 
 
 def test_torch_compile_calls_one_function_for_each_graph(monkeypatch):
@@ -31,3 +34,37 @@ def test_an_lstm_has_a_decomposition_and_a_place_for_it(device):
     given = x, state, weights, True, 1, 0.0, False, False, False
     for ours, theirs in zip(lstm_impl(*given), torch.ops.aten.lstm.input(*given), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_one_function_says_what_a_graph_decomposes(spy):
+    calls = [spy(m, "autograd_would_have_decomposed") for m in (proxy_tensor, functional_tensor)]
+    linear = torch.nn.Linear(2, 2)
+    with torch.inference_mode():
+        proxy_tensor.make_fx(linear)(torch.ones(1, 2))
+    program = torch.export.export(linear, (torch.ones(1, 2),))
+    program.run_decompositions()
+    for asked in calls:
+        assert asked, "tracing must ask this, by that name in the module"
+        operator, arguments = asked[0][0]
+        assert isinstance(operator, torch._ops.OpOverload)
+        assert any(isinstance(x, torch.Tensor) for x in arguments)
+
+
+def test_an_export_that_keeps_an_lstm_has_a_kernel_for_it(monkeypatch):
+    lstm = torch.ops.aten.lstm.input
+    found = []
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    replace = exported_program._override_composite_implicit_decomp
+
+    def look(table):
+        context = replace(table)
+        before = lstm.py_kernels.get(key)
+        with context:
+            found.append((lstm.py_kernels.get(key), before))
+        return replace(table)
+
+    monkeypatch.setattr(exported_program, "_override_composite_implicit_decomp", look)
+    program = torch.export.export(torch.nn.LSTM(3, 4), (torch.ones(2, 1, 3),))
+    program.run_decompositions({})
+    kept, usual = found[-1]
+    assert kept is not usual, "an export must put its own kernel into `py_kernels`"

@@ -30,13 +30,42 @@ def trace_lstms_in_other_operators() -> None:
     """Leaves an LSTM of symbolic sizes to torch's decomposition.
 
     Our kernel takes sizes as they are, and goes before that where torch looks for Python's kernels.
+    An export that keeps the operator puts its own function in the decomposition's place.
     """
     lstm = torch.ops.aten.lstm.input
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
 
     def decomposed(*arguments, **named):
         from torch._decomp.decompositions import lstm_impl
 
-        return lstm_impl(*arguments, **named)
+        chosen = lstm.py_kernels.get(composite, lstm_impl)
+        result = chosen(*arguments, **named)
+        if result is not NotImplemented:
+            return result
+        with torch._C._AutoDispatchBelowAutograd():
+            return lstm(*arguments, **named)
 
     for key in (torch._C.DispatchKey.PrivateUse1, torch._C.DispatchKey.AutogradPrivateUse1):
         lstm.py_impl(key)(decomposed)
+
+
+def decompose_what_the_cpu_does() -> None:
+    """Lets graphs have the operators that they have on the CPU.
+
+    Torch keeps an operator that a device has a kernel of, such as `linear`, where it would trace
+    what the operator consists of otherwise. What takes a graph, such as ONNX, may not know it.
+    """
+    from torch._subclasses import functional_tensor
+    from torch.fx.experimental import proxy_tensor
+
+    original = proxy_tensor.autograd_would_have_decomposed
+    on_cpu = torch.empty(0)
+
+    @functools.wraps(original)
+    def would_have_decomposed(operator, arguments):
+        tensor = next((x for x in arguments if isinstance(x, torch.Tensor)), None)
+        ours = tensor is not None and tensor.device.type == TYPE
+        return original(operator, [on_cpu] if ours else arguments)
+
+    for module in (proxy_tensor, functional_tensor):
+        module.autograd_would_have_decomposed = would_have_decomposed

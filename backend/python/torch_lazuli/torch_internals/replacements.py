@@ -31,6 +31,7 @@ def apply(library: Path) -> None:
     rpc.refuse_device_maps()
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
+    compilation.decompose_what_the_cpu_does()
     default_device.pin_only_what_is_on_the_host()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
