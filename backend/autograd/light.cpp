@@ -1,6 +1,7 @@
 #include "backend/autograd/light.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include "backend/record/moved_operands.h"
 #include "backend/record/operands.h"
 #include "backend/torch_internals/autograd_kernels.h"
 #include "backend/torch_internals/dispatch_keys.h"
@@ -57,6 +58,7 @@ std::vector<NodeType>& node_types() {
 }
 
 void call_torch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  move_what_requires_grad(op, stack);
   static auto& mutex = *new lazy::Mutex(lazy::Rank::Leaf);
   static auto* kernels = new std::unordered_map<c10::OperatorName, std::unique_ptr<c10::SafeKernelFunction>>;
   c10::SafeKernelFunction* kernel;

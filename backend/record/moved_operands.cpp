@@ -1,6 +1,8 @@
 #include "backend/record/moved_operands.h"
 
 #include <algorithm>
+#include <span>
+#include <c10/core/GradMode.h>
 #include "backend/record/operands.h"
 #include "lazy/support/config.h"
 
@@ -83,6 +85,25 @@ class Mover {
 };
 
 }  // namespace
+
+void move_what_requires_grad(const c10::OperatorHandle& op, Stack* stack) {
+  if (!lazy::config().move_host_operands || !c10::GradMode::is_enabled()) return;
+  const auto& arguments = op.schema().arguments();
+  const auto given = std::span(*stack).last(arguments.size());
+  if (!are_mixed(op, at::ArrayRef<c10::IValue>(given.data(), given.size()))) return;
+  const auto moved = [](const at::Tensor& t) {
+    return has_to_move(t) && t.requires_grad() ? t.to(c10::Device(c10::kPrivateUse1)) : t;
+  };
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::AliasInfo* alias = arguments[i].alias_info();
+    if (alias && alias->isWrite()) continue;
+    if (given[i].isTensor()) given[i] = moved(given[i].toTensor());
+    if (!given[i].isTensorList()) continue;
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : given[i].toTensorVector()) list.push_back(moved(t));
+    given[i] = list;
+  }
+}
 
 bool call_with_moved_operands(const c10::OperatorHandle& op, Stack* stack) {
   if (!lazy::config().move_host_operands) return false;

@@ -11,4 +11,8 @@ namespace lazuli::backend {
 // copies back what it wrote, and returns true. Otherwise it does nothing.
 bool call_with_moved_operands(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Above autograd, for operands of the CPU that require grad: moves them in such a way that their gradients come back to
+// the CPU. Torch refuses a gradient on another device than its tensor's.
+void move_what_requires_grad(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 }  // namespace lazuli::backend

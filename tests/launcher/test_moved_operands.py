@@ -58,3 +58,42 @@ def test_gradients_of_the_devices_tensors(moving, device):
 def test_unless_set_it_is_eagers_error(device):
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.randn(3, device=device) + torch.randn(3)
+
+
+DIFFERENTIABLE = {
+    "product": lambda w, x: w @ x.t(),
+    "product, the other way": lambda w, x: x @ w.t(),
+    "binary": lambda w, x: w * x + x / w,
+    "list": lambda w, x: torch.cat([x, w, x]).sin(),
+    "linear": lambda w, x: F.linear(x, w),
+    "loss": lambda w, x: F.mse_loss(w, x),
+    "condition": lambda w, x: torch.where(x > 0, w, x),
+    "both": lambda w, x: (x.clone().requires_grad_() * w).exp(),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_of_the_hosts_tensors(moving, device, name):
+    f = DIFFERENTIABLE[name]
+    w, x = torch.rand(3, 4) + 1, torch.randn(3, 4)
+    expected = w.clone().requires_grad_()
+    f(expected, x).pow(2).sum().backward()
+    actual = w.clone().requires_grad_()
+    for times in (1, 2):  # a second backward adds
+        f(actual, x.to(device)).pow(2).sum().backward()
+        assert actual.grad.device.type == "cpu"
+        torch.testing.assert_close(actual.grad, times * expected.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_go_on_behind_tensors_of_the_host(moving, device):
+    w, x = torch.randn(3, 4), torch.randn(3, 4)
+    expected, actual = w.clone().requires_grad_(), w.clone().requires_grad_()
+    (expected.sin() * x).sum().backward()
+    (actual.sin() * x.to(device)).sum().backward()
+    torch.testing.assert_close(actual.grad, expected.grad)
+
+
+def test_without_gradients_nothing_is_recorded(moving, device):
+    w = torch.randn(3, 4, requires_grad=True)
+    with torch.no_grad():
+        assert not (w * torch.ones(3, 4, device=device)).requires_grad
