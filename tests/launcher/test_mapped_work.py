@@ -1,5 +1,6 @@
 """Where a taken-over program's work happens: contexts, threads, random draws, files, loaders."""
 
+import pytest
 from programs import output
 
 OWN = """
@@ -221,3 +222,37 @@ print(said, os.environ["LAZULI_TAKE_OVER"], x.device)
 """
     expected = "('cpu', device(type='cpu')) cuda,cpu cuda:0\n"
     assert output("-c", code, launched=False) == expected
+
+
+def test_the_setting_for_mixed_operands_is_the_process_own(tmp_path):
+    code = """
+import os, torch
+torch.lazuli.take_over()
+x = torch.ones(2) + torch.from_numpy(__import__("numpy").ones(2, "float32"))
+print(x.tolist(), torch.lazuli.config.move_host_operands, "LAZULI_MOVE_HOST_OPERANDS" in os.environ)
+"""
+    assert output("-c", code, launched=False) == "[2.0, 2.0] True False\n"
+    used = code.replace("import os, torch", "import os, torch; torch.ones(1, device='lazuli')")
+    assert output("-c", used, launched=False) == "[2.0, 2.0] True False\n"
+    chosen = output(
+        "-c",
+        code.split("x =")[0] + "print(torch.lazuli.config.move_host_operands)",
+        launched=False,
+        LAZULI_MOVE_HOST_OPERANDS="0",
+    )
+    assert chosen == "False\n"
+
+
+@pytest.mark.parametrize("first", ["", "torch.ones(1, device='lazuli')"], ids=["before", "after"])
+def test_exchange_does_not_depend_on_when_the_device_is_first_used(first):
+    code = f"""
+import numpy, torch
+{first}
+torch.lazuli.take_over("cpu")
+x = torch.zeros(2)
+array = numpy.from_dlpack(x)
+x.add_(1)
+print(array, torch.from_dlpack(x).is_cpu, torch.Tensor.__dlpack__.__module__)
+"""
+    text = output("-c", code, launched=False)
+    assert text == "[1. 1.] True torch._tensor\n"

@@ -4,8 +4,6 @@
 to import by hand. What a user calls is in `torch.lazuli` (see device_module.py).
 """
 
-import os
-
 __version__ = "0.2.0"
 
 _loaded = False
@@ -23,7 +21,7 @@ def _autoload() -> None:
     _loaded = True
     import warnings
 
-    from torch_lazuli import registration
+    from torch_lazuli import registration, takeover
     from torch_lazuli.library import LibraryError
 
     try:
@@ -31,10 +29,10 @@ def _autoload() -> None:
     except LibraryError as error:
         warnings.warn(f"device 'lazuli' is not available: {error}", stacklevel=2)
         return
-    if (request := os.environ.get("LAZULI_TAKE_OVER", "")) not in ("", "0"):
-        from torch_lazuli.takeover import Request, install
+    if names := takeover.asked():
+        from torch_lazuli.takeover import install
 
-        install.take_over(Request.parse(request))
+        install.take_over(takeover.Request.parse(names))
 
 
 def load_ipython_extension(shell) -> None:

@@ -66,6 +66,7 @@ class Front(types.ModuleType):
         self._is_loading = False
         self._failure: BaseException | None = None
         self._seed: int | None = None
+        self._settings: dict[str, Any] = {}
         # A child that is forked while another thread loads finds the lock free.
         os.register_at_fork(
             before=self._lock.acquire,
@@ -91,6 +92,8 @@ class Front(types.ModuleType):
                 # With random="eager" numbers come from torch's generator, which has the seed.
                 if self._seed is not None and module.config.random != "eager":
                     module.manual_seed_all(self._seed)
+                for name, value in self._settings.items():
+                    setattr(module.config, name, value)
                 self.__doc__, self._module = module.__doc__, module
             except BaseException as error:
                 self._failure = error
@@ -136,6 +139,18 @@ class Front(types.ModuleType):
                 self._seed = int(seed)
                 return
         self._module.manual_seed_all(seed)
+
+    def set_at_first_use(self, **settings: Any) -> None:
+        """Sets settings of `config` now, or when the device is first used.
+
+        Raises AttributeError or ValueError then for settings that `config` would not take.
+        """
+        with self._lock:
+            if self._module is None:
+                self._settings |= settings
+                return
+        for name, value in settings.items():
+            setattr(self._module.config, name, value)
 
     def take_over(self, devices: str = "auto", keep: str = "") -> None:
         """Runs what names other devices on lazuli, from here on and in child processes.

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import torch
 
+from torch_lazuli import takeover
 from torch_lazuli.devices import TYPE
 
 _chosen: list[str] = []
@@ -32,8 +33,8 @@ def named() -> str | None:
     """How the user asked for lazuli, in words; None: not at all, or for another device."""
     if _chosen:
         return _chosen[-1]
-    if os.environ.get("LAZULI_TAKE_OVER", "0") not in ("", "0"):
-        return "LAZULI_TAKE_OVER"
+    if takeover.asked():
+        return takeover.VARIABLE
     if (device := os.environ.get("ACCELERATE_TORCH_DEVICE")) is not None:
         return "ACCELERATE_TORCH_DEVICE" if is_lazuli(device) else None
     return "torch's default device" if is_lazuli(torch.get_default_device()) else None

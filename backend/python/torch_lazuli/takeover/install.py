@@ -51,7 +51,10 @@ def _install() -> None:
 
 
 def _allow_mixed_operands() -> None:
-    """Tensors of such a program are partly on the host."""
-    os.environ.setdefault("LAZULI_MOVE_HOST_OPERANDS", "1")
-    if torch.lazuli.is_initialized():
-        torch.lazuli.config.move_host_operands = True
+    """Tensors of such a program are partly on the host.
+
+    The environment, which child processes inherit, is left alone: a child asks for itself.
+    """
+    if os.environ.get("LAZULI_MOVE_HOST_OPERANDS"):
+        return
+    torch.lazuli.set_at_first_use(move_host_operands=True)

@@ -172,7 +172,7 @@ def _is_default_chosen() -> bool:
 
 def _check(device: torch.device | str) -> None:
     index = torch.device(device).index
-    if index is not None and index >= cuda_count():
+    if index and index >= cuda_count():  # there is always a first one
         raise RuntimeError(
             f"CUDA error: invalid device ordinal: lazuli is one device, and '{device}' is another"
         )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 # Read at the end of `import torch`, so that child processes are taken over like their parent.
 VARIABLE = "LAZULI_TAKE_OVER"
 TYPES = ("cuda", "cpu")
 AUTO = "auto"
+
+
+def asked() -> str:
+    """The devices that the environment asks to be taken over; empty if it asks for nothing."""
+    names = os.environ.get(VARIABLE, "")
+    return "" if names == "0" else names
 
 
 class RequestError(ValueError):

@@ -125,36 +125,13 @@ def _pin() -> None:
 
 
 def _give_to_host() -> None:
-    """Libraries that need memory of the host get a copy there."""
-    numpy, dlpack = torch.Tensor.numpy, torch.Tensor.__dlpack__
-    dlpack_device = torch.Tensor.__dlpack_device__
-
-    from_dlpack = torch.from_dlpack
-
-    def host(tensor: torch.Tensor) -> torch.Tensor:
-        return _Base.cpu(tensor) if _device_of(tensor).type == TYPE else tensor
+    """numpy gets a copy on the host. (DLPack shares memory: torch_internals/exchange.py.)"""
+    original = torch.Tensor.numpy
 
     # A copy on the host requires grad as its original does: torch refuses both in the same words.
-    @functools.wraps(numpy)
-    def to_numpy(self, *, force=False):
-        return numpy(host(self), force=force)
+    @functools.wraps(original)
+    def numpy(self, *, force=False):
+        host = _Base.cpu(self) if _device_of(self).type == TYPE else self
+        return original(host, force=force)
 
-    @functools.wraps(dlpack)
-    def to_dlpack(self, *args, **kwargs):
-        return dlpack(host(self), *args, **kwargs)
-
-    @functools.wraps(dlpack_device)
-    def to_dlpack_device(self):
-        ours = _device_of(self).type == TYPE
-        return dlpack_device(torch._C._VariableFunctions.empty(0) if ours else self)
-
-    @functools.wraps(from_dlpack)
-    def tensor_from_dlpack(ext_tensor, *args, **kwargs):
-        if isinstance(ext_tensor, torch.Tensor) and _device_of(ext_tensor).type == TYPE:
-            return ext_tensor.detach()
-        return from_dlpack(ext_tensor, *args, **kwargs)
-
-    torch.Tensor.numpy = to_numpy
-    torch.Tensor.__dlpack__ = to_dlpack
-    torch.Tensor.__dlpack_device__ = to_dlpack_device
-    torch.from_dlpack = tensor_from_dlpack
+    torch.Tensor.numpy = numpy
