@@ -1,20 +1,8 @@
 """backend/python/torch_lazuli/torch_internals/default_device.py"""
 
-import subprocess
-import sys
-
 import torch
-from torch.utils import _device
 from torch.utils.data import DataLoader, random_split
 from torch.utils.data._utils import pin_memory as pinning
-
-
-def test_the_default_device_is_put_in_by_a_function_mode():
-    assert torch.randperm in _device._device_constructors()
-    assert _device.DeviceContext("meta").device == torch.device("meta")
-    with torch.device("meta"):
-        assert torch.ones(1).device.type == "meta", "it must not have been replaced for others"
-        assert torch.ones(1, device="cpu").device.type == "cpu"
 
 
 def test_containers_are_pinned_by_the_function_of_the_module():
@@ -64,17 +52,6 @@ def test_a_generator_of_the_device_stays_there(device):
         return torch.randperm(4, generator=torch.Generator(device))
 
     assert numbers_of(permutation, device).device.type == device
-
-
-def test_a_sampler_may_be_the_first_use_of_the_device():
-    code = (
-        "import torch; torch.set_default_device('lazuli')\n"
-        "draw = torch.Generator().manual_seed(1)\n"
-        "print(len(torch.utils.data.random_split(range(4), [1, 3], generator=draw)))\n"
-        "print(torch.lazuli.is_initialized())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["2", "False"], done.stderr
 
 
 def test_programs_draw_on_the_default_device_with_a_generator_of_the_cpu(device):

@@ -49,3 +49,23 @@ def test_data_parallel_and_printing_look_at_these_names():
     assert callable(torch.nn.DataParallel.scatter)
     assert "self.device" in inspect.getsource(torch._tensor_str._str_intern)
     assert "src_device_obj" in inspect.getsource(torch.nn.DataParallel.forward)
+
+
+def test_functions_of_torch_accelerator_number_devices_by_one_function(spy):
+    accelerator = torch.accelerator
+    calls = [spy(m, "_get_device_index") for m in (accelerator, accelerator.memory)]
+    index = torch.device("lazuli", 0)
+    accelerator.synchronize(index)
+    accelerator.memory_allocated(index)
+    assert all(calls), "torch.accelerator and its memory module must ask this by that name"
+    assert all(asked[0][0] == (index,) or asked[0][1] for asked in calls)
+
+
+def test_states_of_optimizers_are_moved_by_one_method(spy):
+    calls = spy(torch.optim.Optimizer, "_process_value_according_to_param_policy")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    optimizer = torch.optim.Adam([parameter])
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert calls, "Optimizer.load_state_dict must move values by this method"

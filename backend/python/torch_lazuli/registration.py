@@ -12,7 +12,7 @@ from torch_lazuli import libraries, library
 from torch_lazuli.front import Front
 from torch_lazuli.library import LibraryError
 from torch_lazuli.loader import Loader
-from torch_lazuli.torch_internals import default_device, distributed, optimizers
+from torch_lazuli.torch_internals import distributed, optimizers
 
 NAME = "lazuli"
 
@@ -39,7 +39,6 @@ def register() -> None:
     )
     distributed.register()
     optimizers.know_that_nothing_is_captured()
-    default_device.draw_where_the_generator_is()
     libraries.watch()
     atexit.register(_process_ends, front)
 
