@@ -1,6 +1,7 @@
 """When a library is taught the device, and that `import torch` pays next to nothing for it."""
 
 import os
+import runpy
 import subprocess
 import sys
 import types
@@ -65,6 +66,20 @@ def test_a_library_that_is_being_imported(library, tmp_path):
     import wave  # noqa: F401  any import that comes after
 
     watcher.device_is_used()
+    assert alibrary.devices.choose(3) == ("lazuli", ("cpu", 3))
+
+
+def test_a_module_that_is_run_as_a_program(library, tmp_path, monkeypatch, capsys):
+    (tmp_path / "alibrary" / "__init__.py").write_text("")
+    with (tmp_path / "alibrary" / "devices.py").open("a") as file:
+        file.write("def main():\n    print(choose())\nif __name__ == '__main__':\n    main()\n")
+    watcher, _ = library
+    watcher._programs = {"alibrary.devices": "main"}
+    watcher.watch()
+    import alibrary
+
+    runpy.run_module("alibrary.devices", run_name="__main__", alter_sys=True)
+    assert capsys.readouterr().out == "('lazuli', ('cpu', 1))\n"
     assert alibrary.devices.choose(3) == ("lazuli", ("cpu", 3))
 
 

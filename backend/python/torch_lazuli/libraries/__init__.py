@@ -32,10 +32,13 @@ TAUGHT = {
     "torch._dynamo.backends.registry": ("dynamo", "teach"),
     "torch._inductor": ("aot_inductor", "teach"),
     "torch.nn.attention.flex_attention": ("flex_attention", "teach"),
+    "torch.utils.benchmark.utils.timer": ("benchmark", "teach"),
     "transformers.pipelines.base": ("transformers", "teach_pipelines"),
     "transformers.trainer": ("transformers", "teach_trainer"),
     "transformers.training_args": ("transformers", "teach_arguments"),
 }
+# Those that `python -m` runs, and what does their work.
+PROGRAMS = {"accelerate.commands.launch": "main"}
 # Lightning comes as one package, or as two.
 for fabric in ("lightning.fabric", "lightning_fabric"):
     TAUGHT[f"{fabric}.accelerators"] = ("lightning", "teach_accelerators")
@@ -58,6 +61,6 @@ def named() -> str | None:
     return naming.named()
 
 
-_imports = Imports(TAUGHT)
+_imports = Imports(TAUGHT, PROGRAMS)
 watch = _imports.watch
 report_unknown_versions = _imports.device_is_used

@@ -12,9 +12,12 @@ from typing import Any
 class Imports:
     """A finder that finds nothing of its own: it sees what is imported, and waits for its end."""
 
-    def __init__(self, taught: Mapping[str, tuple[str, str]]):
-        """`taught`: for a module's name, the name of our file and its function for it."""
-        self._taught = taught
+    def __init__(self, taught: Mapping[str, tuple[str, str]], programs: Mapping[str, str] = {}):
+        """`taught`: for a module's name, the name of our file and its function for it.
+
+        `programs`: those of them that `python -m` runs too, and their functions to call then.
+        """
+        self._taught, self._programs = taught, programs
         self._begun: list[types.ModuleType] = []  # being imported when we came
         self._unknown: list[str] = []
         self._is_used = False
@@ -52,11 +55,16 @@ class Imports:
         original = loader.exec_module
 
         def exec_module(module: types.ModuleType) -> None:
+            vars(loader).pop("get_code", None)
             del loader.exec_module
             original(module)
             self._teach(module)
 
         loader.exec_module = exec_module
+        if main := self._programs.get(loader.name):
+            # `python -m` asks for the code, and runs it elsewhere than in the module.
+            text = f"from {loader.name} import {main}\n{main}()\n"
+            loader.get_code = lambda name: compile(text, loader.path, "exec")
 
     def _look_at_begun(self) -> None:
         begun, self._begun = self._begun, []
