@@ -121,7 +121,7 @@ def test_ensembles_and_gradients_of_each_sample():
     assert_same(use, ignore=["stride"], **CLOSE)
 
 
-@pytest.mark.parametrize("make", ["encoder", "convolutions", "lstm"])
+@pytest.mark.parametrize("make", ["perceptron", "convolutions", "lstm"])
 def test_flops(make):
     from tool_models import make as make_model
     from torch.utils.flop_counter import FlopCounterMode
@@ -134,6 +134,17 @@ def test_flops(make):
         return {k: {str(op): n for op, n in v.items()} for k, v in counts.items()}
 
     assert_same(use)
+
+
+def test_flops_of_attention(device):
+    from torch.utils import flop_counter
+
+    q = normal(2, 2, 4, 8, device=device, grad=True)
+    k, v = (normal(2, 2, 6, 8, device=device) for _ in range(2))
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        F.scaled_dot_product_attention(q, k, v).sum().backward()
+    of_a_product = 2 * (2 * 2) * 4 * 6 * 8
+    assert counter.get_total_flops() == 2 * of_a_product + 5 * of_a_product  # backward: one again
 
 
 def test_profiles_with_memory(device, tmp_path):

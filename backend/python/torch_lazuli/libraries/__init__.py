@@ -33,6 +33,7 @@ TAUGHT = {
     "torch._inductor": ("aot_inductor", "teach"),
     "torch.nn.attention.flex_attention": ("flex_attention", "teach"),
     "torch.utils.benchmark.utils.timer": ("benchmark", "teach"),
+    "torch.utils.flop_counter": ("flop_counter", "teach"),
     "transformers.pipelines.base": ("transformers", "teach_pipelines"),
     "transformers.trainer": ("transformers", "teach_trainer"),
     "transformers.training_args": ("transformers", "teach_arguments"),
