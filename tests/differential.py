@@ -50,6 +50,50 @@ class Double(torch.autograd.Function):
         return g * 2 + 0 * ctx.saved_tensors[0]
 
 
+class Mutating(torch.autograd.Function):
+    """Writes its input, and says so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(3)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+class Several(torch.autograd.Function):
+    """Two results, one of which has no gradient; the other is kept."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        a, c = x * y, (x > y).to(x.dtype)
+        ctx.save_for_backward(x, y, a)
+        ctx.mark_non_differentiable(c)
+        ctx.set_materialize_grads(False)
+        return a, c
+
+    @staticmethod
+    def backward(ctx, g, _):
+        x, y, a = ctx.saved_tensors
+        return g * y, g * x + 0 * a if ctx.needs_input_grad[1] else None
+
+
+class Viewing(torch.autograd.Function):
+    """Returns a view of its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.view(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.reshape(ctx.shape).exp()
+
+
 def run(function, device):
     torch.manual_seed(0)
     return function(device)

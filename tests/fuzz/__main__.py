@@ -16,6 +16,7 @@ from settings import PLAIN, SETTINGS, under  # noqa: E402
 
 from fuzz.generate import LENGTH, generate  # noqa: E402
 from fuzz.outcomes import Outcomes  # noqa: E402
+from fuzz.themes import THEMES  # noqa: E402
 
 SECONDS = 60  # for a program
 REDUCED = 2  # programs of a group
@@ -37,6 +38,9 @@ def parsed():
     )
     parser.add_argument(
         "--threads", type=int, default=1, help="programs that run at the same time; 1"
+    )
+    parser.add_argument(
+        "--about", choices=THEMES, default="", help="what programs are about; any operators"
     )
     parser.add_argument("--coverage", type=Path, help="a file for the pairs of operators")
     parser.add_argument("--keep-going", action="store_true", help="beyond the first failure")
@@ -60,6 +64,7 @@ def environment() -> dict:
 def run(options, setting: str, log) -> Outcomes:
     os.environ.update(environment())
     arguments = [str(options.seed), str(options.steps), str(options.threads)]
+    arguments += [options.about] if options.about else []
     command = under(setting, [sys.executable, "-m", "fuzz.worker", *arguments])
     last = options.first + options.programs
     names = [str(k) for k in range(options.first, last)]
@@ -92,7 +97,8 @@ def main() -> int:
     os.environ["LAZULI_BACKING"] = options.device
     failed = 0
     if options.only is not None:
-        print(generate(options.seed, options.only, options.steps, options.threads == 1)[0])
+        alone = options.threads == 1
+        print(generate(options.seed, options.only, options.steps, alone, options.about)[0])
     with tempfile.NamedTemporaryFile(prefix="fuzz", suffix=".log", delete=False) as log:
         print(f"what programs print: {log.name}")
         for setting in SETTINGS if options.setting == "all" else [options.setting]:

@@ -14,7 +14,7 @@ KEPT_ERRORS = 0.15
 
 
 class Builder:
-    def __init__(self, rng: random.Random, alone=True):
+    def __init__(self, rng: random.Random, alone=True, largest=LARGEST):
         self.rng = rng
         self.running = Running(Program(()), EAGER, 0)
         self.statements: list[str] = []
@@ -22,6 +22,7 @@ class Builder:
         self.pairs: dict[tuple[str, str], int] = {}  # producer and consumer, and in which statement
         self.count = 0
         self.alone = alone
+        self.largest = largest
         self.wants_grad = rng.random() < 0.5
         self.errors = 0
 
@@ -100,7 +101,7 @@ class Builder:
             return []
         value = self.namespace[first]
         parts = value if isinstance(value, tuple | list) else None
-        if any(x.numel() > LARGEST or x.layout is not torch.strided for x in tensors_in(value)):
+        if any(x.numel() > self.largest or x.layout is not torch.strided for x in tensors_in(value)):
             del self.namespace[first]
             return []
         names = [first]

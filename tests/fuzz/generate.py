@@ -5,9 +5,10 @@ import random
 import torch
 
 from fuzz import steering
-from fuzz.builder import Builder
+from fuzz.builder import LARGEST, Builder
 from fuzz.program import Program
 from fuzz.steps import autograd, call, create, memory, modules, random_ops, reads, views
+from fuzz.themes import THEMES
 
 LENGTH = 26  # statements of the longest programs, or a few more
 
@@ -41,6 +42,22 @@ WITH_GRADIENTS = {
 }
 
 
+ABOUT = {  # what a program about a theme has besides
+    views.view: 1,
+    memory.write: 2,
+    memory.end: 1,
+    reads.read: 1,
+}
+ABOUT_GRADIENTS = {
+    autograd.backward: 5,
+    autograd.gradient: 5,
+    autograd.hook: 1,
+    autograd.zero: 1,
+    autograd.take: 1,
+}
+THEME_LENGTH, LARGEST_ABOUT = 14, 20000
+
+
 def linked(b: Builder, producer: str, consumer: str, last: str | None) -> str | None:
     """One operator on another's result: on `last`, if that is one. The variable of what it made."""
     if last is None or b.producer.get(last) != producer or not is_tensor(b, last):
@@ -58,16 +75,23 @@ def is_tensor(b: Builder, name: str) -> bool:
     return isinstance(b.namespace.get(name), torch.Tensor)
 
 
-def generate(seed: int, k: int, length: int = LENGTH, alone: bool = True) -> tuple[Program, list]:
+def generate(
+    seed: int, k: int, length: int = LENGTH, alone: bool = True, about: str = ""
+) -> tuple[Program, list]:
     """The program, and the pairs of operators that it has.
+
+    `about`: the theme of all its programs; empty: any operators.
 
     `alone`: no other program runs at the same time, so random numbers are the same each time.
     """
     rng = random.Random(f"{seed}/{k}")
-    b = Builder(rng, alone)
+    b = Builder(rng, alone, LARGEST_ABOUT if about else LARGEST)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        statements = filled(b, rng, seed, k, length)
+        if about:
+            statements = filled_about(b, rng, about)
+        else:
+            statements = filled(b, rng, seed, k, length)
     shape = random.Random(f"{seed}/{k}/shape")
     program = Program(
         tuple(statements),
@@ -96,3 +120,16 @@ def filled(b: Builder, rng: random.Random, seed: int, k: int, length: int) -> li
             step = rng.choices(list(weights), weights.values())[0]
             step(b)
     return b.statements[: size + 4]
+
+
+def filled_about(b: Builder, rng: random.Random, about: str) -> list[str]:
+    """Steps of a theme, twice as many as of what else a program does with their results."""
+    theme = THEMES[about]
+    more = {**ABOUT, **(ABOUT_GRADIENTS if b.wants_grad else {})}
+    size = rng.randint(2, THEME_LENGTH)
+    tries = 0
+    while len(b.statements) < size and tries < 60:
+        tries += 1
+        chosen = theme if not b.statements or rng.random() < 0.6 else more
+        rng.choices(list(chosen), chosen.values())[0](b)
+    return b.statements

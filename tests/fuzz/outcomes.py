@@ -88,7 +88,9 @@ class Outcomes:
             try:
                 alone = self.options.threads == 1
                 number = k * self.options.threads
-                program, _ = generate(self.options.seed, number, self.options.steps, alone)
+                program, _ = generate(
+                    self.options.seed, number, self.options.steps, alone, self.options.about
+                )
                 execute(program, EAGER)
                 execute(program, EXACT)
                 program.save(file)

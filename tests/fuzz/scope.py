@@ -12,7 +12,7 @@ import torch
 import torch.autograd.forward_ad
 import torch.nn.functional
 import torch.utils.checkpoint
-from differential import Double
+from differential import Double, Mutating, Several, Viewing
 from torch_lazuli.operators import ops
 
 NARROW = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
@@ -120,6 +120,9 @@ def scope(side: Side, turn: int = 0) -> dict:
         "fwad": torch.autograd.forward_ad,
         "checkpoint": torch.utils.checkpoint.checkpoint,
         "Double": Double,
+        "Mutating": Mutating,
+        "Several": Several,
+        "Viewing": Viewing,
         "dense": dense,
         "OPERATORS": OPERATORS,
         "dev": torch.device(side.device),

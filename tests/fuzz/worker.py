@@ -1,6 +1,6 @@
 """Runs programs by their numbers, one a line, in a process that one of them may end.
 
-`python -m fuzz.worker SEED LENGTH THREADS`. Answers each line with a line of JSON.
+`python -m fuzz.worker SEED LENGTH THREADS [THEME]`. Answers each line with a line of JSON.
 """
 
 import gc
@@ -47,9 +47,9 @@ def leaves_range(eager: Record) -> bool:
     return any(re.search(wrong, e.message) for e in eager.errors.values())
 
 
-def run(seed: int, k: int, length: int, threads: int) -> dict:
+def run(seed: int, k: int, length: int, threads: int, about: str = "") -> dict:
     """A program; or as many as there are threads, all at once."""
-    made = [generate(seed, k * threads + t, length, alone=threads == 1) for t in range(threads)]
+    made = [generate(seed, k * threads + t, length, threads == 1, about) for t in range(threads)]
     programs = [program for program, _ in made]
     eager = [execute(program, EAGER) for program in programs]
     if on_gpu() and any(draws(p) or leaves_range(e) for p, e in zip(programs, eager, strict=True)):
@@ -87,6 +87,7 @@ def memory() -> dict:
 
 def main():
     seed, length, threads = map(int, sys.argv[1:4])
+    about = "".join(sys.argv[4:])
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     if not on_gpu():
         torch.lazuli.config.random = "eager"
@@ -95,7 +96,7 @@ def main():
     for done, line in enumerate(sys.stdin, 1):
         start = time.perf_counter()
         try:
-            found = run(seed, int(line), length, threads)
+            found = run(seed, int(line), length, threads, about)
         except torch.AcceleratorError:  # the GPU is lost to this process: the next goes on
             os._exit(1)
         except Exception as error:  # the fuzzer's own: it is reported like a failure
