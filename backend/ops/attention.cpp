@@ -7,6 +7,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
+#include <ATen/ops/empty.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -23,16 +24,11 @@ using std::optional;
 // [batch, heads, rows, columns] as the row and eager's gradients have it in memory.
 const lazy::Order kHeadsLast{0, 2, 1, 3};
 
-// The fused kernels walk the last dimension without looking at its stride.
-bool is_walked(const Tensor& t) { return t.dim() == 0 || t.size(-1) <= 1 || t.stride(-1) == 1; }
-bool is_walked_as_mask(const Tensor& t) { return is_walked(t) || t.stride(-1) == 0; }
-
 // What the row takes, of what eager's kernel takes; heads may share keys.
 bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask) {
   if (lazy::backing().has_fused_attention) return false;
   for (const Tensor* t : {&q, &k, &v})
-    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0 || !is_walked(*t))
-      return false;
+    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0) return false;
   const bool fits =
       q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0;
   if (!fits || !mask || !mask->defined()) return fits;
@@ -92,27 +88,34 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
   return {result(0, q), result(1, k), result(2, v)};
 }
 
-// What the fused kernels have in common: four dimensions, one floating type, no dropout. A gradient of the mask, which
-// relative positions need, is there on a GPU alone; a causal mask beside another one on the CPU alone.
-bool fused(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
-           bool causal) {
+// What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits, rows
+// of 16 bytes, no dropout.
+bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
+                     bool causal) {
+  const auto is_walked = [](const Tensor& t) { return t.size(-1) <= 1 || t.stride(-1) == 1; };
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) ||
         t->scalar_type() != q.scalar_type() || t->numel() == 0 || !is_walked(*t))
       return false;
-  bool sizes = q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() && q.size(3) == k.size(3);
-  bool has_mask = mask && mask->defined();
-  if (has_mask && !is_walked_as_mask(*mask)) return false;
-  if (has_mask && !lazy::backing().has_fused_attention && mask->dim() != 2 && mask->dim() != 4) return false;
-  if (has_mask && ((lazy::backing().has_fused_attention ? causal : mask->requires_grad()) ||
-                   (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type())))
-    return false;
-  if (lazy::backing().has_fused_attention) {
-    // Rows of 16 bytes, and no float64.
-    const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
-    if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
+  if (mask && mask->defined()) {
+    const bool walks = mask->dim() == 0 || is_walked(*mask) || mask->stride(-1) == 0;
+    if (!walks || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type())) return false;
   }
-  return sizes && dropout == 0.0;
+  const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
+  if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
+  return dropout == 0.0 && q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() &&
+         q.size(3) == k.size(3);
+}
+
+// What eager would choose on the host: it looks at sizes, strides and settings, not at numbers. It asks for a mask whose
+// last dimension is the innermost in memory, but not on the host.
+int64_t host_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
+                    bool causal, optional<double> scale, bool gqa) {
+  optional<Tensor> dense = mask;
+  if (mask && mask->defined() && mask->dim() > 0 && mask->stride(-1) != 1)
+    dense = at::empty(mask->sizes(), mask->options().device(at::kMeta)).set_requires_grad(mask->requires_grad());
+  return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, dense, dropout,
+                                                 causal, scale, gqa);
 }
 
 // The order is the one of aten's function table: (out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, seed, offset,
@@ -164,14 +167,18 @@ void register_attention(torch::Library& m) {
 
 int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask,
                          double dropout, bool causal, optional<double> scale, bool gqa) {
+  const bool on_gpu = lazy::backing().has_fused_attention;
   // Torch then calls the host's kernel by its own operator, with that one's derivative.
   if (lazy::is_reference_mode() && lazy::backing().has_host_kernels)
-    return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, mask, dropout,
-                                                   causal, scale, gqa);
+    return host_choice(q, k, v, mask, dropout, causal, scale, gqa);
   // While a graph is captured for autograd: torch's meta kernel promises other results than the host's attention has.
   if (q.key_set().has(c10::DispatchKey::Python)) return static_cast<int64_t>(sdp::SDPBackend::math);
-  const bool is_fused = (dropout == 0 && is_row(q, k, v, mask) && (gqa || q.size(1) == k.size(1))) ||
-                        (!gqa && fused(q, k, v, mask, dropout, causal));
+  const auto is_there = [](const Tensor& t) { return !t.defined() || is_ours(t); };
+  const bool are_ours = is_ours(q) && is_ours(k) && is_ours(v) && is_there(mask.value_or(Tensor()));
+  // Where eager takes products and softmax apart, its result lies otherwise, too.
+  const bool is_fused = on_gpu ? !gqa && is_fused_on_gpu(q, k, v, mask, dropout, causal)
+                               : are_ours && host_choice(q, k, v, mask, dropout, causal, scale, gqa) ==
+                                                 static_cast<int64_t>(sdp::SDPBackend::flash_attention);
   auto choice = is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
   return static_cast<int64_t>(choice);
 }

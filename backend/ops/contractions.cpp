@@ -218,6 +218,14 @@ bool convolvable(const Tensor& x, const Tensor& w) {
          x.dim() >= 3 && x.dim() <= 5 && w.dim() == x.dim() && x.numel() > 0 && w.numel() > 0;
 }
 
+// Of a transposed convolution eager takes no output padding that is as wide as the stride and as the dilation.
+bool pads_too_much(const Convolution& c) {
+  const auto at = [](IntArrayRef list, size_t d) { return list.size() == 1 ? list[0] : list[d]; };
+  for (size_t d = 0; c.transposed && d < c.output_padding.size(); ++d)
+    if (c.output_padding[d] >= at(c.stride, d) && c.output_padding[d] >= at(c.dilation, d)) return true;
+  return false;
+}
+
 // Channels-last when an operand is, as torch's own convolutions answer.
 lazy::Order convolution_order(const Tensor& x, const Tensor& w) {
   lazy::Order order = format_order(x);
@@ -235,12 +243,13 @@ ir::Value channel_bias(lazy::Recording& r, const Tensor& bias, int64_t rank) {
 Tensor convolution(const Tensor& x, const Tensor& w, const optional<Tensor>& bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
                    int64_t groups) {
+  Convolution c{stride, padding, dilation, transposed, output_padding, groups};
   bool has_bias = bias && bias->defined();
-  bool fits = convolvable(x, w) && (!has_bias || (is_ours(*bias) && bias->scalar_type() == x.scalar_type()));
+  bool fits = convolvable(x, w) && !pads_too_much(c) &&
+              (!has_bias || (is_ours(*bias) && bias->scalar_type() == x.scalar_type()));
   if (!fits)
     return fall_back<Tensor>("aten::convolution", "", x, w, bias, stride, padding, dilation, transposed, output_padding,
                              groups);
-  Convolution c{stride, padding, dilation, transposed, output_padding, groups};
   lazy::Recording r;
   const ir::Value b = has_bias ? channel_bias(r, *bias, x.dim()) : ir::Value{};
   ir::Value y = r.emit(ir::Op::convolution, {r.value(x), r.value(w)}, c.attrs());

@@ -595,3 +595,19 @@ def test_a_complex_convolution_of_one_sample(device, name):
                 torch.ones((2, 2, *[2] * dims), dtype=torch.complex64, device=d),
             )
         )
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("given", [{}, {"stride": 2}, {"dilation": 2}, {"stride": 3}], ids=str)
+def test_an_output_padding_as_wide_as_the_stride(device, dims, given):
+    """Eager takes one that is narrower than the stride or than the dilation."""
+
+    def run(device, padding):
+        x = normal(1, 2, *[4] * dims, device=device)
+        w = normal(2, 3, *[2] * dims, device=device)
+        convolve = getattr(F, f"conv_transpose{dims}d")
+        return convolve(x, w, output_padding=padding, **given)
+
+    widest = max(given.values(), default=1)
+    assert_same(lambda device: run(device, widest - 1))
+    assert_same_error(lambda device: run(device, widest), RuntimeError)

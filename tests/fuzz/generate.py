@@ -56,6 +56,7 @@ ABOUT_GRADIENTS = {
     autograd.take: 1,
 }
 THEME_LENGTH, LARGEST_ABOUT = 14, 20000
+THEME_LENGTHS = {"loops": 3}  # each of these is long
 
 
 def linked(b: Builder, producer: str, consumer: str, last: str | None) -> str | None:
@@ -126,7 +127,7 @@ def filled_about(b: Builder, rng: random.Random, about: str) -> list[str]:
     """Steps of a theme, twice as many as of what else a program does with their results."""
     theme = THEMES[about]
     more = {**ABOUT, **(ABOUT_GRADIENTS if b.wants_grad else {})}
-    size = rng.randint(2, THEME_LENGTH)
+    size = rng.randint(2, THEME_LENGTHS.get(about, THEME_LENGTH))
     tries = 0
     while len(b.statements) < size and tries < 60:
         tries += 1

@@ -85,22 +85,11 @@ def fused(b):
     elif rng.random() < 0.7:
         more.append(f"attn_mask={mask(b, batch, heads, length, others, kind)}")
     if rng.random() < 0.2:
-        more.append(f"scale={rng.choice(['1.0', '0.1', '2', '-0.5'])}")
+        more.append(f"scale={rng.choice(['1.0', '0.1', '2'])}")
     if grouped:
         more.append("enable_gqa=True")
     call = f"F.scaled_dot_product_attention({', '.join([q, k, v, *more])})"
     call += rng.choice(["", "", f".transpose(1, 2).reshape({batch}, {length}, {heads * out})", ".sum(-1)"])
-    under(b, call)
-
-
-def under(b, call: str):
-    """Under autocast now and then."""
-    if b.rng.random() < 0.15:
-        name = b.name()
-        kind = b.rng.choice(["BF16", "BF16", "F16"])
-        if b.add(f"with torch.autocast(dev.type, dtype={'torch.bfloat16' if kind == 'BF16' else 'torch.float16'}):\n    {name} = {call}"):
-            b.producer[name] = "attention"
-        return
     b.bind(call, "attention")
 
 
@@ -153,7 +142,7 @@ def written_out(b):
         [f"{weights} @ {v}", f"torch.einsum('bhls,bhsd->bhld', {weights}, {v})", f"torch.einsum('bhls,bhsd->blhd', {weights}, {v})"]
     )
     result = f"({result})" + rng.choice(["", "", f".transpose(1, 2).contiguous().view({batch}, {length}, {heads * out})"])
-    under(b, result)
+    b.bind(result, "attention")
 
 
 def module(b):
@@ -194,7 +183,7 @@ def module(b):
 
 def cache(b):
     """Tokens one by one: keys and values grow, or are written in place."""
-    rng, kind = b.rng, rng_kind(b)
+    rng, kind = b.rng, floating(b)
     heads, size, steps = rng.choice([1, 2]), rng.choice([1, 3, 4, 16]), rng.choice([3, 6, 9])
     out, store = b.name("k"), b.name()
     seed = rng.randrange(99)
@@ -243,10 +232,6 @@ def cache(b):
     lines += [f"        {line}" for line in [*body, read]]
     b.add("\n".join([*lines, "del t, y"]))
     b.producer[store] = "cache"
-
-
-def rng_kind(b):
-    return floating(b)
 
 
 STEPS = {fused: 8, written_out: 8, module: 3, cache: 3}

@@ -202,7 +202,7 @@ def gradients(b):
     shape = rng.choice([(4,), (3, 4), (2, 3), (5, 5), (1,), ()])
     x = operand(b, shape, kind, grad=True)
     y = operand(b, shape, kind, grad=True)
-    out = b.name("k")
+    out = b.name("h")
     functions = ["({x} * {y}).sin()", "{x}.tanh() * {y}", "({x} + {y}).relu()", "{x}.softmax(-1) * {y}", "({x} ** 2 + {y}).exp()", "torch.where({x} > 0, {x}, {y})", "{x}.clone().mul_({y})", "{x}[..., :1] + {y}" if shape else "{x} + {y}", "torch.cat([{x}.reshape(-1), {y}.reshape(-1)])", "{x}.cumsum(-1) * {y}" if shape else "{x}", "F.layer_norm({x}, {x}.shape[-1:]) + {y}" if shape else "{y}", "{x}.std() + {y}", "{x}.max() * {y}", "F.normalize({x}, dim=-1) * {y}" if shape else "{x}", "F.gelu({x}).mul({y})", "{x}.abs().sqrt() + {y}", "{x}.flip(0) @ {y}" if len(shape) == 1 else "{x} * {y}", "{x} @ {y}.mT" if len(shape) == 2 else "{x} * 2"]
     f = rng.choice(functions).format(x=x, y=y)
     bodies = [

@@ -222,7 +222,7 @@ def changing_weights(b):
     mode = rng.choice(["torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()"])
     call = rng.choice(["{0}({1})", "F.relu({0}({1}))", "{0}({1}).sum()"]).format(name, x)
     lines = [f"{out} = []", "for i in range({}):".format(rng.choice([2, 6, 8]))]
-    take = rng.choice([f"{out}.append(y.detach())", f"{out}.append(y.sum().item())", f"{out}.append(y.detach().cpu())"])
+    take = rng.choice([f"{out}.append(y.detach())", f"{out}.append(y.sum().item())", f"{out}.append((y.detach() * 1).cpu())"])
     change = rng.choice(CHANGES)
     weight = f"{name}.weight"
     if not b.namespace.get(name):
