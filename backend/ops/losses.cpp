@@ -2,7 +2,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/ops/result_type.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -114,15 +113,17 @@ Tensor bce_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target
 // log(1 + exp(-t x)), whose exponential overflows where log_sigmoid is -t x; and its slope, -t sigmoid(-t x). What is
 // in 16 bits is rounded once.
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!is_floating(x) || !is_floating(target))
-    return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
-  const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
-  return reduced(-at::log_sigmoid(x.to(wide) * target.to(wide)), reduction).to(type);
+  if (!same_floating(x, target)) return fall_back<Tensor>("aten::soft_margin_loss", "", x, target, reduction);
+  const auto wide = at::toOpMathType(x.scalar_type());
+  const Tensor loss = reduced(-at::log_sigmoid(x.to(wide) * target.to(wide)), reduction).to(x.scalar_type());
+  lazy::Recording r;
+  const lazy::Order order = reduction == at::Reduction::None ? order_like(x) : lazy::Order{};
+  return laid_out(r, read(r, {&loss, {}}, lazy::to_ir(x.scalar_type()), order), x, reduction, order);
 }
 Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, int64_t reduction) {
-  if (!is_floating(gy) || !is_floating(x) || !is_floating(target))
+  if (!same_floating(x, target) || !is_floating(gy))
     return fall_back<Tensor>("aten::soft_margin_loss_backward", "", gy, x, target, reduction);
-  const auto type = at::result_type(x, target), wide = at::toOpMathType(type);
+  const auto type = x.scalar_type(), wide = at::toOpMathType(type);
   const Tensor slope = -target.to(wide) * at::sigmoid(-x.to(wide) * target.to(wide)) * gy.to(wide);
   return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(type);
 }

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import assert_same, normal
+from differential import assert_same, assert_same_error, normal
 from torch.nn.functional import soft_margin_loss
 
 
@@ -50,3 +50,39 @@ def test_shapes_that_do_not_fit():
             soft_margin_loss(torch.ones(4, device=device), torch.ones(5, device=device))
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("transposed", ["x", "target"])
+def test_the_loss_lies_as_its_input_does(transposed, reduction):
+    def compute(device):
+        given = {name: normal(3, 4, device=device) for name in ("x", "target")}
+        given[transposed] = normal(4, 3, device=device).mT
+        return soft_margin_loss(given["x"], given["target"].sign(), reduction=reduction)
+
+    assert_same(compute)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64], ids=str)
+def test_targets_of_another_type(dtype):
+    """The loss has its input's type."""
+
+    def compute(device):
+        x = normal(3, 4, device=device).requires_grad_()
+        loss = soft_margin_loss(x, normal(3, 4, device=device).sign().to(dtype), reduction="none")
+        loss.sum().backward()
+        return loss, x.grad
+
+    assert_same(compute)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 1), (1,)])
+def test_targets_of_other_sizes(shape):
+    """They are repeated along the input; the input is not repeated along them."""
+
+    def compute(device, *shapes):
+        x, target = (normal(*shape, device=device) for shape in shapes)
+        return soft_margin_loss(x, target.sign())
+
+    assert_same(lambda device: compute(device, (3, 4), shape))
+    assert_same_error(lambda device: compute(device, shape, (3, 4)), RuntimeError)

@@ -43,6 +43,7 @@ def on_any_device(text: str) -> str:
     text = re.sub(r"lazuli:0|cuda:0|lazuli|cuda|cpu|CPU", "<device>", text)
     text = text.replace(", device='<device>'", "")
     text = re.sub(r"<device>(\w+)Type", r"torch.\1Tensor", text)
+    text = re.sub(r"(_scaled_dot_product)_\w+?(_for_<device>|_overrideable)", r"\1", text)
     text = re.sub(r"0x[0-9a-f]{6,}", "<address>", text).replace("-nan", "nan")
     text = re.sub(r"(diagonal element|minor of order) \d+", r"\1 <number>", text)
     text = re.sub(r"FillBackward\d|torch::autograd::CopyBackwards", "<number written>", text)

@@ -55,8 +55,8 @@ ABOUT_GRADIENTS = {
     autograd.zero: 1,
     autograd.take: 1,
 }
-THEME_LENGTH, LARGEST_ABOUT = 14, 20000
-THEME_LENGTHS = {"loops": 3}  # each of these is long
+THEME_LENGTH, THEME_LENGTHS = 14, {"loops": 3, "large": 8}  # each loop is long
+THEME_LARGEST, LARGEST_OF_THEMES = 20000, {"large": 600000}
 
 
 def linked(b: Builder, producer: str, consumer: str, last: str | None) -> str | None:
@@ -86,7 +86,8 @@ def generate(
     `alone`: no other program runs at the same time, so random numbers are the same each time.
     """
     rng = random.Random(f"{seed}/{k}")
-    b = Builder(rng, alone, LARGEST_ABOUT if about else LARGEST)
+    largest = LARGEST_OF_THEMES.get(about, THEME_LARGEST) if about else LARGEST
+    b = Builder(rng, alone, largest)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if about:

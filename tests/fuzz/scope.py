@@ -6,6 +6,7 @@ round what they make to the type that the statement names, so that all sides beg
 numbers.
 """
 
+import copy
 import dataclasses
 
 import torch
@@ -117,6 +118,7 @@ def scope(side: Side, turn: int = 0) -> dict:
         "torch": torch,
         "F": torch.nn.functional,
         "nn": torch.nn,
+        "copy": copy,
         "fwad": torch.autograd.forward_ad,
         "checkpoint": torch.utils.checkpoint.checkpoint,
         "Double": Double,
