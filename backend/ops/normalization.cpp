@@ -81,7 +81,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const T
                                                        const optional<Tensor>& w, const optional<Tensor>& b,
                                                        std::array<bool, 3> mask) {
   bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && is_floating(rstd) && absent_or_ours(w) &&
-              x.numel() > 0 && gy.scalar_type() == x.scalar_type() && (!has(w) || w->scalar_type() == x.scalar_type());
+              x.numel() > 0 && gy.scalar_type() == x.scalar_type();
+  for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).scalar_type() == x.scalar_type());
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm_backward", "", gy, x, shape, mean, rstd, w, b, mask);
   const ir::DType c = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
@@ -98,6 +99,16 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
   for (auto* t : parameters)
     if (has(*t) && (!is_floating(**t) || (**t).dim() != 1 || (**t).numel() != x.size(1))) return false;
   return true;
+}
+
+// Whether they have the types that eager's kernels take beside x's. On the host these are x's own, or float32 of all where
+// x has 16 bits.
+bool types_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters) {
+  const auto all = [&](at::ScalarType type) {
+    return std::ranges::all_of(parameters, [&](auto* t) { return !has(*t) || (**t).scalar_type() == type; });
+  };
+  return !lazy::backing().has_host_kernels || all(x.scalar_type()) ||
+         (c10::isReducedFloatingType(x.scalar_type()) && all(at::kFloat));
 }
 
 // Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no
@@ -122,6 +133,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Te
                                               bool training, double momentum, double eps) {
   bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 &&
               channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
+              types_fit(x, {&w, &b, &running_mean, &running_var}) &&
               (training || (has(running_mean) && has(running_var)));
   if (!fits)
     return fall_back_tuple<3>("aten::native_batch_norm", "", x, w, b, running_mean, running_var, training, momentum,

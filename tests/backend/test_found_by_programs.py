@@ -611,3 +611,40 @@ def test_an_output_padding_as_wide_as_the_stride(device, dims, given):
     widest = max(given.values(), default=1)
     assert_same(lambda device: run(device, widest - 1))
     assert_same_error(lambda device: run(device, widest), RuntimeError)
+
+
+BATCH_NORM_TYPES = {
+    "all as the input": {},
+    "float32 beside 16 bits": {"x": torch.bfloat16, "w": torch.float32, "running": torch.float32},
+    "statistics in double precision": {"running": torch.float64},
+    "weights of 16 bits": {"w": torch.bfloat16},
+    "an input in double precision": {"x": torch.float64},
+    "only some in float32": {"x": torch.float16, "w": torch.float16},
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("types", BATCH_NORM_TYPES)
+def test_types_of_a_batch_norm(device, types, training):
+    """Eager takes parameters of its input's type, or of float32 where the input has 16 bits."""
+    given = BATCH_NORM_TYPES[types]
+
+    def run(device):
+        x = normal(3, 2, 4, device=device, dtype=given.get("x", torch.float32))
+        w, b = (normal(2, device=device, dtype=given.get("w", torch.float32)) for _ in range(2))
+        running = torch.ones(2, 2, device=device, dtype=given.get("running", torch.float32))
+        return F.batch_norm(x, running[0], running[1], w, b, training)
+
+    fits = types in ("all as the input", "float32 beside 16 bits")
+    if fits:
+        assert_same(run, rtol=2e-2, atol=2e-2)
+    else:
+        assert_same_error(run, RuntimeError)
+
+
+def test_a_bias_of_a_layer_norm_of_another_type(device):
+    def run(device):
+        x = normal(2, 3, device=device, dtype=torch.bfloat16).requires_grad_()
+        F.layer_norm(x, (3,), None, torch.ones(3, device=device)).sum().backward()
+
+    assert_same_error(run, RuntimeError)
