@@ -1,7 +1,7 @@
 """Where a taken-over program's work happens: contexts, threads, random draws, files, loaders."""
 
 import pytest
-from programs import output
+from programs import numbers, output
 
 OWN = """
 import io, threading
@@ -256,3 +256,24 @@ print(array, torch.from_dlpack(x).is_cpu, torch.Tensor.__dlpack__.__module__)
 """
     text = output("-c", code, launched=False)
     assert text == "[1. 1.] True torch._tensor\n"
+
+
+def test_torchscript_compiles_what_is_replaced(tmp_path):
+    program = tmp_path / "scripted.py"
+    program.write_text("""
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        some = torch.rand(3) + torch.bernoulli(x) + torch.fft.fftfreq(3) + torch.zeros_like(x)
+        return self.layer(some + torch.tensor([1.0, 2.0, 3.0]))[:, torch.arange(3)]
+torch.manual_seed(0)
+net, x = torch.jit.script(Net()), torch.full((2, 3), 0.5)
+net(x).sum().backward()
+print(net(x), net.layer.weight.grad)
+""")
+    expected = output(program, launched=False)
+    assert numbers(output("--random", "eager", program)) == pytest.approx(numbers(expected))

@@ -221,3 +221,23 @@ except NotImplementedError:
 """)
     lines = [line.split("program.py:")[1] for line in done.stderr.splitlines() if "lazuli:" in line]
     assert [int(line.split(":")[0]) for line in lines] == [10, 11, 12, 15]
+
+
+def test_nested_tensors(check):
+    check(
+        """
+from torch.nested import as_nested_tensor, nested_tensor
+rows = [torch.ones(2, 3), torch.ones(4, 3)]
+norm, cpu = nn.LayerNorm(3), rows[0].device
+for nested in (nested_tensor(rows, layout=torch.jagged, device=cpu),
+               nested_tensor(rows, layout=torch.jagged),
+               as_nested_tensor(rows, torch.float32, cpu, layout=torch.jagged)):
+    assert is_ours(nested.values()) and is_ours(nested.offsets()), nested
+    assert is_ours(norm(nested).values())
+numbers = nested_tensor([[1.0, 2.0], [3.0]], layout=torch.jagged)
+assert is_ours(numbers.values()) and is_ours(numbers.offsets())
+assert is_ours(nested_tensor([[1.0], [2.0]], device="cuda").values())
+""",
+        "--from",
+        "cuda,cpu",
+    )

@@ -44,6 +44,9 @@ def install() -> None:
         setattr(torch, name, _named_only(getattr(torch, name), position=2))
     for name in NEW:
         setattr(torch.Tensor, name, _named_only(getattr(torch.Tensor, name)))
+    nested = torch.nested
+    nested.nested_tensor = _nested(nested.nested_tensor)
+    nested.as_nested_tensor = _named_only(nested.as_nested_tensor, position=2)
     _map_default_device()
 
 
@@ -90,6 +93,20 @@ def _named_only(original: Callable, position: int | None = None) -> Callable:
             at = args[position]
             args = (*args[:position], mapped(at), *args[position + 1 :])
         return original(*args, **kwargs)
+
+    return make
+
+
+def _nested(original: Callable) -> Callable:
+    """Without a device, that of the first tensor of its list; lists of numbers have none."""
+
+    @functools.wraps(original)
+    def make(tensor_list, **kwargs):
+        if (device := kwargs.get("device")) is not None:
+            kwargs["device"] = mapped(device)
+        elif default_is_ours() and not any(isinstance(t, torch.Tensor) for t in tensor_list):
+            kwargs["device"] = OWN
+        return original(tensor_list, **kwargs)
 
     return make
 

@@ -14,6 +14,7 @@ from torch_lazuli.takeover import (
     generators,
     loading,
     precision,
+    scripts,
     tensors,
 )
 from torch_lazuli.takeover.policy import state
@@ -48,6 +49,7 @@ def _install() -> None:
     files.install()
     loading.install()
     distributed.install()
+    scripts.install()
 
 
 def _allow_mixed_operands() -> None:
