@@ -277,3 +277,54 @@ print(net(x), net.layer.weight.grad)
 """)
     expected = output(program, launched=False)
     assert numbers(output("--random", "eager", program)) == pytest.approx(numbers(expected))
+
+
+def test_functions_of_autograd_that_use_numpy(tmp_path):
+    program = tmp_path / "functions.py"
+    program.write_text("""
+import numpy as np, torch
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, power, w):
+        ctx.save_for_backward(x, w)
+        x, w = x.detach().numpy(), w.detach().numpy()
+        return torch.from_numpy(x ** power * w), torch.as_tensor(x.sum())
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad, grad_of_sum):
+        x, w = (t.detach().numpy() for t in ctx.saved_tensors)
+        g = grad.numpy() * 3 * x ** 2 * w + grad_of_sum.numpy()
+        return torch.from_numpy(g), None, torch.from_numpy(grad.numpy() * x ** 3)
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+torch.manual_seed(0)
+x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+cubes, total = Cube.apply(x * 1.0, 3, w)
+loss = torch.dot(cubes, torch.arange(3.0)) + total
+Same.apply(loss * 2).backward()
+print(loss, x.grad, w.grad)
+(first,) = torch.autograd.grad(Square.apply(x).sum(), x, create_graph=True)
+print(torch.autograd.grad(first.pow(2).sum(), x))
+with torch.no_grad():
+    print(Cube.apply(x, 3, w)[0])
+host = torch.from_numpy(np.ones(3, np.float32)).requires_grad_()
+Square.apply(host).sum().backward()
+print(host.grad)
+""")
+    expected = output(program, launched=False)
+    assert output("--random", "eager", program) == expected

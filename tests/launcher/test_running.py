@@ -191,3 +191,15 @@ def test_a_report_of_a_program_that_fails(script, tmp_path):
     page = tmp_path / "page.html"
     assert run("--report", page, script).returncode == 3
     assert page.exists()
+
+
+def test_a_program_that_does_not_use_its_cuda_is_told(script):
+    hint = "With --from cuda,cpu it runs on lazuli"
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch'])\n"
+    script.write_text(f"import torch\n{child}x = torch.ones(2)  # not on cuda\n")
+    assert run(script).stderr.count(hint) == 1
+    assert hint not in run("--from", "cuda", script).stderr
+    script.write_text("import torch\ntorch.ones(2).cuda().sum().item()\n")
+    assert hint not in run(script).stderr
+    script.write_text("import torch\nraise ValueError('cuda')\n")
+    assert hint not in run(script).stderr

@@ -33,7 +33,9 @@ def add(folder: Path, found: dict[str, running.Outcome], programs: Sequence[Prog
         known |= {name: _kept(outcome) for name, outcome in found.items()}
         listed = {p.name: known[p.name] for p in programs if p.name in known}
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n")
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n")
+        fresh.replace(file)
         (folder / f"{NAME}.md").write_text(page(programs, listed))
 
 

@@ -11,8 +11,10 @@ from torch_lazuli.takeover import (
     draws,
     factories,
     files,
+    functions,
     generators,
     loading,
+    messages,
     precision,
     scripts,
     tensors,
@@ -48,8 +50,10 @@ def _install() -> None:
     precision.install()
     files.install()
     loading.install()
+    functions.install()
     distributed.install()
     scripts.install()
+    messages.hint_if_unused()
 
 
 def _allow_mixed_operands() -> None:

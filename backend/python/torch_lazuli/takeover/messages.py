@@ -1,6 +1,12 @@
-"""What a taken-over program is told: once for each of its lines, on stderr."""
+"""What a taken-over program is told on stderr: once for each of its lines, and at its end."""
 
+import atexit
+import os
 import sys
+
+import torch
+
+from torch_lazuli.takeover.request import HINT
 
 _said: set[tuple[str, int, str]] = set()
 _SKIPPED = ("torch.", "torch_lazuli", "contextlib", "functools")
@@ -12,6 +18,22 @@ def say_once(text: str) -> None:
     if (file, line, text) not in _said:
         _said.add((file, line, text))
         print(f"{file}:{line}: lazuli: {text}", file=sys.stderr)
+
+
+def hint_if_unused() -> None:
+    """At the end of the program that the launcher started: says that it ran on the CPU, if the
+    launcher chose to map cuda only and the program did not use it."""
+    if os.environ.get(HINT) == str(os.getpid()):
+        atexit.register(_hint)
+
+
+def _hint() -> None:
+    if not torch.lazuli.is_initialized() and not hasattr(sys, "last_value"):
+        print(
+            "lazuli: the program did not use cuda, and ran on the CPU. "
+            "With --from cuda,cpu it runs on lazuli",
+            file=sys.stderr,
+        )
 
 
 def _line_of_program() -> tuple[str, int]:

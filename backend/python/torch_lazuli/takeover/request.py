@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 # Read at the end of `import torch`, so that child processes are taken over like their parent.
 VARIABLE = "LAZULI_TAKE_OVER"
+# The process that is told at its end if it did not use the cuda device that was taken over.
+HINT = "LAZULI_HINT_PROCESS"
 TYPES = ("cuda", "cpu")
 AUTO = "auto"
 

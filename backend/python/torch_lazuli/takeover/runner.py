@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch_lazuli.takeover.request import AUTO, VARIABLE, Request, RequestError
+from torch_lazuli.takeover.request import AUTO, HINT, VARIABLE, Request, RequestError
 
 _CUDA = re.compile(rb"\bcuda\b")
 _ENDS = ("-m", "-c", "-")
@@ -33,8 +33,10 @@ def main() -> None:
         request = Request.parse(chosen.mapped, chosen.keep)
     except RequestError as error:
         parser.error(str(error))
+    os.environ.pop(HINT, None)
     if request.until_cuda and says_cuda(program):
         request = Request.parse("cuda")
+        os.environ[HINT] = str(os.getpid())  # the program's, whose children get none
     if chosen.random:
         os.environ["LAZULI_RANDOM"] = {"lazuli": "philox"}.get(chosen.random, chosen.random)
     if chosen.report:
