@@ -69,3 +69,25 @@ def test_states_of_optimizers_are_moved_by_one_method(spy):
     optimizer.step()
     optimizer.load_state_dict(optimizer.state_dict())
     assert calls, "Optimizer.load_state_dict must move values by this method"
+
+
+def test_functions_of_a_program_go_backward_by_this_method(monkeypatch):
+    kind = torch.autograd.function.BackwardCFunction
+    seen, original = [], kind.apply
+    monkeypatch.setattr(kind, "apply", lambda *a: (seen.append(a[0].kept), original(*a))[1])
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 2 * gradient
+
+    x = torch.ones(1, requires_grad=True)
+    y = Double.apply(x)
+    y.grad_fn.kept = "what is put there in forward"
+    y.backward()
+    assert seen == ["what is put there in forward"]
+    assert x.grad == 2

@@ -22,7 +22,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lazuli
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/tutorials", description=__doc__)
     parser.add_argument(
-        "-k", "--only", nargs="+", default=["*"], help="programs of these patterns: 'deepxde/*'"
+        "-k", "--only", nargs="+", default=["*"], help="programs of these patterns: 'gpytorch/*'"
     )
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time; 1")
     parser.add_argument("--work", type=Path, help="keeps what each run printed and wrote, there")

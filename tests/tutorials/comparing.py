@@ -12,7 +12,7 @@ _VARYING = re.compile(
 )
 _ABOUT_TIME = re.compile(
     r"(?i)\b(?:time|took|elapsed|sps|fps|speed|eta|duration|throughput)\b"
-    r"|\d{4}-\d\d-\d\d[ T_]\d\d"
+    r"|\d{4}-\d\d-\d\d"
 )
 
 

@@ -15,7 +15,7 @@ EXPLAINED = {
     running.SAME: "runs, and prints what it prints without the launcher, up to a tolerance (0.01 "
     "unless its line in the list says more)",
     running.ROUNDING: "runs; its numbers differ, but no more than twice as far as eager's own do "
-    "if each parameter changes in its last digit",
+    "if each step changes the parameters in their last digit",
     running.ALIKE: "runs, and prints the same kinds of lines; the list says why no more is asked",
     running.DIFFERS: "runs, and prints something else",
     running.FAILS: "runs without the launcher only",

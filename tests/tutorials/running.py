@@ -41,8 +41,8 @@ class Outcome:
     launched: Run | None = None
 
 
-# It runs, and the numbers agree; they differ, but no more than eager's do if each parameter changes
-# in its last digit; it runs, and is compared by kind; its results differ; it runs without the
+# It runs, and the numbers agree; they differ, but no more than eager's do if each step changes the
+# parameters in their last digit; it runs, and is compared by kind; its results differ; it runs without the
 # launcher only; it fails without the launcher; nothing of it ran on the device.
 VERDICTS = SAME, ROUNDING, ALIKE, DIFFERS, FAILS, BROKEN, UNUSED = (
     "same",
@@ -71,7 +71,7 @@ def outcome(program: Program, sources: Path, work: Path) -> Outcome:
 
 def judged(program: Program, plain: Run, launched: Run, disturbed: Run | None = None) -> Outcome:
     """What became of a program that runs without the launcher. `disturbed` is a run without it too,
-    whose parameters differ in their last digit."""
+    whose steps change the parameters in their last digit."""
     if launched.status != 0:
         return Outcome(FAILS, last_line(launched.errors), plain, launched)
     if launched.operations == 0:
@@ -100,7 +100,7 @@ def _agreement(expected: list[str], apart: float) -> str:
 def _sensitivity(apart: float, eagers: float) -> str:
     if math.isinf(apart):
         return "its decisions depend on the last digit"
-    return f"{apart:.1g} apart; eager {eagers:.1g} if parameters change in their last digit"
+    return f"{apart:.1g} apart; eager {eagers:.1g} if each step changes the last digit"
 
 
 def last_line(text: str) -> str:

@@ -1,8 +1,8 @@
 """Seeds the random numbers of Python, numpy and torch at start-up, for programs that do not.
 
 On PYTHONPATH of each run of a program. The launcher itself, which becomes the program, needs none.
-With TUTORIALS_DISTURBED each optimizer first changes its parameters in their last digit, which shows
-how far the numbers of a program depend on rounding.
+With TUTORIALS_DISTURBED each step of an optimizer begins with parameters that are changed in their
+last digit, which shows how far the numbers of a program depend on rounding.
 """
 
 import os
@@ -21,19 +21,13 @@ def seed():
 
 
 def disturb_parameters():
-    import weakref
-
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     generator = torch.Generator().manual_seed(0)
-    known = weakref.WeakSet()
 
     @torch.no_grad()
     def disturb(optimizer, *_):
-        if optimizer in known:
-            return
-        known.add(optimizer)
         for group in optimizer.param_groups:
             for parameter in filter(torch.is_floating_point, group["params"]):
                 last = torch.finfo(parameter.dtype).eps
