@@ -16,7 +16,7 @@ from types import NoneType
 
 import torch
 
-from benchmarks import revision
+from benchmarks import resident, revision
 
 ROOT = revision.ROOT
 
@@ -107,7 +107,7 @@ def relative_distance(losses: Sequence[float], expected: Sequence[float]) -> flo
 def peak_memory() -> Iterator[dict[str, int]]:
     """Measures by how many bytes memory grew at its peak in the block.
 
-    On a GPU that is its memory, else the process's resident memory.
+    On a GPU that is its memory, else the process's resident memory without code of libraries.
     """
     if on_gpu():
         torch.cuda.reset_peak_memory_stats()
@@ -115,16 +115,8 @@ def peak_memory() -> Iterator[dict[str, int]]:
         yield result
         result["peak"] = torch.cuda.max_memory_allocated() - result["before"]
         return
-    status = Path("/proc/self/status")
-
-    def read(name: str) -> int:
-        line = next(line for line in status.read_text().splitlines() if line.startswith(name))
-        return int(line.split()[1]) * 1024
-
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is resident now
-    result = {"before": read("VmRSS:")}
-    yield result
-    result["peak"] = read("VmHWM:") - result["before"]
+    with resident.growth() as result:
+        yield result
 
 
 def in_a_line(error: Exception) -> str:

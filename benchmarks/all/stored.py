@@ -7,6 +7,8 @@ STORED = {
         "models-cpu": "models --group small",
         "models-cpu-usual": f"models --group usual {WITH_RIVALS}",
         "models-cpu-first-steps": "models --cold-only --cold-rounds 5 --arms eager lazuli",
+        "memory-cpu": "memory",
+        "memory-cpu-attention": "memory --attention",
         "shapes-cpu": "shapes",
         "kernels-cpu": "kernels",
         "libraries-cpu": "libraries",

@@ -1,0 +1,1 @@
+"""The memory that models and attention need at most (`tools/bench memory`)."""
