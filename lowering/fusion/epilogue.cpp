@@ -43,7 +43,12 @@ struct Place {
 class Finder {
  public:
   Finder(const ir::Graph& graph, const Libraries& libraries)
-      : graph_(graph), libraries_(libraries), values_(graph), uses_(values_.count()), reader_(values_.count()) {
+      : graph_(graph),
+        libraries_(libraries),
+        values_(graph),
+        uses_(values_.count()),
+        reader_(values_.count()),
+        is_result_(values_.count()) {
     for (uint32_t n = 0; n < graph.nodes.size(); ++n)
       for (Value x : graph.nodes[n].inputs)
         if (x) {
@@ -79,7 +84,9 @@ class Finder {
       }
       at.value = next;
     }
-    return e->ops.empty() ? nullptr : std::move(e);
+    if (e->ops.empty()) return nullptr;
+    is_result_[values_[e->result]] = true;
+    return e;
   }
 
  private:
@@ -177,7 +184,7 @@ class Finder {
     }
     const Op op = graph_[other].op;
     const bool has_memory = op == Op::input || is_call(op) || ir::is_reduction(op) ||
-                            (uses_[values_[other]] > 1 && ir::is_elementwise(op)) ||
+                            (uses_[values_[other]] > 1 && ir::is_elementwise(op)) || is_result_[values_[other]] ||
                             worth_memory(other, graph_.type({contraction, 0}));
     if (!has_memory || (op != Op::input && other.node > contraction)) return {};
     return StridedOperand{other, {at.coefs, at.offset}};
@@ -187,6 +194,7 @@ class Finder {
   const Libraries& libraries_;
   ValueTable values_;
   std::vector<uint32_t> uses_, reader_;
+  std::vector<bool> is_result_;  // by value: of an epilogue
 };
 
 }  // namespace

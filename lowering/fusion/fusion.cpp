@@ -55,8 +55,10 @@ class Fuser {
     std::vector<uint32_t> after;  // units that write the same memory before
     uint32_t node = UINT32_MAX;   // calls
     uint32_t owner;
-    uint32_t first, last;  // smallest and largest unit merged in
-    uint32_t latest;       // no unit merged into this one or into what it waits for is larger
+    uint32_t first;         // smallest unit merged in
+    uint32_t place;         // in the program: the largest one merged in, pieces aside where there are others
+    bool is_piece = false;  // of a concatenation, which is written where it is computed
+    uint32_t latest;        // no unit merged into this one or into what it waits for is larger
     uint32_t seen = 0;
   };
 
@@ -87,14 +89,16 @@ class Fuser {
     if (!rule || !rule->place) return make_kernel({v, v, {}}, {});
     std::vector<uint32_t> before;
     for (const Root& root : rule->place(graph_, v)) {
+      const size_t made = units_.size();
       make_kernel(root, before);
+      for (size_t u = made; u < units_.size(); ++u) units_[u].is_piece = true;
       if (rule->overlapping && !units_.empty()) before.push_back(static_cast<uint32_t>(units_.size() - 1));
     }
   }
 
   uint32_t add_unit(Unit unit) {
     const auto id = static_cast<uint32_t>(units_.size());
-    unit.owner = unit.first = unit.last = unit.latest = id;
+    unit.owner = unit.first = unit.place = unit.latest = id;
     for (uint32_t w : unit.writes) makers_[w].push_back(id);
     for (uint32_t r : unit.reads) readers_[r].push_back(id);
     units_.push_back(std::move(unit));
@@ -338,7 +342,8 @@ class Fuser {
                          [&](uint32_t m) { return find(m) == a || find(m) == b; }) &&
              !makers_[r].empty();
     });
-    x.last = std::max(x.last, y.last);
+    x.place = x.is_piece == y.is_piece ? std::max(x.place, y.place) : x.is_piece ? y.place : x.place;
+    x.is_piece &= y.is_piece;
     y.owner = a;
     raise_latest(a, std::max(x.latest, y.latest));
   }
@@ -388,7 +393,7 @@ class Fuser {
     std::vector<Task> tasks;
     std::vector<ir::Size> bytes(values().count());
     for (uint32_t u : unit_of) {
-      Task task{units_[u].last, {}, units_[u].reads, {}};
+      Task task{units_[u].place, {}, units_[u].reads, {}};
       for_sources(u, [&](uint32_t s) {
         if (find(s) != u) task.sources.push_back(task_of[find(s)]);
       });

@@ -133,6 +133,7 @@ class CpuLibraries final : public Libraries {
   explicit CpuLibraries(Effort effort) : effort_(effort) {}
   bool serve_all() const override { return true; }
   bool sums_few_rows() const override { return true; }
+  int64_t bytes_of_scores() const override { return int64_t{8} << 20; }
   bool multiply_bytes() const override { return true; }
   // A BLAS has no post-ops, and those of our own product are slower than a kernel that reads the float64 result again.
   bool takes(const ir::Node& node, std::span<const PostOp> ops) const override {

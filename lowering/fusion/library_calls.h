@@ -27,6 +27,8 @@ class Libraries {
   virtual int64_t good_multiple(const ir::Node&) const { return 1; }
   // Whether a product of a few rows with a matrix that is computed is faster as a kernel of sums.
   virtual bool sums_few_rows() const { return false; }
+  // Of attention that a program writes out, how many bytes of scores are computed at a time (query_blocks.h); 0: all.
+  virtual int64_t bytes_of_scores() const { return 0; }
   // Whether there is a call for int_mm.
   virtual bool multiply_bytes() const { return false; }
   // Prepares the call for `node`. Operands are laid out as the planner found them, results dense: row-major, or

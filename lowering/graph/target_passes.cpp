@@ -3,6 +3,7 @@
 #include "lowering/graph/byte_products.h"
 #include "lowering/graph/dequantized_products.h"
 #include "lowering/graph/early_operands.h"
+#include "lowering/graph/query_blocks.h"
 
 namespace lazuli::lowering {
 
