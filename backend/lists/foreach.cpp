@@ -4,6 +4,7 @@
 // whatever those do not cover is torch's own loop over the list.
 #include "backend/lists/foreach.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include "backend/record/elementwise.h"
 #include "backend/record/registration.h"
@@ -51,6 +52,11 @@ struct Call {
   bool unpack(const Tensor& packed);
 };
 
+bool has_bool(const Argument& a) {
+  const auto is_bool = [](const IValue& v) { return v.isBool(); };
+  return a.is_list() ? std::ranges::any_of(a.each, is_bool) : a.shared.isBool();
+}
+
 bool Call::read(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> values) {
   bool counted = false;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -68,13 +74,14 @@ bool Call::read(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> values)
       arguments.push_back({{}, v});
     }
   }
+  if (op == ir::Op::sub && std::ranges::any_of(arguments, has_bool)) return false;  // torch subtracts none
   return count != 0 && static_cast<int>(arguments.size()) == ir::info(op).body.arity;
 }
 
 // a + alpha * b is a row of its own.
 bool Call::read_alpha(const IValue& alpha) {
   c10::Scalar s = alpha.toScalar();
-  if (s.isComplex()) return false;
+  if (s.isComplex() || s.isBoolean()) return false;
   if (s.equal(1)) return true;
   arguments.push_back({{}, IValue(op == ir::Op::sub ? -s : s)});
   op = ir::Op::add_scaled;

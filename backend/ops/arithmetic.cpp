@@ -1,6 +1,5 @@
 // Addition and subtraction, whose operators have a factor for the second operand.
 #include <ATen/ExpandUtils.h>
-#include <ATen/native/BinaryOps.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/registration.h"
@@ -26,7 +25,8 @@ Operands sum_operands(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return operands;
 }
 
-// torch rejects some types here (bool subtraction, floating alpha for integers): the fallback raises its error.
+// torch rejects some types here (bool subtraction, floating alpha for integers, a boolean one for numbers): the
+// fallback raises its error.
 template <ir::Op op>
 bool takes(const Tensor& a, const Tensor& b) {
   return op != ir::Op::sub || (a.scalar_type() != at::kBool && b.scalar_type() != at::kBool);
@@ -36,17 +36,18 @@ bool takes(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (!takes<op>(a, b)) return false;
   if (is_one(alpha)) return true;
   return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() &&
-         !alpha.isComplex();
+         !alpha.isComplex() && !alpha.isBoolean();
 }
 
 // A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one,
 // and make nan of infinities by it.
+template <ir::Op op>
 bool sums_parts(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   auto strided = [](const Tensor& t) {
     return (nameless_on_device(*t.unsafeGetTensorImpl()) && t.layout() == c10::kStrided) || is_number(t);
   };
-  return is_one(alpha) && strided(a) && strided(b) && (a.is_privateuseone() || b.is_privateuseone()) &&
-         c10::isComplexType(at::result_type(a, b));
+  return takes<op>(a, b) && is_one(alpha) && strided(a) && strided(b) &&
+         (a.is_privateuseone() || b.is_privateuseone()) && c10::isComplexType(at::result_type(a, b));
 }
 // The real and imaginary parts along a last dimension, in the type that both operands agree on.
 Tensor parts(const Tensor& t, at::ScalarType type) {
@@ -65,7 +66,6 @@ template <ir::Op op>
 bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   const at::ScalarType type = at::result_type(a, b);
   if (!out.is_privateuseone() || out.scalar_type() != type) return false;
-  if (op == ir::Op::sub) at::native::sub_check(a, b);
   check_overlap(out, {{&a, {}}, {&b, {}}});  // eager looks at this before shapes
   if (out.sizes() != at::IntArrayRef(at::infer_size_dimvector(a.sizes(), b.sizes()))) return false;
   Tensor to = at::view_as_real(out);
@@ -82,7 +82,7 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (takes<op>(a, b, alpha)) {
     if (Tensor r = elementwise(sum_row<op>(alpha), sum_operands<op>(a, b, alpha)); r.defined()) return r;
   }
-  if (sums_parts(a, b, alpha)) return sum_parts<op>(a, b);
+  if (sums_parts<op>(a, b, alpha)) return sum_parts<op>(a, b);
   return fall_back<Tensor>(name, "Tensor", a, b, alpha);
 }
 template <ir::Op op>
@@ -92,7 +92,7 @@ Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (takes<op>(a, b, alpha)) {
     if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }
-  if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, a)) return a;
+  if (sums_parts<op>(a, b, alpha) && sum_parts_into<op>(a, b, a)) return a;
   fall_back<Tensor>(name, "Tensor", a, b, alpha);
   return a;
 }
@@ -102,7 +102,7 @@ Tensor& sum_like_out(const Tensor& a, const Tensor& b, const Scalar& alpha, Tens
   if (takes<op>(a, b, alpha)) {
     if (elementwise_into(out, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), true)) return out;
   }
-  if (sums_parts(a, b, alpha) && sum_parts_into<op>(a, b, out)) return out;
+  if (sums_parts<op>(a, b, alpha) && sum_parts_into<op>(a, b, out)) return out;
   fall_back<Tensor>(name, "out", a, b, alpha, out);
   return out;
 }

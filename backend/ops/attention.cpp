@@ -88,8 +88,8 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
   return {result(0, q), result(1, k), result(2, v)};
 }
 
-// What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits, rows
-// of 16 bytes, no dropout.
+// What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits,
+// rows of 16 bytes, no dropout.
 bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
                      bool causal) {
   const auto is_walked = [](const Tensor& t) { return t.size(-1) <= 1 || t.stride(-1) == 1; };
@@ -107,8 +107,8 @@ bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const op
          q.size(3) == k.size(3);
 }
 
-// What eager would choose on the host: it looks at sizes, strides and settings, not at numbers. It asks for a mask whose
-// last dimension is the innermost in memory, but not on the host.
+// What eager would choose on the host: it looks at sizes, strides and settings, not at numbers. It asks for a mask
+// whose last dimension is the innermost in memory, but not on the host.
 int64_t host_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
                     bool causal, optional<double> scale, bool gqa) {
   optional<Tensor> dense = mask;

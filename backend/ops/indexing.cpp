@@ -73,7 +73,7 @@ Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& index, int64_t padding, bool scale, bool sparse) {
-  if (!is_ours(weight) || weight.dim() != 2 || !is_index(index))
+  if (!is_ours(weight) || weight.dim() != 2 || weight.numel() == 0 || !is_index(index))
     return fall_back<Tensor>("aten::embedding", "", weight, index, padding, scale, sparse);
   lazy::Recording r;
   return r.tensor(r.emit(ir::Op::index_select, {r.value(weight), r.value(index)}, {{0}}), weight.scalar_type());

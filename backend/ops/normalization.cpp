@@ -101,8 +101,8 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
   return true;
 }
 
-// Whether they have the types that eager's kernels take beside x's. On the host these are x's own, or float32 of all where
-// x has 16 bits.
+// Whether they have the types that eager's kernels take beside x's. On the host these are x's own, or float32 of all
+// where x has 16 bits.
 bool types_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters) {
   const auto all = [&](at::ScalarType type) {
     return std::ranges::all_of(parameters, [&](auto* t) { return !has(*t) || (**t).scalar_type() == type; });
@@ -131,10 +131,9 @@ void update_running(lazy::Recording& r, const Tensor& running, ir::Value batch, 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
                                               const optional<Tensor>& running_mean, const optional<Tensor>& running_var,
                                               bool training, double momentum, double eps) {
-  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 &&
-              channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
-              types_fit(x, {&w, &b, &running_mean, &running_var}) &&
-              (training || (has(running_mean) && has(running_var)));
+  bool fits =
+      is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b, &running_mean, &running_var}) &&
+      types_fit(x, {&w, &b, &running_mean, &running_var}) && (training || (has(running_mean) && has(running_var)));
   if (!fits)
     return fall_back_tuple<3>("aten::native_batch_norm", "", x, w, b, running_mean, running_var, training, momentum,
                               eps);

@@ -26,8 +26,11 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, bool sparse) {
   return r.tensor(r.emit(ir::Op::gather, {r.value(x), r.value(index)}, {{d}}), x.scalar_type());
 }
 
+// Something is written. Into what has no elements any index is an error, which no kernel would see.
+bool has_places(const Tensor& x, const Tensor& index) { return x.numel() > 0 && index.numel() > 0; }
+
 bool scatters(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  if (!gathers(x, dim, index) || index.numel() == 0 || !is_ours(src) || src.scalar_type() != x.scalar_type())
+  if (!gathers(x, dim, index) || !has_places(x, index) || !is_ours(src) || src.scalar_type() != x.scalar_type())
     return false;
   if (src.dim() != index.dim()) return false;
   for (int64_t d = 0; d < index.dim(); ++d)
@@ -79,7 +82,7 @@ ir::Value scattered_number(lazy::Recording& r, const Tensor& x, int64_t dim, con
   return r.emit(ir::Op::scatter, {r.value(x), r.value(index), src}, {{dim}});
 }
 bool scatters_number(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
-  return gathers(x, dim, index) && index.numel() > 0 && !value.isComplex();
+  return gathers(x, dim, index) && has_places(x, index) && !value.isComplex();
 }
 Tensor scatter_number(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());

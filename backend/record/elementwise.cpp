@@ -82,10 +82,11 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
     p.common = c10::typeMetaToScalarType(c10::get_default_dtype());
   if (op == ir::Op::pow && c10::isIntegralType(p.common, true) && is_negative(operands.back())) return false;
   p.result = row.result == ir::Result::Bool ? c10::kBool : p.common;
-  // On bool torch defines few of the rows that compute (the bit operations, whose types are checked by a rule of their
-  // own, and add and mul); which of the others it refuses is eager's to say.
+  // On bool torch defines few of the rows that compute (and, or and the like, whose types are checked by a rule of
+  // their own, add and mul, but no shifts); which of the others it refuses is eager's to say.
   bool computes = row.result == ir::Result::Same && row.promote != ir::Promote::Floating && !row.infer;
-  if (p.common == c10::kBool && computes && op != ir::Op::add && op != ir::Op::mul) return false;
+  const bool shifts = op == ir::Op::shift_left || op == ir::Op::shift_right;
+  if (p.common == c10::kBool && (shifts || (computes && op != ir::Op::add && op != ir::Op::mul))) return false;
   return ir::is_native(lazy::to_ir(p.common));
 }
 

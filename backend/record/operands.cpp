@@ -115,15 +115,31 @@ std::vector<ir::Dims> walks_of(const Operands& operands, const ir::Dims& shape, 
   return walks;
 }
 
+// Whether an order only moves dimensions of size 1.
+bool moves_ones(const lazy::Order& order, const ir::Dims& shape) {
+  int64_t last = -1;
+  for (int64_t d : order) {
+    if (shape[d] == 1) continue;
+    if (d < last) return false;
+    last = d;
+  }
+  return true;
+}
+
 }  // namespace
 
 lazy::Order result_order(const Operands& operands, const ir::Dims& shape, c10::ScalarType common) {
-  bool all_row_major = true;
-  for (const Operand& o : operands)
-    if (o.tensor && o.tensor->is_privateuseone()) all_row_major &= o.tensor->is_contiguous();
-  if (all_row_major || shape.size() < 2) return {};
+  // Where operands are broadcast, the strides of their dimensions of size 1 count, too.
+  bool all_row_major = true, all_usual = true;
+  for (const Operand& o : operands) {
+    if (!o.tensor || !o.tensor->is_privateuseone()) continue;
+    all_row_major &= o.tensor->is_contiguous();
+    all_usual &= has_usual_strides(*o.tensor);
+  }
+  if (shape.size() < 2 || (all_row_major && (all_usual || all_have_shape(operands, lazy::to_ref(shape))))) return {};
   if (are_channels_last(operands, shape)) return {0, 2, 3, 1};
-  return order_of_walks(walks_of(operands, shape, common), shape);
+  lazy::Order order = order_of_walks(walks_of(operands, shape, common), shape);
+  return all_row_major && moves_ones(order, shape) ? lazy::Order{} : order;
 }
 
 // The rule of torch's TensorIterator: dimensions are sorted by stride, the earlier operands deciding first, a broadcast

@@ -648,3 +648,38 @@ def test_a_bias_of_a_layer_norm_of_another_type(device):
         F.layer_norm(x, (3,), None, torch.ones(3, device=device)).sum().backward()
 
     assert_same_error(run, RuntimeError)
+
+
+def raised_class(run, device) -> type | None:
+    try:
+        run(device)
+    except Exception as error:  # whatever it is
+        return type(error)
+    return None
+
+
+WRITES_TO_NOTHING = {
+    "scatter": lambda x, i, y: x.scatter(0, i, y),
+    "scatter of a number": lambda x, i, y: x.scatter(0, i, 2.0),
+    "scatter_": lambda x, i, y: x.scatter_(0, i, y),
+    "scatter_add": lambda x, i, y: x.scatter_add(0, i, y),
+    "scatter_add_": lambda x, i, y: x.scatter_add_(0, i, y),
+    "index_add": lambda x, i, y: x.index_add(0, i, y),
+    "index_copy": lambda x, i, y: x.index_copy(0, i, y),
+    "index_fill": lambda x, i, y: x.index_fill(0, i, 2.0),
+    "index_put": lambda x, i, y: x.index_put((i,), y),
+    "gather": lambda x, i, y: x.gather(0, i),
+    "take": lambda x, i, y: x.take(i),
+    "index_select": lambda x, i, y: x.index_select(0, i),
+    "embedding": lambda x, i, y: F.embedding(i, x.view(0, 3)),
+}
+
+
+@pytest.mark.parametrize("call", WRITES_TO_NOTHING)
+def test_indices_into_nothing(device, call):
+    def run(device):
+        x, i = torch.ones(0, device=device), torch.zeros(2, dtype=torch.int64, device=device)
+        WRITES_TO_NOTHING[call](x, i, torch.ones(2, device=device)).sum().item()
+
+    expected, actual = (raised_class(run, where) for where in ("cpu", device))
+    assert expected is actual

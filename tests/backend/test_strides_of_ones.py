@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from differential import assert_same, assert_same_error
 
 SHAPES = (
     (1,),
@@ -77,3 +78,25 @@ def test_strides_are_eagers(name):
                 other.append((shape, strides, of_eager.stride(), ours.stride()))
             torch.testing.assert_close(ours.cpu(), of_eager, equal_nan=True)
     assert not other
+
+
+@pytest.mark.parametrize("strides", [(1, 2, 2, 2), (1, 1, 2, 1), (1, 2, 1, 1), (9, 1, 2, 6)])
+def test_ones_of_operands_that_are_broadcast(strides):
+    """There the strides of their dimensions of size 1 decide how the result lies."""
+
+    def run(device):
+        x = torch.arange(40.0).to(device).as_strided((2, 1, 1, 1), strides)
+        y = torch.arange(6.0).to(device).view(1, 2, 1, 3)
+        return [x * y, y * x, x + y, x * 2, torch.where(x > 0, x, y), x.sigmoid() - y]
+
+    assert_same(run)
+
+
+def test_a_product_of_kronecker_of_what_is_transposed():
+    """Eager refuses it: the product of its parts lies so that it cannot be viewed."""
+
+    def run(device):
+        x = torch.ones(1, 2, device=device).t()
+        return torch.kron(x, torch.ones(2, 3, device=device))
+
+    assert_same_error(run, RuntimeError)

@@ -270,3 +270,36 @@ def test_factors_of_an_outer_product(dtype):
         )
 
     assert_same(product)
+
+
+def flags(device):
+    return torch.tensor([True, False, True], device=device)
+
+
+REFUSED = {
+    "a flag less a complex number": lambda x, flags: flags - x.to(torch.complex64),
+    "a complex number less a flag": lambda x, flags: x.to(torch.complex64) - flags,
+    "a complex number less True": lambda x, flags: x.to(torch.complex64) - True,
+    "a flag less a complex number, reversed": lambda x, f: torch.rsub(x.to(torch.complex64), f),
+    "complex numbers less flags in place": lambda x, flags: x.to(torch.complex64).sub_(flags),
+    "True as the factor of numbers": lambda x, flags: torch.add(x, x, alpha=True),
+    "True as the factor of numbers in a list": lambda x, f: torch._foreach_add(
+        [x], [x], alpha=True
+    ),
+    "a list less True": lambda x, flags: torch._foreach_sub([x], True),
+    "a list less flags": lambda x, flags: torch._foreach_sub([x.to(torch.complex64)], [flags]),
+    "a list less a list of True": lambda x, flags: torch._foreach_sub([x], [True]),
+    "flags shifted left": lambda x, flags: flags << flags,
+    "flags shifted right in place": lambda x, flags: flags.bitwise_right_shift_(flags),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_flags_that_eager_does_not_compute_with(call):
+    """It neither subtracts nor shifts them, and multiplies nothing but flags by True."""
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert_same_error(lambda device: REFUSED[call](x.to(device), flags(device)))
+
+
+def test_true_as_the_factor_of_flags():
+    assert_same(lambda device: torch.add(flags(device), flags(device).flip(0), alpha=True))
