@@ -101,7 +101,9 @@ class Builder:
             return []
         value = self.namespace[first]
         parts = value if isinstance(value, tuple | list) else None
-        if any(x.numel() > self.largest or x.layout is not torch.strided for x in tensors_in(value)):
+        if any(
+            x.numel() > self.largest or x.layout is not torch.strided for x in tensors_in(value)
+        ):
             del self.namespace[first]
             return []
         names = [first]

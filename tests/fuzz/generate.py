@@ -55,8 +55,8 @@ ABOUT_GRADIENTS = {
     autograd.zero: 1,
     autograd.take: 1,
 }
-THEME_LENGTH, THEME_LENGTHS = 14, {"loops": 3, "large": 8}  # each loop is long
-THEME_LARGEST, LARGEST_OF_THEMES = 20000, {"large": 600000}
+THEME_LENGTH, THEME_LENGTHS = 14, {"loops": 3, "large": 8}  # of these a statement takes long
+THEME_LARGEST, LARGEST_OF_THEMES = 20000, {"large": 600000}  # elements of a variable
 
 
 def linked(b: Builder, producer: str, consumer: str, last: str | None) -> str | None:
@@ -81,19 +81,15 @@ def generate(
 ) -> tuple[Program, list]:
     """The program, and the pairs of operators that it has.
 
-    `about`: the theme of all its programs; empty: any operators.
-
     `alone`: no other program runs at the same time, so random numbers are the same each time.
+    `about`: a theme (fuzz/themes); empty: any operators.
     """
     rng = random.Random(f"{seed}/{k}")
     largest = LARGEST_OF_THEMES.get(about, THEME_LARGEST) if about else LARGEST
     b = Builder(rng, alone, largest)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        if about:
-            statements = filled_about(b, rng, about)
-        else:
-            statements = filled(b, rng, seed, k, length)
+        statements = filled_about(b, rng, about) if about else filled(b, rng, seed, k, length)
     shape = random.Random(f"{seed}/{k}/shape")
     program = Program(
         tuple(statements),

@@ -49,3 +49,15 @@ def run_part(first: int, unplanned: str = "never"):
                 assert difference is not None, f"mended, so its line may go: {command}"
             elif difference is not None:
                 pytest.fail(f"{command}\n{script(program, difference)}")
+
+
+def run_about(theme: str, first: int, programs: int, unplanned: str = "never"):
+    """The same of programs about a theme, all of which agree."""
+    settings = torch.lazuli.config.patch(random="eager", unplanned=unplanned)
+    with settings, no_kernels_for_gpus():
+        for k in range(first, first + programs):
+            program, _ = generate(SEED, k, about=theme)
+            difference = oracle.check(program)
+            if difference is not None and not known_differences.listed(program, difference):
+                command = f"tools/fuzz --about {theme} --seed {SEED} --only {k}"
+                pytest.fail(f"{command}\n{script(program, difference)}")

@@ -53,7 +53,11 @@ def imports(body: str) -> str:
         "nn": "from torch import nn",
         "fwad": "import torch.autograd.forward_ad as fwad",
         "checkpoint": "from torch.utils.checkpoint import checkpoint",
-        "Double": "from differential import Double",
+        "copy": "import copy",
+        **{
+            name: f"from differential import {name}"
+            for name in ("Double", "Mutating", "Several", "Viewing")
+        },
         "OPERATORS": "from fuzz.scope import OPERATORS",
     }
     lines += [line for name, line in known.items() if re.search(rf"\b{name}\b", body)]

@@ -1,4 +1,5 @@
 """Attention, written out and as torch's function: masks of all sorts, caches, odd sizes."""
+# ruff: noqa: E501 - statements of programs are longer than lines of code.
 
 from fuzz.literal import shape_text
 from fuzz.themes.layouts import floating, operand
@@ -10,7 +11,10 @@ HEADS = [1, 3, 4, 8, 16, 17, 33]
 
 def sizes(b):
     rng = b.rng
-    batch, heads = rng.choice([1, 1, 2, 3, 0] if rng.random() < 0.2 else [1, 2]), rng.choice([1, 2, 4])
+    batch, heads = (
+        rng.choice([1, 1, 2, 3, 0] if rng.random() < 0.2 else [1, 2]),
+        rng.choice([1, 2, 4]),
+    )
     length = rng.choice(LENGTHS)
     others = rng.choice([length, length, rng.choice(LENGTHS)])
     if rng.random() < 0.2:
@@ -89,7 +93,9 @@ def fused(b):
     if grouped:
         more.append("enable_gqa=True")
     call = f"F.scaled_dot_product_attention({', '.join([q, k, v, *more])})"
-    call += rng.choice(["", "", f".transpose(1, 2).reshape({batch}, {length}, {heads * out})", ".sum(-1)"])
+    call += rng.choice(
+        ["", "", f".transpose(1, 2).reshape({batch}, {length}, {heads * out})", ".sum(-1)"]
+    )
     b.bind(call, "attention")
 
 
@@ -97,8 +103,11 @@ def written_out(b):
     rng, kind = b.rng, floating(b)
     batch, heads, length, others, size, out = sizes(b)
     q = heads_of(b, batch, heads, length, size, kind)
-    k, v = heads_of(b, batch, heads, others, size, kind), heads_of(b, batch, heads, others, out, kind)
-    scale = rng.choice([f"{size} ** -0.5", "0.5", "8.0", f"{size ** 0.5}"])
+    k, v = (
+        heads_of(b, batch, heads, others, size, kind),
+        heads_of(b, batch, heads, others, out, kind),
+    )
+    scale = rng.choice([f"{size} ** -0.5", "0.5", "8.0", f"{size**0.5}"])
     scores = rng.choice(
         [
             f"({q} @ {k}.transpose(-2, -1)) * {scale}",
@@ -139,9 +148,15 @@ def written_out(b):
     if rng.random() < 0.3:
         weights = (b.bind(weights, "weights") or [weights])[0]
     result = rng.choice(
-        [f"{weights} @ {v}", f"torch.einsum('bhls,bhsd->bhld', {weights}, {v})", f"torch.einsum('bhls,bhsd->blhd', {weights}, {v})"]
+        [
+            f"{weights} @ {v}",
+            f"torch.einsum('bhls,bhsd->bhld', {weights}, {v})",
+            f"torch.einsum('bhls,bhsd->blhd', {weights}, {v})",
+        ]
     )
-    result = f"({result})" + rng.choice(["", "", f".transpose(1, 2).contiguous().view({batch}, {length}, {heads * out})"])
+    result = f"({result})" + rng.choice(
+        ["", "", f".transpose(1, 2).contiguous().view({batch}, {length}, {heads * out})"]
+    )
     b.bind(result, "attention")
 
 
@@ -150,9 +165,13 @@ def module(b):
     rng = b.rng
     length, others, batch = rng.choice(LENGTHS[:8]), rng.choice(LENGTHS[:8]), rng.choice([1, 2, 3])
     first = rng.random() < 0.5
-    given = rng.choice(["", ", bias=False", ", add_bias_kv=True", ", add_zero_attn=True", ", kdim=3, vdim=5"])
+    given = rng.choice(
+        ["", ", bias=False", ", add_bias_kv=True", ", add_zero_attn=True", ", kdim=3, vdim=5"]
+    )
     name = b.name("m")
-    b.add(f"{name} = module(nn.MultiheadAttention(8, {rng.choice([1, 2, 4])}, batch_first={first}{given}), {rng.randrange(99)})")
+    b.add(
+        f"{name} = module(nn.MultiheadAttention(8, {rng.choice([1, 2, 4])}, batch_first={first}{given}), {rng.randrange(99)})"
+    )
     if name not in b.namespace:
         return
     if rng.random() < 0.3:
@@ -171,9 +190,13 @@ def module(b):
         v = k if rng.random() < 0.5 else tokens(others)
     more = []
     if rng.random() < 0.4:
-        more.append(f"key_padding_mask=torch.arange({others}, device=dev)[None] >= data({[rng.randint(0 if rng.random() < 0.2 else 1, others) for _ in range(batch)]}, I64)[:, None]")
+        more.append(
+            f"key_padding_mask=torch.arange({others}, device=dev)[None] >= data({[rng.randint(0 if rng.random() < 0.2 else 1, others) for _ in range(batch)]}, I64)[:, None]"
+        )
     if rng.random() < 0.4:
-        more.append(f"attn_mask=torch.ones({length}, {others}, dtype=torch.bool, device=dev).triu(1)")
+        more.append(
+            f"attn_mask=torch.ones({length}, {others}, dtype=torch.bool, device=dev).triu(1)"
+        )
     if rng.random() < 0.4:
         more.append(f"need_weights={rng.random() < 0.5}")
     if rng.random() < 0.2:
@@ -192,11 +215,17 @@ def cache(b):
     ways = {
         "cat": (
             [f"{store} = torch.zeros(1, {heads}, 0, {size}, dtype={kind}, device=dev)"],
-            [f"{store} = torch.cat([{store}, t], 2)", f"y = F.scaled_dot_product_attention(t, {store}, {store})"],
+            [
+                f"{store} = torch.cat([{store}, t], 2)",
+                f"y = F.scaled_dot_product_attention(t, {store}, {store})",
+            ],
         ),
         "slice": (
             [f"{store} = torch.zeros(1, {heads}, {most}, {size}, dtype={kind}, device=dev)"],
-            [f"{store}[:, :, i:i + 1] = t", f"y = F.scaled_dot_product_attention(t, {store}[:, :, :i + 1], {store}[:, :, :i + 1])"],
+            [
+                f"{store}[:, :, i:i + 1] = t",
+                f"y = F.scaled_dot_product_attention(t, {store}[:, :, :i + 1], {store}[:, :, :i + 1])",
+            ],
         ),
         "index_copy": (
             [f"{store} = torch.zeros(1, {heads}, {most}, {size}, dtype={kind}, device=dev)"],
@@ -225,10 +254,21 @@ def cache(b):
     }
     before, body = ways[rng.choice(list(ways))]
     read = rng.choice(
-        [f"{out}.append(y)", f"{out}.append(y.sum().item())", f"{out}.append(y.clone())",
-         f"if i % 2: {out}.append(y.argmax().item())", f"{out}.append(y.cpu())"]
+        [
+            f"{out}.append(y)",
+            f"{out}.append(y.sum().item())",
+            f"{out}.append(y.clone())",
+            f"if i % 2: {out}.append(y.argmax().item())",
+            f"{out}.append(y.cpu())",
+        ]
     )
-    lines = [f"{out} = []", *before, "with torch.no_grad():", f"    for i in range({steps}):", f"        t = {token}"]
+    lines = [
+        f"{out} = []",
+        *before,
+        "with torch.no_grad():",
+        f"    for i in range({steps}):",
+        f"        t = {token}",
+    ]
     lines += [f"        {line}" for line in [*body, read]]
     b.add("\n".join([*lines, "del t, y"]))
     b.producer[store] = "cache"

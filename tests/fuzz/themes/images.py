@@ -1,4 +1,5 @@
 """Convolutions, pools, norms and resizing: every padding, group, stride, layout and statistic."""
+# ruff: noqa: E501 - statements of programs are longer than lines of code.
 
 from fuzz.literal import shape_text
 from fuzz.themes.layouts import floating, operand
@@ -58,7 +59,7 @@ def convolution(b):
     x = image(b, batch, into, sizes, kind)
     transposed = rng.random() < 0.3
     more = []
-    stride = [rng.choice([1, 1, 2, 3]) for _ in range(dims)]
+    [rng.choice([1, 1, 2, 3]) for _ in range(dims)]
     if rng.random() < 0.5:
         more.append(f"stride={pair(b, [1, 2, 3], dims)}")
     if rng.random() < 0.3:
@@ -89,7 +90,9 @@ def pool(b):
     sizes = [rng.randint(1, 9 if dims < 3 else 5) for _ in range(dims)]
     batch, channels = rng.choice([1, 2, 0] if rng.random() < 0.2 else [1, 2]), rng.choice(FEW)
     x = image(b, batch, channels, sizes, kind)
-    way = rng.choice(["max", "avg", "lp", "adaptive_avg", "adaptive_max", "fractional", "unpool", "indices"])
+    way = rng.choice(
+        ["max", "avg", "lp", "adaptive_avg", "adaptive_max", "fractional", "unpool", "indices"]
+    )
     more = [pair(b, [1, 2, 3], dims)]
     if rng.random() < 0.6:
         more.append(f"stride={pair(b, [1, 2, 3, 4], dims)}")
@@ -115,7 +118,12 @@ def pool(b):
         text = f"F.max_unpool{dims}d(*F.max_pool{dims}d({x}, 2, return_indices=True), 2)"
     else:
         kind_ = "max" if way == "adaptive_max" else "avg"
-        to = shape_text([rng.choice([1, 2, 3, 5, 7, 0] if rng.random() < 0.2 else [1, 2, 3, 4]) for _ in range(dims)])
+        to = shape_text(
+            [
+                rng.choice([1, 2, 3, 5, 7, 0] if rng.random() < 0.2 else [1, 2, 3, 4])
+                for _ in range(dims)
+            ]
+        )
         if rng.random() < 0.4:
             to = str(rng.choice([1, 2, 3, 4, 8]))
         text = f"F.adaptive_{kind_}_pool{dims}d({x}, {to}{', return_indices=True' if kind_ == 'max' and rng.random() < 0.3 else ''})"
@@ -126,16 +134,30 @@ def norm(b):
     rng, kind = b.rng, floating(b)
     dims = rng.choice([0, 1, 2, 2, 3])
     sizes = [rng.randint(1, 5) for _ in range(dims)]
-    batch, channels = rng.choice([1, 2, 3, 5, 0] if rng.random() < 0.3 else [2, 3, 5]), rng.choice([1, 2, 4, 6])
+    batch, channels = (
+        rng.choice([1, 2, 3, 5, 0] if rng.random() < 0.3 else [2, 3, 5]),
+        rng.choice([1, 2, 4, 6]),
+    )
     x = image(b, batch, channels, sizes, kind) if dims else operand(b, (batch, channels), kind)
     eps = rng.choice(["", "", ", eps=0.1", ", eps=0.0", ", eps=1e-3"])
-    wb = f", weight={operand(b, (channels,), kind)}, bias={operand(b, (channels,), kind)}" if rng.random() < 0.6 else ""
-    way = rng.choice(["batch", "batch", "group", "instance", "layer", "rms", "lrn", "normalize", "weight"])
+    wb = (
+        f", weight={operand(b, (channels,), kind)}, bias={operand(b, (channels,), kind)}"
+        if rng.random() < 0.6
+        else ""
+    )
+    way = rng.choice(
+        ["batch", "batch", "group", "instance", "layer", "rms", "lrn", "normalize", "weight"]
+    )
     if way == "batch":
         if rng.random() < 0.5:
             text = f"F.batch_norm({x}, None, None{wb}, training=True{eps})"
         else:
-            mean, var = operand(b, (channels,), kind, grad=False), b.bind(f"normal(({channels},), {rng.randrange(99)}, {kind}).abs() + 0.5", "create")[0]
+            mean, var = (
+                operand(b, (channels,), kind, grad=False),
+                b.bind(f"normal(({channels},), {rng.randrange(99)}, {kind}).abs() + 0.5", "create")[
+                    0
+                ],
+            )
             momentum = rng.choice(["0.1", "0.0", "1.0", "0.5"])
             text = f"F.batch_norm({x}, {mean}, {var}{wb}, training={rng.random() < 0.5}, momentum={momentum}{eps})"
     elif way == "group":
@@ -145,7 +167,7 @@ def norm(b):
         text = f"F.instance_norm({x}{wb}{eps})"
     elif way in ("layer", "rms"):
         shape = (batch, channels, *sizes)
-        last = shape[rng.randrange(1, len(shape)):]
+        last = shape[rng.randrange(1, len(shape)) :]
         given = f", {operand(b, last, kind)}" if rng.random() < 0.6 else ""
         if given and way == "layer" and rng.random() < 0.6:
             given += f", {operand(b, last, kind)}"
@@ -164,7 +186,15 @@ def resize(b):
     dims = rng.choice([1, 2, 2, 3])
     sizes = [rng.randint(1, 6) for _ in range(dims)]
     x = image(b, rng.choice([1, 2]), rng.choice([1, 3, 4]), sizes, kind)
-    mode = rng.choice(["nearest", "nearest-exact", "area", {1: "linear", 2: "bilinear", 3: "trilinear"}[dims], "bicubic" if dims == 2 else "nearest"])
+    mode = rng.choice(
+        [
+            "nearest",
+            "nearest-exact",
+            "area",
+            {1: "linear", 2: "bilinear", 3: "trilinear"}[dims],
+            "bicubic" if dims == 2 else "nearest",
+        ]
+    )
     more = [f"mode={mode!r}"]
     if rng.random() < 0.5:
         more.append(f"size={shape_text([rng.randint(1, 9) for _ in range(dims)])}")
@@ -192,14 +222,35 @@ def resize(b):
 
 
 LAYERS = [
-    ("nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode='{mode}'), nn.BatchNorm2d(4, momentum={momentum}, affine={affine}), nn.{act}())", (2, 3, 5, 5)),
-    ("nn.Sequential(nn.Conv2d(4, 4, 3, groups=4, bias=False), nn.BatchNorm2d(4, momentum={momentum}), nn.{act}())", (2, 4, 5, 5)),
-    ("nn.Sequential(nn.Conv1d(3, 4, 3, padding=2, dilation=2, padding_mode='{mode}'), nn.BatchNorm1d(4, track_running_stats={affine}), nn.{act}())", (2, 3, 7)),
+    (
+        "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode='{mode}'), nn.BatchNorm2d(4, momentum={momentum}, affine={affine}), nn.{act}())",
+        (2, 3, 5, 5),
+    ),
+    (
+        "nn.Sequential(nn.Conv2d(4, 4, 3, groups=4, bias=False), nn.BatchNorm2d(4, momentum={momentum}), nn.{act}())",
+        (2, 4, 5, 5),
+    ),
+    (
+        "nn.Sequential(nn.Conv1d(3, 4, 3, padding=2, dilation=2, padding_mode='{mode}'), nn.BatchNorm1d(4, track_running_stats={affine}), nn.{act}())",
+        (2, 3, 7),
+    ),
     ("nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, momentum={momentum}), nn.{act}())", (4, 3)),
-    ("nn.Sequential(nn.ConvTranspose2d(3, 4, 2, stride=2), nn.InstanceNorm2d(4, track_running_stats=True), nn.{act}())", (2, 3, 4, 4)),
-    ("nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.{act}(), nn.Conv2d(4, 3, 3, padding=1), nn.BatchNorm2d(3))", (2, 3, 4, 4)),
-    ("nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.MaxPool2d(2), nn.{act}(), nn.Flatten(), nn.LazyLinear(2))", (2, 3, 9, 9)),
-    ("nn.Sequential(nn.Conv3d(2, 3, 2), nn.BatchNorm3d(3, momentum={momentum}), nn.{act}())", (1, 2, 3, 3, 4)),
+    (
+        "nn.Sequential(nn.ConvTranspose2d(3, 4, 2, stride=2), nn.InstanceNorm2d(4, track_running_stats=True), nn.{act}())",
+        (2, 3, 4, 4),
+    ),
+    (
+        "nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.{act}(), nn.Conv2d(4, 3, 3, padding=1), nn.BatchNorm2d(3))",
+        (2, 3, 4, 4),
+    ),
+    (
+        "nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.MaxPool2d(2), nn.{act}(), nn.Flatten(), nn.LazyLinear(2))",
+        (2, 3, 9, 9),
+    ),
+    (
+        "nn.Sequential(nn.Conv3d(2, 3, 2), nn.BatchNorm3d(3, momentum={momentum}), nn.{act}())",
+        (1, 2, 3, 3, 4),
+    ),
     ("nn.SyncBatchNorm(3)", (2, 3, 4)),
 ]
 CHANGES = [
@@ -238,7 +289,13 @@ def evaluated(b):
     train = rng.choice(["True", "False", "i < 2", "i % 2 == 0"])
     mode = rng.choice(["torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()"])
     change = rng.choice(CHANGES)
-    take = rng.choice([f"{out}.append(y.detach())", f"{out}.append(y.sum().item())", f"{out}.append(y.detach().clone())"])
+    take = rng.choice(
+        [
+            f"{out}.append(y.detach())",
+            f"{out}.append(y.sum().item())",
+            f"{out}.append(y.detach().clone())",
+        ]
+    )
     lines = [
         f"{out} = []",
         f"m, x = {name}, normal({shape_text(shape)}, {rng.randrange(99)})",

@@ -1,6 +1,7 @@
 """Operands of a given shape and type that lie in memory in one of the ways that programs have."""
 
 from fuzz.literal import shape_text
+from fuzz.scope import TYPES
 
 FLOATING = ["F32"] * 7 + ["F64", "F64", "BF16", "F16"]
 
@@ -40,10 +41,8 @@ def laid_out(b, shape, kind="F32") -> str:
 
 
 def operand(b, shape, kind="F32", grad=None) -> str:
-    """One that is a variable now: one that is there already, its numbers elsewhere, or a new one."""
+    """The name of a variable: of one that is there already, or of a new one."""
     rng, shape = b.rng, tuple(shape)
-    from fuzz.scope import TYPES
-
     same = b.tensors(lambda x: x.dtype == TYPES[kind] and tuple(x.shape) == shape)
     if same and rng.random() < 0.4:
         return rng.choice(same)

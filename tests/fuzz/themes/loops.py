@@ -1,4 +1,5 @@
 """Training loops and other repetitions: shapes, branches, rates and reads that change from step to step."""
+# ruff: noqa: E501 - statements of programs are longer than lines of code.
 
 from fuzz.literal import shape_text
 
@@ -52,7 +53,17 @@ def optimizer(b, p: str, net: str) -> str:
     )
 
 
-SIZES = ["3", "3", "3 + i % 2", "3 + (i // 2) % 2", "2 + i", "3 if i < 9 else 4", "(3, 3, 5)[i % 3]", "1 + i % 5", "3 + (i == 7)"]
+SIZES = [
+    "3",
+    "3",
+    "3 + i % 2",
+    "3 + (i // 2) % 2",
+    "2 + i",
+    "3 if i < 9 else 4",
+    "(3, 3, 5)[i % 3]",
+    "1 + i % 5",
+    "3 + (i == 7)",
+]
 LOSSES = [
     "y.square().mean()",
     "F.cross_entropy(y.flatten(0, -2), torch.arange(y.flatten(0, -2).shape[0], device=dev) % 3)",
@@ -122,10 +133,14 @@ def train(b):
         f"m, k = {name}, []",
         f"{opt} = torch.optim.{optimizer(b, 'm.parameters()', net)}",
         f"o = {opt}",
-        f"e = {other} = module({net}, {rng.randrange(99)})" if "e.parameters" in extra or "e.state" in extra else "e = None",
+        f"e = {other} = module({net}, {rng.randrange(99)})"
+        if "e.parameters" in extra or "e.state" in extra
+        else "e = None",
     ]
     if extra == "s.step()":
-        before.append(f"s = torch.optim.lr_scheduler.{rng.choice(['StepLR(o, 3)', 'CosineAnnealingLR(o, 10)', 'OneCycleLR(o, 0.1, total_steps=40)', 'ExponentialLR(o, 0.9)', 'LambdaLR(o, lambda n: 1 / (n + 1))'])}")
+        before.append(
+            f"s = torch.optim.lr_scheduler.{rng.choice(['StepLR(o, 3)', 'CosineAnnealingLR(o, 10)', 'OneCycleLR(o, 0.1, total_steps=40)', 'ExponentialLR(o, 0.9)', 'LambdaLR(o, lambda n: 1 / (n + 1))'])}"
+        )
     loss = rng.choice(LOSSES)
     if "Transformer" in net and "cross" in loss and "smoothing" in loss:
         loss = LOSSES[0]
@@ -155,7 +170,11 @@ def train(b):
     if accumulate > 1:
         step, zero = f"if i % {accumulate} == {accumulate - 1}:\n    o.step()\n    {zero}", "pass"
     if rng.random() < 0.07:
-        step, zero, backward = "def closure():\n    o.zero_grad()\n    l = m(x).square().mean()\n    l.backward()\n    return l\no.step(closure)", "pass", "pass"
+        step, zero, backward = (
+            "def closure():\n    o.zero_grad()\n    l = m(x).square().mean()\n    l.backward()\n    return l\no.step(closure)",
+            "pass",
+            "pass",
+        )
     order = [zero, backward] if rng.random() < 0.5 else [backward]
     tail = [extra, step] if rng.random() < 0.5 else [step, extra]
     if len(order) == 1:
@@ -163,13 +182,20 @@ def train(b):
     read = rng.choice(READS)
     parts = [*body, *order, *tail, read]
     if rng.random() < 0.1:
-        parts.insert(rng.randrange(2, len(parts)), "try:\n    y + torch.ones(1, 2, 3, 11, device=dev)\nexcept RuntimeError:\n    pass")
+        parts.insert(
+            rng.randrange(2, len(parts)),
+            "try:\n    y + torch.ones(1, 2, 3, 11, device=dev)\nexcept RuntimeError:\n    pass",
+        )
     if rng.random() < 0.15:
         parts.append("del loss, y")
     text = [*before, f"for i in range({steps}):"]
     for part in parts:
         text += lines_of(part, 1)
-    text += [f"{out} = k", "x = y = loss = m = o = e = s = None", "del x, y, loss, m, o, e, s, k", ]
+    text += [
+        f"{out} = k",
+        "x = y = loss = m = o = e = s = None",
+        "del x, y, loss, m, o, e, s, k",
+    ]
     b.add("\n".join(text))
 
 
@@ -230,7 +256,17 @@ def recurrences(b):
     )
     if whole:
         body = body.replace("i * 0.5", "i * 5")
-    read = rng.choice(["", "k.append(s)", "k.append(s.clone())", "k.append(s.tolist())", "if i % 3 == 1:\n    k.append(s.sum().item())", "k = [s, *k][:3]", "k.append(t)"])
+    read = rng.choice(
+        [
+            "",
+            "k.append(s)",
+            "k.append(s.clone())",
+            "k.append(s.tolist())",
+            "if i % 3 == 1:\n    k.append(s.sum().item())",
+            "k = [s, *k][:3]",
+            "k.append(t)",
+        ]
+    )
     lines = [
         f"s, t, k = normal({shape_text(shape)}, {rng.randrange(99)}, {kind}), normal({shape_text(shape)}, {rng.randrange(99)}, {kind}), []",
         f"for i in range({steps}):",

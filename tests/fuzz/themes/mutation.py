@@ -1,8 +1,10 @@
 """Writes, data-dependent ops, gradients that are accumulated and changed, functions of the user's."""
+# ruff: noqa: E501 - statements of programs are longer than lines of code.
+
+import math
 
 from fuzz.literal import shape_text
 from fuzz.themes.layouts import operand
-from fuzz.scope import TYPES
 
 SHAPES = [(4,), (3, 4), (5, 5), (2, 3, 4), (6,), (1, 4), (3, 1), (2, 2), (16,), (0,), (0, 3), ()]
 KINDS = ["F32"] * 6 + ["F64", "BF16", "F16", "I64", "I32", "U8", "BOOL", "C64", "I8", "I16"]
@@ -17,7 +19,11 @@ def indices(b, count, bound, unique=False) -> str:
     if unique:
         values = rng.sample(range(bound), min(count, bound))
     else:
-        values = [rng.randrange(-bound if rng.random() < 0.2 else 0, bound) for _ in range(count)] if bound else []
+        values = (
+            [rng.randrange(-bound if rng.random() < 0.2 else 0, bound) for _ in range(count)]
+            if bound
+            else []
+        )
     return f"data({values}, I64)"
 
 
@@ -40,13 +46,17 @@ def scattering(b):
         f"{x}.index_reduce({d}, {index}.remainder({shape[d]}), {y}, {rng.choice(['prod', 'mean', 'amax', 'amin'])!r}, include_self={rng.random() < 0.5})",
         f"{x}.scatter_reduce({d}, {wide}, {y}, {reduce!r}, include_self={rng.random() < 0.5})",
         f"{x}.scatter_add({d}, {wide}, {y})",
-        f"{x}.index_put(({', '.join([':'] * 0 + [f'{index}'])},), {operand(b, (count, *shape[1:]), kind)}, accumulate=True)" if d == 0 else f"{x}.index_fill({d}, {index}.remainder({shape[d]}), 3)",
+        f"{x}.index_put(({', '.join([':'] * 0 + [f'{index}'])},), {operand(b, (count, *shape[1:]), kind)}, accumulate=True)"
+        if d == 0
+        else f"{x}.index_fill({d}, {index}.remainder({shape[d]}), 3)",
         f"{x}.gather({d}, {wide})",
         f"{x}.index_select({d}, {index}.remainder({shape[d]}))",
         f"{x}[{', '.join([':'] * d + [index])}]",
-        f"{x}.take({index}.remainder({max(1, _numel(shape))}))",
-        f"{x}.masked_scatter({x}.abs() > 0.5, {operand(b, (_numel(shape),), kind)})" if kind != "BOOL" else f"~{x}",
-        f"{x}.put({index}.remainder({_numel(shape)}), {operand(b, (count,), kind)}, accumulate=True)",
+        f"{x}.take({index}.remainder({max(1, math.prod(shape))}))",
+        f"{x}.masked_scatter({x}.abs() > 0.5, {operand(b, (math.prod(shape),), kind)})"
+        if kind != "BOOL"
+        else f"~{x}",
+        f"{x}.put({index}.remainder({math.prod(shape)}), {operand(b, (count,), kind)}, accumulate=True)",
         f"torch.take_along_dim({x}, {wide}, {d})",
         f"{x}.masked_select({x} > 0)" if kind[0] != "C" else f"{x}.abs()",
         f"{x}[{x} > 0]" if kind[0] != "C" else f"{x}.real",
@@ -67,38 +77,58 @@ def scattering(b):
     writes = [
         f"{x}.index_copy_({d}, {unique}, {y}.detach())",
         f"{x}.index_add_({d}, {unique}, {y}.detach())",
-        f"{x}.index_put_(({', '.join(['torch.arange(%d, device=dev)' % shape[0]] if d else [indices(b, n, shape[0], d != 0)])},), {ys if ys != '2' else 'data(2, ' + kind + ')'}, accumulate=True)",
+        f"{x}.index_put_(({', '.join([f'torch.arange({shape[0]}, device=dev)'] if d else [indices(b, n, shape[0], d != 0)])},), {ys if ys != '2' else 'data(2, ' + kind + ')'}, accumulate=True)",
         f"{x}.index_fill_({d}, {unique}, {rng.choice(['0', '1', '2'])})",
         f"{x}[{', '.join([':'] * d + [unique])}] = {rng.choice([y, '3', '0'])}",
         f"{x}[{', '.join([':'] * d + [unique])}] += {rng.choice([y, '1'])}",
         f"{x}[{', '.join([':'] * d + ['::2'])}] = {rng.choice(['3', '0', 'True'])}",
         f"{x}.masked_fill_({x}.abs() > 0, 2)" if kind != "BOOL" else f"{x}.logical_not_()",
         f"{x}.diagonal().fill_(1)" if len(shape) > 1 else f"{x}.zero_()",
-        f"{x}.as_strided((2,), (1,), {x}.storage_offset() + 1).fill_(2)" if _numel(shape) > 3 else f"{x}.fill_(1)",
+        f"{x}.as_strided((2,), (1,), {x}.storage_offset() + 1).fill_(2)"
+        if math.prod(shape) > 3
+        else f"{x}.fill_(1)",
         f"{x}.unfold({d}, 1, 1).mul_(2)" if kind != "BOOL" else f"{x}.fill_(True)",
         f"{x}.view(-1)[::3].fill_(1)",
         f"{x}.T.copy_({x}.T.clone())" if len(shape) == 2 else f"{x}.copy_({x}.clone())",
-        f"{x}.scatter_({d}, {unique}.view({', '.join('-1' if i == d else '1' for i in range(len(shape)))}).expand({shape_text((*shape[:d], n, *shape[d + 1:]))}), {rng.choice([y, '1'])})",
+        f"{x}.scatter_({d}, {unique}.view({', '.join('-1' if i == d else '1' for i in range(len(shape)))}).expand({shape_text((*shape[:d], n, *shape[d + 1 :]))}), {rng.choice([y, '1'])})",
         f"{x}[{x} > 0] = 1" if kind[0] != "C" else f"{x}.real.fill_(1)",
         f"{x}[{x} > 0] += 1" if kind[0] != "C" and kind != "BOOL" else f"{x}.fill_(1)",
     ]
     b.write(rng.choice(writes), x, "scatter_")
 
 
-def _numel(shape):
-    n = 1
-    for s in shape:
-        n *= s
-    return n
-
-
-SPECIAL = ["nan", "inf", "-inf", "0.0", "-0.0", "1e-45", "3e38", "-3e38", "0.5", "-0.5", "1.5", "2.5", "-1.0", "1.0", "2.0", "1e-30", "65504.0", "1e5"]
+SPECIAL = [
+    "nan",
+    "inf",
+    "-inf",
+    "0.0",
+    "-0.0",
+    "1e-45",
+    "3e38",
+    "-3e38",
+    "0.5",
+    "-0.5",
+    "1.5",
+    "2.5",
+    "-1.0",
+    "1.0",
+    "2.0",
+    "1e-30",
+    "65504.0",
+    "1e5",
+]
 INTS = ["0", "1", "-1", "2", "-2", "3", "7", "-7", "100", "127", "-128"]
 
 
 def special(b, kind, count=8) -> str:
     rng = b.rng
-    values = SPECIAL if is_float(kind) or kind[0] == "C" else INTS if kind != "U8" else ["0", "1", "2", "3", "127", "128", "255", "200"]
+    values = (
+        SPECIAL
+        if is_float(kind) or kind[0] == "C"
+        else INTS
+        if kind != "U8"
+        else ["0", "1", "2", "3", "127", "128", "255", "200"]
+    )
     if kind == "BOOL":
         values = ["True", "False"]
     if kind in ("I32", "I64") and rng.random() < 0.3:
@@ -114,35 +144,174 @@ def edges(b):
     kind, other = rng.choice(KINDS), rng.choice(KINDS)
     x = (b.bind(special(b, kind), "create") or ["None"])[0]
     y = (b.bind(special(b, other), "create") or ["None"])[0]
-    s = rng.choice(["0", "1", "2", "-1", "0.5", "-0.5", "True", "3", "nan", "inf", "1e10", "-3", "2.0"])
+    s = rng.choice(
+        ["0", "1", "2", "-1", "0.5", "-0.5", "True", "3", "nan", "inf", "1e10", "-3", "2.0"]
+    )
     if rng.random() < 0.4:
-        y = f"data({rng.choice(['2', '0', '-1.5', 'True', '3'])}, {other})" if rng.random() < 0.5 else s
+        y = (
+            f"data({rng.choice(['2', '0', '-1.5', 'True', '3'])}, {other})"
+            if rng.random() < 0.5
+            else s
+        )
     ways = [
-        f"{x} + {y}", f"{x} - {y}", f"{x} * {y}", f"{x} / {y}", f"{x} // {y}", f"{x} % {y}", f"{x} ** {y}", f"{s} - {x}", f"{s} ** {x}",
-        f"{s} / {x}", f"{s} // {x}", f"{s} % {x}", f"torch.fmod({x}, {y})", f"torch.div({x}, {y}, rounding_mode='floor')",
-        f"torch.div({x}, {y}, rounding_mode='trunc')", f"torch.maximum({x}, torch.as_tensor({y}, device=dev))", f"torch.fmin({x}, torch.as_tensor({y}, device=dev))",
-        f"torch.atan2({x}, torch.as_tensor({y}, device=dev))", f"torch.hypot({x}, torch.as_tensor({y}, device=dev))", f"torch.copysign({x}, {y})", f"torch.nextafter({x}, torch.as_tensor({y}, device=dev))",
-        f"torch.heaviside({x}, torch.as_tensor({y}, device=dev))", f"torch.logaddexp({x}, torch.as_tensor({y}, device=dev))", f"torch.xlogy({x}, {y})", f"torch.special.xlog1py({x}, {y})",
-        f"torch.ldexp({x}, torch.as_tensor({y}, device=dev))", f"torch.float_power({x}, {y})", f"torch.bitwise_left_shift({x}, {y})", f"torch.bitwise_right_shift({x}, {y})",
-        f"{x} << 1", f"{x} >> 1", f"{x} & {y}", f"{x} | {y}", f"{x} ^ {y}", f"~{x}", f"torch.gcd({x}, torch.as_tensor({y}, device=dev))", f"torch.lcm({x}, torch.as_tensor({y}, device=dev))",
-        f"{x} == {y}", f"{x} != {y}", f"{x} < {y}", f"{x} >= {y}", f"torch.isclose({x}, torch.as_tensor({y}, device=dev), equal_nan=True)",
-        f"torch.clamp({x}, {rng.choice(['0', '-1', '0.5', 'None', 'nan'])}, {rng.choice(['1', '0', '2.5', 'inf'])})", f"torch.clamp({x}, min=torch.as_tensor({y}, device=dev))",
-        f"torch.where({x} > 0, {x}, {y})", f"torch.lerp({x}, torch.as_tensor({y}, device=dev), {rng.choice(['0.0', '1.0', '0.3', '0.7'])})", f"torch.addcmul({x}, {x}, torch.as_tensor({y}, device=dev), value=2)",
-        f"torch.addcdiv({x}, {x}, torch.as_tensor({y}, device=dev), value=2)", f"{x}.to({other}) if not ({x}.is_floating_point() and {other} in (U8, I8, I16, I32, I64)) else {x}",
-        f"torch.sort({x}, stable=True)", f"torch.sort({x}, descending=True, stable=True)", f"torch.argsort({x}, stable=True)", f"torch.topk({x}, 3)[0]", f"torch.topk({x}, 3, largest=False)[0]",
-        f"torch.unique({x}, return_counts=True)", f"torch.unique_consecutive({x}, return_inverse=True)", f"{x}.max()", f"{x}.min(0)", f"{x}.argmax()", f"{x}.argmin()", f"torch.aminmax({x})",
-        f"{x}.median()", f"{x}.nanmedian()", f"{x}.mode()[0]", f"{x}.kthvalue(2)[0]", f"{x}.cummax(0)", f"{x}.cummin(0)", f"{x}.cumsum(0)", f"{x}.cumprod(0)", f"{x}.logcumsumexp(0)",
-        f"{x}.sum()", f"{x}.prod()", f"{x}.mean()", f"{x}.nansum()", f"{x}.nanmean()", f"{x}.std()", f"{x}.var(unbiased=False)", f"{x}.norm({rng.choice(['0', '1', '2', 'inf', '-inf', '3', '0.5'])})",
-        f"{x}.logsumexp(0)", f"{x}.softmax(0)", f"{x}.log_softmax(0)", f"{x}.any()", f"{x}.all()", f"{x}.count_nonzero()", f"torch.isin({x}, torch.as_tensor({y}, device=dev))",
-        f"torch.histc({x}, 4, min=-2, max=2)", f"torch.searchsorted({x}.sort()[0], {x})", f"torch.bucketize({x}, data([-1.0, 0.0, 1.0]), right={rng.random() < 0.5})", f"torch.nan_to_num({x}, nan={s})",
-        f"torch.sign({x})", f"torch.signbit({x})", f"torch.sgn({x})", f"torch.round({x})", f"torch.round({x}, decimals={rng.choice([1, -1, 2])})", f"torch.frexp({x})", f"torch.trunc({x})",
-        f"torch.floor({x})", f"torch.ceil({x})", f"torch.frac({x})", f"torch.sqrt({x})", f"torch.rsqrt({x})", f"torch.reciprocal({x})", f"torch.log({x})", f"torch.log1p({x})", f"torch.exp({x})", f"torch.expm1({x})",
-        f"torch.square({x})", f"torch.abs({x})", f"-{x}", f"torch.asin({x})", f"torch.acosh({x})", f"torch.atanh({x})", f"torch.tan({x})", f"torch.sinc({x})", f"torch.erfinv({x})", f"torch.logit({x}, eps={rng.choice(['None', '0.1'])})",
-        f"torch.lgamma({x})", f"torch.digamma({x})", f"torch.special.erfcx({x})", f"torch.special.entr({x})", f"torch.special.i0e({x})", f"torch.special.ndtri({x})", f"torch.special.log_ndtr({x})",
-        f"F.relu({x})", f"F.gelu({x})", f"F.silu({x})", f"F.softplus({x})", f"F.elu({x})", f"F.hardswish({x})", f"F.mish({x})", f"F.logsigmoid({x})", f"F.softsign({x})", f"F.hardtanh({x})", f"F.threshold({x}, 0.5, {s})",
-        f"F.leaky_relu({x}, {s})", f"F.celu({x}, 0.5)", f"F.hardshrink({x})", f"F.softshrink({x})", f"F.relu6({x})", f"F.selu({x})", f"torch.tanh({x})", f"torch.sigmoid({x})", f"torch.special.zeta({x}, 2)", f"torch.isposinf({x})",
-        f"torch.diff({x})", f"torch.flip({x}, (0,))", f"torch.renorm({x}.view(2, 4), 2, 0, 1.0)", f"torch.cdist({x}.view(2, 4), {x}.view(4, 2).mT)", f"torch.trapezoid({x})", f"torch.cross({x}[:3], {x}[3:6])", f"{x}.repeat_interleave(2)",
-        f"torch.quantile({x}, 0.3)", f"torch.nanquantile({x}, 0.5)", f"torch.cov({x}.view(2, 4))", f"torch.corrcoef({x}.view(2, 4))", f"torch.gradient({x})[0]", f"torch.dist({x}, {x} + 1)", f"torch.equal({x}, {x})",
+        f"{x} + {y}",
+        f"{x} - {y}",
+        f"{x} * {y}",
+        f"{x} / {y}",
+        f"{x} // {y}",
+        f"{x} % {y}",
+        f"{x} ** {y}",
+        f"{s} - {x}",
+        f"{s} ** {x}",
+        f"{s} / {x}",
+        f"{s} // {x}",
+        f"{s} % {x}",
+        f"torch.fmod({x}, {y})",
+        f"torch.div({x}, {y}, rounding_mode='floor')",
+        f"torch.div({x}, {y}, rounding_mode='trunc')",
+        f"torch.maximum({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.fmin({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.atan2({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.hypot({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.copysign({x}, {y})",
+        f"torch.nextafter({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.heaviside({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.logaddexp({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.xlogy({x}, {y})",
+        f"torch.special.xlog1py({x}, {y})",
+        f"torch.ldexp({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.float_power({x}, {y})",
+        f"torch.bitwise_left_shift({x}, {y})",
+        f"torch.bitwise_right_shift({x}, {y})",
+        f"{x} << 1",
+        f"{x} >> 1",
+        f"{x} & {y}",
+        f"{x} | {y}",
+        f"{x} ^ {y}",
+        f"~{x}",
+        f"torch.gcd({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.lcm({x}, torch.as_tensor({y}, device=dev))",
+        f"{x} == {y}",
+        f"{x} != {y}",
+        f"{x} < {y}",
+        f"{x} >= {y}",
+        f"torch.isclose({x}, torch.as_tensor({y}, device=dev), equal_nan=True)",
+        f"torch.clamp({x}, {rng.choice(['0', '-1', '0.5', 'None', 'nan'])}, {rng.choice(['1', '0', '2.5', 'inf'])})",
+        f"torch.clamp({x}, min=torch.as_tensor({y}, device=dev))",
+        f"torch.where({x} > 0, {x}, {y})",
+        f"torch.lerp({x}, torch.as_tensor({y}, device=dev), {rng.choice(['0.0', '1.0', '0.3', '0.7'])})",
+        f"torch.addcmul({x}, {x}, torch.as_tensor({y}, device=dev), value=2)",
+        f"torch.addcdiv({x}, {x}, torch.as_tensor({y}, device=dev), value=2)",
+        f"{x}.to({other}) if not ({x}.is_floating_point() and {other} in (U8, I8, I16, I32, I64)) else {x}",
+        f"torch.sort({x}, stable=True)",
+        f"torch.sort({x}, descending=True, stable=True)",
+        f"torch.argsort({x}, stable=True)",
+        f"torch.topk({x}, 3)[0]",
+        f"torch.topk({x}, 3, largest=False)[0]",
+        f"torch.unique({x}, return_counts=True)",
+        f"torch.unique_consecutive({x}, return_inverse=True)",
+        f"{x}.max()",
+        f"{x}.min(0)",
+        f"{x}.argmax()",
+        f"{x}.argmin()",
+        f"torch.aminmax({x})",
+        f"{x}.median()",
+        f"{x}.nanmedian()",
+        f"{x}.mode()[0]",
+        f"{x}.kthvalue(2)[0]",
+        f"{x}.cummax(0)",
+        f"{x}.cummin(0)",
+        f"{x}.cumsum(0)",
+        f"{x}.cumprod(0)",
+        f"{x}.logcumsumexp(0)",
+        f"{x}.sum()",
+        f"{x}.prod()",
+        f"{x}.mean()",
+        f"{x}.nansum()",
+        f"{x}.nanmean()",
+        f"{x}.std()",
+        f"{x}.var(unbiased=False)",
+        f"{x}.norm({rng.choice(['0', '1', '2', 'inf', '-inf', '3', '0.5'])})",
+        f"{x}.logsumexp(0)",
+        f"{x}.softmax(0)",
+        f"{x}.log_softmax(0)",
+        f"{x}.any()",
+        f"{x}.all()",
+        f"{x}.count_nonzero()",
+        f"torch.isin({x}, torch.as_tensor({y}, device=dev))",
+        f"torch.histc({x}, 4, min=-2, max=2)",
+        f"torch.searchsorted({x}.sort()[0], {x})",
+        f"torch.bucketize({x}, data([-1.0, 0.0, 1.0]), right={rng.random() < 0.5})",
+        f"torch.nan_to_num({x}, nan={s})",
+        f"torch.sign({x})",
+        f"torch.signbit({x})",
+        f"torch.sgn({x})",
+        f"torch.round({x})",
+        f"torch.round({x}, decimals={rng.choice([1, -1, 2])})",
+        f"torch.frexp({x})",
+        f"torch.trunc({x})",
+        f"torch.floor({x})",
+        f"torch.ceil({x})",
+        f"torch.frac({x})",
+        f"torch.sqrt({x})",
+        f"torch.rsqrt({x})",
+        f"torch.reciprocal({x})",
+        f"torch.log({x})",
+        f"torch.log1p({x})",
+        f"torch.exp({x})",
+        f"torch.expm1({x})",
+        f"torch.square({x})",
+        f"torch.abs({x})",
+        f"-{x}",
+        f"torch.asin({x})",
+        f"torch.acosh({x})",
+        f"torch.atanh({x})",
+        f"torch.tan({x})",
+        f"torch.sinc({x})",
+        f"torch.erfinv({x})",
+        f"torch.logit({x}, eps={rng.choice(['None', '0.1'])})",
+        f"torch.lgamma({x})",
+        f"torch.digamma({x})",
+        f"torch.special.erfcx({x})",
+        f"torch.special.entr({x})",
+        f"torch.special.i0e({x})",
+        f"torch.special.ndtri({x})",
+        f"torch.special.log_ndtr({x})",
+        f"F.relu({x})",
+        f"F.gelu({x})",
+        f"F.silu({x})",
+        f"F.softplus({x})",
+        f"F.elu({x})",
+        f"F.hardswish({x})",
+        f"F.mish({x})",
+        f"F.logsigmoid({x})",
+        f"F.softsign({x})",
+        f"F.hardtanh({x})",
+        f"F.threshold({x}, 0.5, {s})",
+        f"F.leaky_relu({x}, {s})",
+        f"F.celu({x}, 0.5)",
+        f"F.hardshrink({x})",
+        f"F.softshrink({x})",
+        f"F.relu6({x})",
+        f"F.selu({x})",
+        f"torch.tanh({x})",
+        f"torch.sigmoid({x})",
+        f"torch.special.zeta({x}, 2)",
+        f"torch.isposinf({x})",
+        f"torch.diff({x})",
+        f"torch.flip({x}, (0,))",
+        f"torch.renorm({x}.view(2, 4), 2, 0, 1.0)",
+        f"torch.cdist({x}.view(2, 4), {x}.view(4, 2).mT)",
+        f"torch.trapezoid({x})",
+        f"torch.cross({x}[:3], {x}[3:6])",
+        f"{x}.repeat_interleave(2)",
+        f"torch.quantile({x}, 0.3)",
+        f"torch.nanquantile({x}, 0.5)",
+        f"torch.cov({x}.view(2, 4))",
+        f"torch.corrcoef({x}.view(2, 4))",
+        f"torch.gradient({x})[0]",
+        f"torch.dist({x}, {x} + 1)",
+        f"torch.equal({x}, {x})",
     ]
     text = rng.choice(ways)
     if rng.random() < 0.25:
@@ -152,7 +321,23 @@ def edges(b):
     b.bind(text, "edge")
     if rng.random() < 0.2:
         target = (b.bind(f"{x}.clone()", "create") or [x])[0]
-        method = rng.choice(["add_", "sub_", "mul_", "div_", "pow_", "remainder_", "fmod_", "floor_divide_", "copy_", "maximum_" if False else "clamp_", "bitwise_xor_", "lt_", "atan2_"])
+        method = rng.choice(
+            [
+                "add_",
+                "sub_",
+                "mul_",
+                "div_",
+                "pow_",
+                "remainder_",
+                "fmod_",
+                "floor_divide_",
+                "copy_",
+                "maximum_" if False else "clamp_",
+                "bitwise_xor_",
+                "lt_",
+                "atan2_",
+            ]
+        )
         b.write(f"{target}.{method}({y})", target, method)
 
 
@@ -173,7 +358,8 @@ def losses(b):
         *[f"F.cross_entropy({x}, {target}{w}{ignore}{smooth}, {reduction})"] * 3,
         f"F.cross_entropy({x}, {y}.softmax(1){w}{smooth}, {reduction})",
         *[f"F.nll_loss({x}.log_softmax(1), {target}{w}{ignore}, {reduction})"] * 2,
-        f"F.mse_loss({x}, {y}, {reduction})", f"F.l1_loss({x}, {y}, {reduction})",
+        f"F.mse_loss({x}, {y}, {reduction})",
+        f"F.l1_loss({x}, {y}, {reduction})",
         f"F.smooth_l1_loss({x}, {y}, {reduction}, beta={rng.choice(['0.0', '0.5', '2.0'])})",
         f"F.huber_loss({x}, {y}, {reduction}, delta=0.5)",
         f"F.binary_cross_entropy({x}.sigmoid(), {y}.sigmoid(), {reduction})",
@@ -203,7 +389,26 @@ def gradients(b):
     x = operand(b, shape, kind, grad=True)
     y = operand(b, shape, kind, grad=True)
     out = b.name("h")
-    functions = ["({x} * {y}).sin()", "{x}.tanh() * {y}", "({x} + {y}).relu()", "{x}.softmax(-1) * {y}", "({x} ** 2 + {y}).exp()", "torch.where({x} > 0, {x}, {y})", "{x}.clone().mul_({y})", "{x}[..., :1] + {y}" if shape else "{x} + {y}", "torch.cat([{x}.reshape(-1), {y}.reshape(-1)])", "{x}.cumsum(-1) * {y}" if shape else "{x}", "F.layer_norm({x}, {x}.shape[-1:]) + {y}" if shape else "{y}", "{x}.std() + {y}", "{x}.max() * {y}", "F.normalize({x}, dim=-1) * {y}" if shape else "{x}", "F.gelu({x}).mul({y})", "{x}.abs().sqrt() + {y}", "{x}.flip(0) @ {y}" if len(shape) == 1 else "{x} * {y}", "{x} @ {y}.mT" if len(shape) == 2 else "{x} * 2"]
+    functions = [
+        "({x} * {y}).sin()",
+        "{x}.tanh() * {y}",
+        "({x} + {y}).relu()",
+        "{x}.softmax(-1) * {y}",
+        "({x} ** 2 + {y}).exp()",
+        "torch.where({x} > 0, {x}, {y})",
+        "{x}.clone().mul_({y})",
+        "{x}[..., :1] + {y}" if shape else "{x} + {y}",
+        "torch.cat([{x}.reshape(-1), {y}.reshape(-1)])",
+        "{x}.cumsum(-1) * {y}" if shape else "{x}",
+        "F.layer_norm({x}, {x}.shape[-1:]) + {y}" if shape else "{y}",
+        "{x}.std() + {y}",
+        "{x}.max() * {y}",
+        "F.normalize({x}, dim=-1) * {y}" if shape else "{x}",
+        "F.gelu({x}).mul({y})",
+        "{x}.abs().sqrt() + {y}",
+        "{x}.flip(0) @ {y}" if len(shape) == 1 else "{x} * {y}",
+        "{x} @ {y}.mT" if len(shape) == 2 else "{x} * 2",
+    ]
     f = rng.choice(functions).format(x=x, y=y)
     bodies = [
         f"z = {f}\nz.sum().backward(retain_graph=True)\nz.square().sum().backward()\nk = [{x}.grad, {y}.grad]",
@@ -212,7 +417,9 @@ def gradients(b):
         f"z = {f}\nz.register_hook(lambda g: g * 2)\nz.sum().backward()\nk = [{x}.grad]",
         f"k = []\nz = {f}\nz.retain_grad()\nz.register_hook(lambda g: k.append(g.detach().clone()))\n(z * z).sum().backward()\nk.append(z.grad)",
         f"h = {x}.register_hook(lambda g: g.clamp(-0.1, 0.1))\n({f}).sum().backward()\nh.remove()\n({f}).sum().backward()\nk = [{x}.grad]",
-        f"z = {x}.clone()\nz[..., :1] = {y}[..., :1] * 2\nz.mul_({y})\nz.sum().backward()\nk = [{x}.grad, {y}.grad]" if shape else f"z = {x}.clone().add_({y})\nz.backward()\nk = [{x}.grad]",
+        f"z = {x}.clone()\nz[..., :1] = {y}[..., :1] * 2\nz.mul_({y})\nz.sum().backward()\nk = [{x}.grad, {y}.grad]"
+        if shape
+        else f"z = {x}.clone().add_({y})\nz.backward()\nk = [{x}.grad]",
         f"z = {x} * 1\nw = z.view(-1)\nw.mul_(2)\n(z * {y}).sum().backward()\nk = [{x}.grad, {y}.grad]",
         f"z = {x} * 1\nw = z[..., :2] if z.dim() else z\nz.add_({y})\n(w * w).sum().backward()\nk = [{x}.grad, {y}.grad]",
         f"with torch.no_grad():\n    {x}.sub_(0.1)\n({f}).sum().backward()\nwith torch.no_grad():\n    {x}.sub_({x}.grad if {x}.grad is not None else 0)\nk = [{x}.detach().clone()]",
@@ -234,24 +441,42 @@ def gradients(b):
         f"k = torch.func.hessian(lambda a: ({f.replace(x, 'a')}).sum())({x}.detach())",
         f"k = torch.func.jacfwd(lambda a: {f.replace(x, 'a')})({x}.detach())",
         f"k = torch.autograd.functional.hvp(lambda a: ({f.replace(x, 'a')}).sum(), {x}.detach(), torch.ones_like({x}))",
-        f"def g(a):\n    a = a.clone()\n    a.mul_(2)\n    a[..., :1] = 0\n    return a\nk = torch.vmap(g)({x}.detach())" if len(shape) > 1 else f"k = {x}.sin()",
-        f"k = torch.vmap(lambda a, c: a * c + a.sum(), in_dims=(0, None))({x}.detach(), {y}.detach())" if shape else f"k = {x}.cos()",
-        f"k = torch.func.functional_call(nn.Linear({shape[-1]}, 2).to(dev, {kind}), {{'weight': normal((2, {shape[-1]}), 1, {kind}), 'bias': normal((2,), 2, {kind})}}, ({x},))" if shape else f"k = {x}.cos()",
+        f"def g(a):\n    a = a.clone()\n    a.mul_(2)\n    a[..., :1] = 0\n    return a\nk = torch.vmap(g)({x}.detach())"
+        if len(shape) > 1
+        else f"k = {x}.sin()",
+        f"k = torch.vmap(lambda a, c: a * c + a.sum(), in_dims=(0, None))({x}.detach(), {y}.detach())"
+        if shape
+        else f"k = {x}.cos()",
+        f"k = torch.func.functional_call(nn.Linear({shape[-1]}, 2).to(dev, {kind}), {{'weight': normal((2, {shape[-1]}), 1, {kind}), 'bias': normal((2,), 2, {kind})}}, ({x},))"
+        if shape
+        else f"k = {x}.cos()",
         f"z = {x}.unbind(0) if {x}.dim() else ({x},)\nsum((q * i).sum() for i, q in enumerate(z)).backward()\nk = [{x}.grad]",
         f"z = {x}.split(1) if {x}.dim() else ({x},)\nz[0].sum().backward()\nk = [{x}.grad]",
         f"z = ({x} * 2).expand(3, *{x}.shape)\n(z * {y}).sum().backward()\nk = [{x}.grad, {y}.grad]",
     ]
     body = rng.choice(bodies)
-    b.add(f"{body}\n{out} = list(k) if isinstance(k, (list, tuple)) else [k]\nz = w = q = g = h = a = c = k = None\ndel z, w, q, g, h, a, c, k")
+    b.add(
+        f"{body}\n{out} = list(k) if isinstance(k, (list, tuple)) else [k]\nz = w = q = g = h = a = c = k = None\ndel z, w, q, g, h, a, c, k"
+    )
 
 
-RNNS = ["nn.LSTM(4, 3{more})", "nn.GRU(4, 3{more})", "nn.RNN(4, 3{more})", "nn.RNN(4, 3, nonlinearity='relu'{more})", "nn.LSTM(4, 5, proj_size=2{more})"]
+RNNS = [
+    "nn.LSTM(4, 3{more})",
+    "nn.GRU(4, 3{more})",
+    "nn.RNN(4, 3{more})",
+    "nn.RNN(4, 3, nonlinearity='relu'{more})",
+    "nn.LSTM(4, 5, proj_size=2{more})",
+]
 
 
 def recurrent(b):
     rng = b.rng
     name = b.name("m")
-    more = "".join(m for m in (", bidirectional=True", ", num_layers=2", ", bias=False", ", batch_first=True") if rng.random() < 0.35)
+    more = "".join(
+        m
+        for m in (", bidirectional=True", ", num_layers=2", ", bias=False", ", batch_first=True")
+        if rng.random() < 0.35
+    )
     b.add(f"{name} = module({rng.choice(RNNS).format(more=more)}, {rng.randrange(99)})")
     if name not in b.namespace:
         return
@@ -263,7 +488,10 @@ def recurrent(b):
     elif way < 0.8:
         lengths = sorted((rng.randint(1, length) for _ in range(batch)), reverse=rng.random() < 0.7)
         first = "batch_first" in more
-        b.bind(f"nn.utils.rnn.pad_packed_sequence({name}(nn.utils.rnn.pack_padded_sequence({x}, {lengths}, batch_first={first}, enforce_sorted=False))[0], batch_first={first})[0]", "rnn")
+        b.bind(
+            f"nn.utils.rnn.pad_packed_sequence({name}(nn.utils.rnn.pack_padded_sequence({x}, {lengths}, batch_first={first}, enforce_sorted=False))[0], batch_first={first})[0]",
+            "rnn",
+        )
     else:
         b.bind(f"{name}({x})[1]", "rnn")
 

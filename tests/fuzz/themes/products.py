@@ -1,7 +1,8 @@
 """Products: all of torch's functions, sizes of nothing, operands in any layout, epilogues, packed weights."""
+# ruff: noqa: E501 - statements of programs are longer than lines of code.
 
 from fuzz.literal import shape_text
-from fuzz.themes.layouts import floating, laid_out, operand
+from fuzz.themes.layouts import floating, operand
 
 SIZES = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 33, 0]
 INTEGER = ["I64", "I32", "U8", "I8", "BOOL", "I16"]
@@ -9,14 +10,29 @@ INTEGER = ["I64", "I32", "U8", "I8", "BOOL", "I16"]
 
 def kind_of(b) -> str:
     way = b.rng.random()
-    return floating(b) if way < 0.85 else b.rng.choice(["C64", "C128"]) if way < 0.92 else b.rng.choice(INTEGER)
+    return (
+        floating(b)
+        if way < 0.85
+        else b.rng.choice(["C64", "C128"])
+        if way < 0.92
+        else b.rng.choice(INTEGER)
+    )
 
 
 def size(b) -> int:
     return b.rng.choice(SIZES if b.rng.random() < 0.3 else SIZES[:-1])
 
 
-SCALES = ["", "", ", beta=0", ", alpha=0", ", beta=0, alpha=2", ", beta=2", ", beta=0.5, alpha=-1", ", alpha=0, beta=0"]
+SCALES = [
+    "",
+    "",
+    ", beta=0",
+    ", alpha=0",
+    ", beta=0, alpha=2",
+    ", beta=2",
+    ", beta=0.5, alpha=-1",
+    ", alpha=0, beta=0",
+]
 
 
 def tail(b, text: str, shape, kind: str) -> str:
@@ -55,7 +71,23 @@ def tail(b, text: str, shape, kind: str) -> str:
 def matrix(b):
     rng, kind = b.rng, kind_of(b)
     m, n, k = size(b), size(b), size(b)
-    way = rng.choice(["mm", "addmm", "linear", "linear", "linear3", "matmul", "addmm_", "out", "mv", "addmv", "addr", "outer", "dot"])
+    way = rng.choice(
+        [
+            "mm",
+            "addmm",
+            "linear",
+            "linear",
+            "linear3",
+            "matmul",
+            "addmm_",
+            "out",
+            "mv",
+            "addmv",
+            "addr",
+            "outer",
+            "dot",
+        ]
+    )
     a, c = operand(b, (m, k), kind), operand(b, (k, n), kind)
     scale = rng.choice(SCALES)
     if kind in INTEGER or kind[0] == "C":
@@ -82,29 +114,66 @@ def matrix(b):
         return
     elif way == "out":
         target = operand(b, rng.choice([(m, n), (m, n), (0,)]), kind, grad=False)
-        f = rng.choice([f"torch.mm({a}.detach(), {c}.detach(), out={target})", f"torch.matmul({a}.detach(), {c}.detach(), out={target})",
-                        f"torch.addmm({operand(b, bias, kind)}.detach(), {a}.detach(), {c}.detach(){scale}, out={target})"])
+        f = rng.choice(
+            [
+                f"torch.mm({a}.detach(), {c}.detach(), out={target})",
+                f"torch.matmul({a}.detach(), {c}.detach(), out={target})",
+                f"torch.addmm({operand(b, bias, kind)}.detach(), {a}.detach(), {c}.detach(){scale}, out={target})",
+            ]
+        )
         if {a, c} & {target} or f.count(target) > 1:
             return
         b.write(f, target, "mm")
         return
     elif way == "mv":
-        shape, text = (m,), rng.choice([f"torch.mv({a}, {operand(b, (k,), kind)})", f"{a} @ {operand(b, (k,), kind)}", f"{operand(b, (m,), kind)} @ {a}"])
+        shape, text = (
+            (m,),
+            rng.choice(
+                [
+                    f"torch.mv({a}, {operand(b, (k,), kind)})",
+                    f"{a} @ {operand(b, (k,), kind)}",
+                    f"{operand(b, (m,), kind)} @ {a}",
+                ]
+            ),
+        )
     elif way == "addmv":
-        shape, text = (m,), f"torch.addmv({operand(b, rng.choice([(m,), (), (1,)]), kind)}, {a}, {operand(b, (k,), kind)}{scale})"
+        shape, text = (
+            (m,),
+            f"torch.addmv({operand(b, rng.choice([(m,), (), (1,)]), kind)}, {a}, {operand(b, (k,), kind)}{scale})",
+        )
     elif way == "addr":
         text = f"torch.addr({operand(b, bias, kind)}, {operand(b, (m,), kind)}, {operand(b, (n,), kind)}{scale})"
     elif way == "outer":
         text = f"torch.outer({operand(b, (m,), kind)}, {operand(b, (n,), kind)})"
     else:
-        shape, text = (), f"{rng.choice(['torch.dot', 'torch.vdot', 'torch.inner'])}({operand(b, (k,), kind)}, {operand(b, (k,), kind)})"
+        shape, text = (
+            (),
+            f"{rng.choice(['torch.dot', 'torch.vdot', 'torch.inner'])}({operand(b, (k,), kind)}, {operand(b, (k,), kind)})",
+        )
     b.bind(tail(b, text, shape, kind), "product")
 
 
 def batched(b):
     rng, kind = b.rng, kind_of(b)
-    n, m, p, k = rng.choice([1, 2, 3, 0] if rng.random() < 0.2 else [1, 2, 3]), size(b), size(b), size(b)
-    way = rng.choice(["bmm", "baddbmm", "matmul", "einsum", "tensordot", "addbmm", "bilinear", "chain", "baddbmm_"])
+    n, m, p, k = (
+        rng.choice([1, 2, 3, 0] if rng.random() < 0.2 else [1, 2, 3]),
+        size(b),
+        size(b),
+        size(b),
+    )
+    way = rng.choice(
+        [
+            "bmm",
+            "baddbmm",
+            "matmul",
+            "einsum",
+            "tensordot",
+            "addbmm",
+            "bilinear",
+            "chain",
+            "baddbmm_",
+        ]
+    )
     shape = (n, m, p)
     a, c = operand(b, (n, m, k), kind), operand(b, (n, k, p), kind)
     scale = rng.choice(SCALES)
@@ -115,7 +184,11 @@ def batched(b):
     elif way == "baddbmm":
         first = operand(b, rng.choice([(n, m, p), (1, m, p), (m, p), (p,), (n, 1, p), ()]), kind)
         if "beta=0" in scale and rng.random() < 0.5:
-            first = f"torch.full({shape_text((n, m, p))}, nan, device=dev).to({kind})" if kind in ("F32", "F64", "BF16", "F16") else first
+            first = (
+                f"torch.full({shape_text((n, m, p))}, nan, device=dev).to({kind})"
+                if kind in ("F32", "F64", "BF16", "F16")
+                else first
+            )
         text = f"torch.baddbmm({first}, {a}, {c}{scale})"
     elif way == "baddbmm_":
         target = operand(b, (n, m, p), kind, grad=False)
@@ -150,8 +223,14 @@ def batched(b):
         found = b.ask(text)
         shape = tuple(found.shape) if hasattr(found, "shape") else ()
     elif way == "tensordot":
-        text = rng.choice([f"torch.tensordot({a}, {c}, dims=([2], [1]))", f"torch.tensordot({a}, {c}, dims=([0, 2], [0, 1]))",
-                           f"torch.tensordot({a}, {operand(b, (k, p), kind)}, 1)", f"torch.kron({operand(b, (2, 3), kind)}, {operand(b, (m, 2), kind)})"])
+        text = rng.choice(
+            [
+                f"torch.tensordot({a}, {c}, dims=([2], [1]))",
+                f"torch.tensordot({a}, {c}, dims=([0, 2], [0, 1]))",
+                f"torch.tensordot({a}, {operand(b, (k, p), kind)}, 1)",
+                f"torch.kron({operand(b, (2, 3), kind)}, {operand(b, (m, 2), kind)})",
+            ]
+        )
         found = b.ask(text)
         shape = tuple(found.shape) if hasattr(found, "shape") else ()
     elif way == "bilinear":
@@ -221,8 +300,14 @@ def changing_weights(b):
     out = b.name("k")
     mode = rng.choice(["torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()"])
     call = rng.choice(["{0}({1})", "F.relu({0}({1}))", "{0}({1}).sum()"]).format(name, x)
-    lines = [f"{out} = []", "for i in range({}):".format(rng.choice([2, 6, 8]))]
-    take = rng.choice([f"{out}.append(y.detach())", f"{out}.append(y.sum().item())", f"{out}.append((y.detach() * 1).cpu())"])
+    lines = [f"{out} = []", f"for i in range({rng.choice([2, 6, 8])}):"]
+    take = rng.choice(
+        [
+            f"{out}.append(y.detach())",
+            f"{out}.append(y.sum().item())",
+            f"{out}.append((y.detach() * 1).cpu())",
+        ]
+    )
     change = rng.choice(CHANGES)
     weight = f"{name}.weight"
     if not b.namespace.get(name):
