@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 #include "backend/device/generator.h"
 #include "lazy/run/reads.h"
 #include "lazy/run/trace_cache.h"
@@ -44,6 +45,12 @@ at::Tensor unexpanded(const at::Tensor& t) {
   return is_other ? lazy::make_view(t, lazy::to_ref(sizes), t.strides(), t.storage_offset()) : t;
 }
 
+uint64_t hash_of(const std::vector<int64_t>& key) {
+  uint64_t h = key.size();
+  for (int64_t k : key) h = ir::mix(h, static_cast<uint64_t>(k));
+  return h;
+}
+
 // The order of its dimensions in memory, also where it has gaps.
 Order order_of(const at::Tensor& t) {
   Order order;
@@ -63,8 +70,10 @@ ir::Value value_of(Recording& r, const at::Tensor& t) {
 at::Tensor stand_in(Recording& r, const at::Tensor& t, ir::Value v) {
   const at::Tensor memory = unexpanded(t);
   at::Tensor s = r.tensor(v, t.scalar_type(), order_of(memory));
-  if (memory.is_same(t)) return s;
-  ir::Dims strides = lazy::to_dims(s.strides());
+  if (s.sizes() == t.sizes() && s.strides() == t.strides()) return s;
+  Order order;
+  const bool has_gaps = !lazy::memory_order(memory.sizes(), memory.strides(), order);
+  ir::Dims strides = lazy::to_dims(has_gaps ? s.strides() : t.strides());
   for (int64_t d = 0; d < t.dim(); ++d)
     if (is_expanded(t, d)) strides[static_cast<size_t>(d)] = 0;
   return lazy::make_view(s, t.sizes(), lazy::to_ref(strides), 0);
@@ -93,7 +102,8 @@ CapturedGraph::Call CapturedGraph::call(const Tensors& inputs, at::IntArrayRef s
   if (!describe(inputs, sizes, key)) return {};
   Call out;
   std::unique_lock lock(lazy::recorder().mutex);
-  auto found = std::ranges::find(known_, key, &Recorded::key);
+  const uint64_t hash = hash_of(key);
+  auto found = std::ranges::find_if(known_, [&](const Recorded& k) { return k.hash == hash && k.key == key; });
   if (found == known_.end()) return out;
   if (found != known_.begin()) known_.splice(known_.begin(), known_, found);
   if (repeat(*found, inputs, out.results)) out.number = found->number;
@@ -157,6 +167,8 @@ std::optional<CapturedGraph::Capture> CapturedGraph::begin(Tensors inputs, at::I
     c.cells.push_back(CellRef::share(&r.cell(v)));
     c.stand_ins.push_back(stand_in(r, t, v));
   }
+  lazy::recorder().alone = std::this_thread::get_id();
+  lazy::recorder().is_disturbed = false;
   c.inputs = std::move(inputs);
   c.epoch = r.trace().epoch();
   c.begin = r.trace().place();
@@ -173,7 +185,10 @@ CapturedGraph::Call CapturedGraph::end(const Capture& c, const Tensors& results)
       written.emplace_back(static_cast<uint32_t>(i), r.id(r.value(c.stand_ins[i])));
   const Trace& trace = r.trace();
   std::optional<Recorded> known;
-  if (trace.epoch() != c.epoch)
+  const bool is_alone = std::exchange(lazy::recorder().alone, {}) == std::this_thread::get_id();
+  if (!is_alone || lazy::recorder().is_disturbed)
+    out.why = "another thread recorded meanwhile";
+  else if (trace.epoch() != c.epoch)
     out.why = "a trace ended in between";
   else if (lazy::reads != c.reads)
     out.why = "a value was read in between";
@@ -204,7 +219,7 @@ std::optional<CapturedGraph::Recorded> CapturedGraph::recorded(const Capture& c,
   lazy::TraceCache::get().take_known_lines(trace, trace.size());
   std::optional<Block> block = Block::take(trace, c.begin, c.values, why);
   if (!block) return {};
-  Recorded known{-1, c.key, *std::move(block), {}, {}, {}, {}, {}};
+  Recorded known{-1, c.key, hash_of(c.key), *std::move(block), {}, {}, {}, {}, {}};
   const auto ref = [&](ValueId v) { return Block::ref(c.begin, c.values, v); };
   for (const ValueId& v : c.values)
     known.alike.push_back(static_cast<uint32_t>(std::ranges::find(c.values, v) - c.values.begin()));

@@ -57,6 +57,7 @@ class CapturedGraph {
   struct Recorded {
     int64_t number;
     std::vector<int64_t> key;
+    uint64_t hash;  // of the key
     lazy::Block block;
     std::vector<uint32_t> alike;  // by input: the first with the same value
     std::vector<lazy::Block::Ref> fresh;
@@ -69,8 +70,8 @@ class CapturedGraph {
                                           std::string& why);
   static bool repeat(Recorded& known, const Tensors& inputs, Tensors& results);
 
-  static constexpr size_t kMost = 64;  // geometries; the least recently used are forgotten
-  std::list<Recorded> known_;          // the latest used first
+  static constexpr size_t kMost = 256;  // geometries; the least recently used are forgotten
+  std::list<Recorded> known_;           // the latest used first
   int64_t next_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <torch/library.h>
 #include "backend/graphs/captured_graph.h"
 #include "lazy/external/external.h"
+#include "lazy/memory/backing.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/mutex.h"
@@ -70,9 +71,18 @@ std::tuple<int64_t, Tensors, std::string> end(int64_t graph, int64_t capture, co
   return {c.number, std::move(c.results), std::move(c.why)};
 }
 
+// Whether a tensor of the device can stand for it. The memory's numbers have to be the tensor's.
+bool can_take_over(const at::Tensor& t) {
+  return t.layout() == c10::kStrided && t.has_storage() && !t.is_conj() && !t.is_neg() && !t.is_quantized() &&
+         !t.key_set().has(c10::DispatchKey::Python) && t.device() == lazy::backing().device() &&
+         ir::is_native(lazy::to_ir(t.scalar_type()));
+}
+
 // Tensors of the device over the memory of tensors of the device behind it; and as many that hold the same. As long as
-// somebody keeps the latter, no result takes over that memory, also where the former are written to.
+// somebody keeps the latter, no result takes over that memory, also where the former are written to. None of either:
+// not all can be taken over.
 std::tuple<Tensors, Tensors> take_over(const Tensors& originals) {
+  if (!std::ranges::all_of(originals, can_take_over)) return {};
   c10::InferenceMode guard(false);  // versions tell what was written to
   Tensors taken, kept;
   for (const at::Tensor& t : originals) {
@@ -136,7 +146,11 @@ TORCH_LIBRARY_FRAGMENT(lazuli, m) {
   m.def("_graph_take_over(Tensor[] originals) -> (Tensor[], Tensor[])", torch::dispatch(key, take_over));
   m.def("_graph_give_back(Tensor[] originals, Tensor[] taken, Tensor[] results) -> Tensor[]",
         torch::dispatch(key, give_back));
-  m.def("_graph_drop(int capture) -> ()", [](int64_t capture) { captures().take(capture); });
+  m.def("_graph_drop(int capture) -> ()", [](int64_t capture) {
+    std::lock_guard lock(lazy::recorder().mutex);
+    lazy::recorder().alone = {};
+    captures().take(capture);
+  });
   // What ops are recorded as the code of, by this thread; empty: the Python line that is executing.
   m.def("_set_line(str line) -> ()", [](const std::string& line) { lazy::set_line(line); });
 }

@@ -25,6 +25,9 @@ Recording::Recording() : trace_(recorder().trace), tape_(Tape::current()), lock_
   cut_if_due();
   RunAhead::get().look(trace_);
   start_ = trace_.size();
+  Recorder& r = recorder();
+  if (r.alone != std::thread::id{} && r.alone != std::this_thread::get_id()) [[unlikely]]
+    r.is_disturbed = true;
 }
 
 Recording::~Recording() {

@@ -21,6 +21,9 @@ struct Recorder {
   uint64_t next_epoch = 2;
   Repetition repetition;
   const std::thread::id first_thread = std::this_thread::get_id();  // that recorded; usually the user's main one
+  // A thread that wants what it records for itself (none: nobody does), and whether another one recorded meanwhile.
+  std::thread::id alone{};
+  bool is_disturbed = false;
 };
 inline Recorder& recorder() {
   static auto* r = new Recorder;  // outlives every thread

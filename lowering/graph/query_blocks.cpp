@@ -17,7 +17,7 @@ using ir::Op;
 using ir::Size;
 using ir::Value;
 
-constexpr int64_t kWorthIt = 4;      // blocks of scores; fewer are not worth what cutting costs
+constexpr int64_t kWorthIt = 16;     // times the bytes of a block: fewer scores are not worth what cutting costs
 constexpr int64_t kMostBlocks = 32;  // each adds nodes to the graph
 constexpr int64_t kLeastRows = 256;  // of a block: each reads all keys, whose operands may have to be copied first
 constexpr int64_t kMuchSmaller = 8;  // than scores, of what is kept rather than computed anew

@@ -1,11 +1,13 @@
 """torch.compile(backend="lazuli"): graphs that are recorded once, and then as a whole."""
 
 import gc
+import threading
 
 import pytest
 import torch
 from differential import both
-from torch_lazuli.compiler.captured import Captured
+from torch.utils.checkpoint import checkpoint
+from torch_lazuli.compiler.captured import Captured, _Reader
 from torch_lazuli.compiler.host import Host
 from torch_lazuli.operators import ops
 
@@ -24,9 +26,9 @@ def recorded(monkeypatch):
     record = Captured._record
 
     def counted(self, *arguments):
-        known = len(self._others)
+        known = self.recorded
         results = record(self, *arguments)
-        calls.append(len(self._others) > known)
+        calls.append(self.recorded > known)
         return results
 
     monkeypatch.setattr(Captured, "_record", counted)
@@ -218,6 +220,52 @@ def test_inputs_that_overlap(where):
         torch.testing.assert_close(b.cpu(), a)
 
 
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("kind", ["conj", "neg", "complex", "mkldnn"])
+def test_inputs_of_other_kinds(where, kind):
+    def given():
+        x = torch.tensor([1 + 2j, 3 - 1j])
+        return {"conj": x.conj(), "neg": x.conj().imag, "complex": x, "mkldnn": x.real}[kind]
+
+    def f(x):
+        return (x.to_dense() if x.layout == torch._mkldnn else x) + 1
+
+    run = compiled(f)
+    for _ in range(3):
+        x = given().to_mkldnn() if kind == "mkldnn" and where == "cpu" else given()
+        ours = x if where == "cpu" else x.to(where)
+        torch.testing.assert_close(run(ours).cpu(), f(x))
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_strides_of_dimensions_of_one_element(where):
+    run = compiled(lambda x: x + 1)
+    x = torch.randn(4, 6)[:, :, None].transpose(0, 2)
+    for _ in range(2):
+        assert run(x.to(where)[:]).stride() == (x.to(where)[:] + 1).stride()
+
+
+def test_other_threads_leave_what_is_recorded_alone(monkeypatch):
+    run_node = _Reader.run_node
+
+    def disturbed(self, node):
+        thread = threading.Thread(target=lambda: torch.rand(5, device="lazuli"))
+        thread.start()
+        thread.join()
+        return run_node(self, node)
+
+    monkeypatch.setattr(_Reader, "run_node", disturbed)
+    run = compiled(lambda x: x + torch.rand_like(x))
+    x = torch.zeros(3, device="lazuli")
+    run(x)
+    monkeypatch.setattr(_Reader, "run_node", run_node)
+    torch.manual_seed(1)
+    got = run(x), run(x), run(x)
+    torch.manual_seed(1)
+    expected = [x + torch.rand_like(x) for _ in range(3)]
+    torch.testing.assert_close([*got], expected, rtol=0, atol=0)
+
+
 def test_the_same_tensor_twice():
     run = compiled(lambda x, y: x - 2 * y)
     x, y = torch.tensor([1.0]).to("lazuli"), torch.tensor([5.0]).to("lazuli")
@@ -225,10 +273,9 @@ def test_the_same_tensor_twice():
     assert [run(x, x).item(), run(x, y).item(), run(y, y).item()] == [-1, -9, -5]
 
 
-@pytest.mark.parametrize("where", WHERE)
-def test_random_numbers_are_drawn_anew(where, recorded):
+def test_random_numbers_are_drawn_anew(recorded):
     run = compiled(lambda x: torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x))
-    x = torch.ones(1000, device=where)
+    x = torch.ones(1000, device="lazuli")
     torch.manual_seed(3)
     first, second = run(x).cpu(), run(x).cpu()
     assert not torch.equal(first, second)
@@ -236,6 +283,45 @@ def test_random_numbers_are_drawn_anew(where, recorded):
     torch.testing.assert_close(run(x).cpu(), first, rtol=0, atol=0)
     torch.testing.assert_close(run(x).cpu(), second, rtol=0, atol=0)
     assert recorded == [True]
+
+
+def test_random_numbers_on_the_cpu_are_the_cpus(recorded):
+    def f(x):
+        return torch.nn.functional.dropout(x, 0.5) * torch.rand_like(x)
+
+    run = compiled(f)
+    x = torch.ones(100)
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        got = run(x), run(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(got, (f(x), f(x)))
+    assert not recorded
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_checkpoint_of_a_compiled_function(where):
+    run = compiled(lambda x: torch.nn.functional.dropout(x, 0.5))
+    for _ in range(6):
+        x = torch.ones(200, device=where, requires_grad=True)
+        y = checkpoint(lambda x: run(x).sin(), x, use_reentrant=False)
+        y.sum().backward()
+        assert torch.equal(y != 0, x.grad != 0)
+
+
+@pytest.mark.parametrize("backend", ["lazuli", "inductor"])
+def test_a_checkpoint_in_a_compiled_function(backend):
+    def f(x):
+        return checkpoint(
+            lambda x: torch.nn.functional.dropout(x * 2, 0.5).sin(), x, use_reentrant=False
+        )
+
+    run = torch.compile(f, backend=backend)
+    for _ in range(4):
+        x = torch.ones(200, device="lazuli", requires_grad=True)
+        y = run(x)
+        y.sum().backward()
+        assert torch.equal(y != 0, x.grad != 0)
 
 
 def test_random_numbers_are_those_of_the_device(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-HEADS, DEPTH, LENGTH = 8, 16, 1100  # scores of 37 MiB, which are computed in blocks
+HEADS, DEPTH, LENGTH = 8, 16, 2100  # scores of 135 MiB, which are computed in blocks
 
 pytestmark = pytest.mark.usefixtures("planned_at_once")
 

@@ -21,7 +21,7 @@ class Little final : public lowering::Libraries {
   bool takes(const Node& node, std::span<const lowering::PostOp> ops) const override {
     return lowering::cpu_libraries().takes(node, ops);
   }
-  int64_t bytes_of_scores() const override { return 64 << 10; }
+  int64_t bytes_of_scores() const override { return 16 << 10; }
   std::unique_ptr<lowering::LibraryCall> make(const Node& node, std::span<const lowering::Layout> operands,
                                               std::span<const lowering::Layout> results,
                                               std::span<const lowering::PostOp> post_ops) const override {

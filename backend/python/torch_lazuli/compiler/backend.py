@@ -10,6 +10,7 @@ from torch_lazuli.compiler.captured import Captured
 from torch_lazuli.compiler.host import Host
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
+from torch_lazuli.torch_internals.compilation import save_random_states_in_graphs
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ def device_types(graph: torch.fx.GraphModule, inputs) -> set[str]:
 
 def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import TorchDynamoException
+
+    save_random_states_in_graphs()
 
     def compiled(module: torch.fx.GraphModule, _) -> Callable[[list], list]:
         captured = kind(module)
@@ -57,6 +61,8 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
     compiler = aot_autograd(fw_compiler=compiled, keep_inference_input_mutations=True)
     try:
         return compiler(graph, inputs)
+    except TorchDynamoException:  # Dynamo's own: it may want to begin anew
+        raise
     except Exception as error:
         # The device runs what AOTAutograd cannot trace.
         log.warning("lazuli: a graph runs op by op: %s: %s", type(error).__name__, error)

@@ -31,7 +31,8 @@ class Captured:
         self._constants = _constants(module)
         self._graph = ops._graph_new()
         weakref.finalize(self, ops._graph_free, self._graph)
-        self._others: dict[int, list | None] = {}
+        self.recorded = 0  # how often what was recorded was kept
+        self._others: dict[int, list] = {}  # results that are no tensors, by what was recorded
         self._is_of_tensors = all(
             isinstance(node.meta.get("val"), torch.Tensor)
             for node in module.graph.nodes
@@ -51,7 +52,7 @@ class Captured:
             number, results = self._call(self._graph, tensors, sizes)
             if number >= 0:
                 arguments.clear()
-                return _merged(results, self._others[number])
+                return _merged(results, self._others.get(number))
             return self._record(arguments, tensors, sizes)
         return _Reader(self._module, {}).boxed_run(arguments)
 
@@ -83,8 +84,10 @@ class Captured:
             number, made, why = ops._graph_end(self._graph, capture, made)
         if number >= 0:
             self._failures = 0
+            self.recorded += 1
             others = [None if isinstance(r, torch.Tensor) else (r,) for r in results]
-            self._others[number] = others if any(others) else None
+            if any(others):
+                self._others[number] = others
         else:
             log.debug("a graph is recorded op by op: %s", why)
             self._failures += 1

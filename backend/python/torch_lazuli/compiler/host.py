@@ -11,19 +11,24 @@ class Host:
     """Runs a graph on the memory of its arguments, and returns tensors over the results' memory.
 
     The results are computed when a call returns: who called does not know the device. A graph that
-    has to be recorded op by op each time is left to torch's own kernels.
+    has to be recorded op by op each time is left to torch's own kernels. So is one that draws random
+    numbers, which come from the generator of the tensors' own device, and a call with a tensor that
+    has no memory of its own, or other numbers in it (quantized, conjugated).
     """
 
     def __init__(self, module: torch.fx.GraphModule):
         self._module = module
+        self._draws = any(_draws(node) for node in module.graph.nodes)
         self._captured = Captured(_moved(module), ops._backing().type)
 
     def __call__(self, arguments: list) -> list:
-        if not self._captured.may_be_captured:
+        if self._draws or not self._captured.may_be_captured:
             return torch.fx.Interpreter(self._module).boxed_run(arguments)
         originals = [a for a in arguments if isinstance(a, torch.Tensor)]
         with unseen():
             taken, kept = ops._graph_take_over(originals)
+        if len(taken) < len(originals):
+            return torch.fx.Interpreter(self._module).boxed_run(arguments)
         given = iter(taken)
         replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
         arguments.clear()
@@ -33,6 +38,11 @@ class Host:
             given = iter(ops._graph_give_back(originals, taken, made))
         del kept  # the memory is the caller's: until here no result may take it over
         return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    tags = getattr(node.target, "tags", ())
+    return node.op == "call_function" and torch.Tag.nondeterministic_seeded in tags
 
 
 def _moved(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

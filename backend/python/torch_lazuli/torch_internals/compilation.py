@@ -69,3 +69,40 @@ def decompose_what_the_cpu_does() -> None:
 
     for module in (proxy_tensor, functional_tensor):
         module.autograd_would_have_decomposed = would_have_decomposed
+
+
+@functools.cache
+def save_random_states_in_graphs() -> None:
+    """Lets graphs that compute a part anew (checkpoints) draw the same random numbers again.
+
+    Torch's two operators for it ask which kind of device their operands are on, of a fixed list.
+    """
+    from torch._prims import rng_prims
+
+    select = torch._C.DispatchKey.BackendSelect
+
+    def replace(operator, ours) -> None:
+        original = operator.py_kernels[select]
+
+        @functools.wraps(original)
+        def selected(*arguments, **named):
+            tensors = torch.utils._pytree.tree_leaves((arguments, named))
+            on_device = any(isinstance(t, torch.Tensor) and t.device.type == TYPE for t in tensors)
+            return (ours if on_device else original)(*arguments, **named)
+
+        operator.py_kernels[select] = selected
+        operator._dispatch_cache.clear()
+
+    def run_and_save(operator, *arguments, **named):
+        return torch.lazuli.get_rng_state(), operator(*arguments, **named)
+
+    def run_with(state, operator, *arguments, **named):
+        before = torch.lazuli.get_rng_state()
+        torch.lazuli.set_rng_state(state)
+        try:
+            return operator(*arguments, **named)
+        finally:
+            torch.lazuli.set_rng_state(before)
+
+    replace(rng_prims.run_and_save_rng_state, run_and_save)
+    replace(rng_prims.run_with_rng_state, run_with)
