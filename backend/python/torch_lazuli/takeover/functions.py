@@ -5,6 +5,7 @@ tensor is, so what requires grad is moved here, where autograd sees it.
 """
 
 import functools
+import inspect
 from collections.abc import Sequence
 
 import torch
@@ -24,11 +25,12 @@ def install() -> None:
 
 
 def _move_outputs() -> None:
-    original = function.Function.apply.__func__
+    # A class method of Python's, or since 2.15 of C's: bound anew to each class.
+    original = inspect.getattr_static(function.Function, "apply")
 
-    @functools.wraps(original)
+    @functools.wraps(function.Function.apply)
     def apply(cls, *args, **kwargs):
-        result = original(cls, *args, **kwargs)
+        result = original.__get__(None, cls)(*args, **kwargs)
         devices = [_device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
         if not state.cpu or OWN not in devices:
             return result

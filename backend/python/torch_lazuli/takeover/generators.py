@@ -7,8 +7,8 @@ from torch_lazuli.takeover.policy import mapped
 _Generator = torch._C.Generator
 
 
-class _Kind(type):
-    """Generators that torch makes are generators too."""
+class _Kind(type(_Generator)):
+    """Generators that torch makes are generators too. (Since 2.15 torch's class has a metaclass.)"""
 
     def __instancecheck__(cls, instance) -> bool:
         return isinstance(instance, _Generator)
