@@ -11,9 +11,9 @@ class Host:
     """Runs a graph on the memory of its arguments, and returns tensors over the results' memory.
 
     The results are computed when a call returns: who called does not know the device. A graph that
-    has to be recorded op by op each time is left to torch's own kernels. So is one that draws random
-    numbers, which come from the generator of the tensors' own device, and a call with a tensor that
-    has no memory of its own, or other numbers in it (quantized, conjugated).
+    has to be recorded op by op each time is left to torch's own kernels. So is one that draws
+    random numbers, which come from the generator of the tensors' own device, and a call with a
+    tensor that has no memory of its own, or other numbers in it (quantized, conjugated).
     """
 
     def __init__(self, module: torch.fx.GraphModule):

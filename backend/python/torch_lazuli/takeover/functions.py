@@ -1,7 +1,7 @@
 """The program's own `torch.autograd.Function`s, which may compute with numpy.
 
-They give tensors on the host where the program means cpu. Autograd asks that a gradient is where its
-tensor is, so what requires grad is moved here, where autograd sees it.
+They give tensors on the host where the program means cpu. Autograd asks that a gradient is where
+its tensor is, so what requires grad is moved here, where autograd sees it.
 """
 
 import functools
