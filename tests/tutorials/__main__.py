@@ -1,4 +1,4 @@
-"""Runs programs that packages ship, without the launcher and with it: see tools/tutorials --help."""
+"""Runs programs that packages ship, with and without the launcher: see tools/tutorials --help."""
 
 import argparse
 import fnmatch

@@ -2,8 +2,9 @@
 
 import dataclasses
 import re
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 LIST = Path(__file__).with_name("programs.toml")
 SAME, KIND = "same", "kind"
@@ -19,9 +20,9 @@ class Program:
 
     It runs in an empty folder. `path` is that of its file in the distribution; with `module` it is
     run as the module of that path, which is installed. `on_path` is a folder of the distribution
-    that is put on Python's path, for packages that are not installed ("." is all of it). `beside` puts data
-    into the folder first: which set of data.py goes into which folder. `compare` says what must
-    agree: numbers within `tolerance` of each other, or with KIND only the words around them
+    that is put on Python's path, for packages that are not installed ("." is all of it). `beside`
+    puts data into the folder first: which set of data.py goes into which folder. `compare` says
+    what must agree: numbers within `tolerance` of each other, or with KIND only the words around them
     (`why` says why). What matches a pattern of `ignore` is not compared.
     """
 

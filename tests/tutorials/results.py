@@ -74,7 +74,8 @@ def page(programs: Sequence[Program], known: dict[str, dict]) -> str:
         "Seconds are those of the whole process: imports and first compilations are most of them. "
         "Other work ran beside.",
         "",
-        "| package | program | options, arguments | field | outcome | detail | s, eager | s, lazuli |",
+        "| package | program | options, arguments | field | outcome | detail | s, eager "
+        "| s, lazuli |",
         "|---|---|---|---|---|---|---|---|",
         *(_row(program, known[program.name]) for program in programs),
         "",

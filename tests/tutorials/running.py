@@ -42,8 +42,8 @@ class Outcome:
 
 
 # It runs, and the numbers agree; they differ, but no more than eager's do if each step changes the
-# parameters in their last digit; it runs, and is compared by kind; its results differ; it runs without the
-# launcher only; it fails without the launcher; nothing of it ran on the device.
+# parameters in their last digit; it runs, and is compared by kind; its results differ; it runs
+# without the launcher only; it fails without the launcher; nothing of it ran on the device.
 VERDICTS = SAME, ROUNDING, ALIKE, DIFFERS, FAILS, BROKEN, UNUSED = (
     "same",
     "rounding",

@@ -8,7 +8,7 @@ _Generator = torch._C.Generator
 
 
 class _Kind(type(_Generator)):
-    """Generators that torch makes are generators too. (Since 2.15 torch's class has a metaclass.)"""
+    """Torch's generators are generators too. (Since 2.15 its class has a metaclass.)"""
 
     def __instancecheck__(cls, instance) -> bool:
         return isinstance(instance, _Generator)
