@@ -22,8 +22,8 @@ class Program:
     run as the module of that path, which is installed. `on_path` is a folder of the distribution
     that is put on Python's path, for packages that are not installed ("." is all of it). `beside`
     puts data into the folder first: which set of data.py goes into which folder. `compare` says
-    what must agree: numbers within `tolerance` of each other, or with KIND only the words around them
-    (`why` says why). What matches a pattern of `ignore` is not compared.
+    what must agree: numbers within `tolerance` of each other, or with KIND only the words around
+    them (`why` says why). What matches a pattern of `ignore` is not compared.
     """
 
     package: str
