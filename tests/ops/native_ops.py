@@ -37,8 +37,9 @@ masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var 
 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm
-nn.functional.normalize nn.functional.local_response_norm native_batch_norm native_layer_norm
-nn.functional.softmin softmax.with_dtype log_softmax.with_dtype"""
+nn.functional.normalize nn.functional.local_response_norm native_batch_norm
+_native_batch_norm_legit native_layer_norm nn.functional.softmin softmax.with_dtype
+log_softmax.with_dtype"""
 
 LOSS = """nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
 nn.functional.cross_entropy nn.functional.huber_loss nn.functional.kl_div nn.functional.l1_loss
