@@ -294,6 +294,21 @@ def test_random_numbers_on_the_cpu_are_the_cpus(recorded):
     assert not recorded
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_attention_on_the_cpu_draws_only_for_dropout(dropout, recorded):
+    def f(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+
+    run = compiled(f)
+    q, k, v = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    for seed in range(3):
+        torch.manual_seed(seed)
+        got = run(q, k, v)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(got, f(q, k, v))
+    assert recorded == ([] if dropout else [True])
+
+
 @pytest.mark.parametrize("where", WHERE)
 def test_a_checkpoint_of_a_compiled_function(where):
     run = compiled(lambda x: torch.nn.functional.dropout(x, 0.5))

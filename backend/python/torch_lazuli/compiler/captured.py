@@ -54,7 +54,7 @@ class Captured:
                 arguments.clear()
                 return _merged(results, self._others.get(number))
             return self._record(arguments, tensors, sizes)
-        return _Reader(self._module, {}).boxed_run(arguments)
+        return run_as_it_is(self._module, arguments)
 
     def _split(self, arguments: list) -> tuple[list[torch.Tensor], list[int] | None]:
         if self._is_of_tensors:
@@ -69,7 +69,7 @@ class Captured:
         with unseen():
             capture, stand_ins = ops._graph_begin(tensors, sizes)
         if capture < 0:
-            return _Reader(self._module, {}).boxed_run(arguments)
+            return run_as_it_is(self._module, arguments)
         try:
             given = iter(stand_ins)
             replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
@@ -94,6 +94,13 @@ class Captured:
             self._may_be_captured = self._failures < _MOST_FAILURES
         given = iter(made)
         return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+
+
+def run_as_it_is(module: torch.fx.GraphModule, arguments: list) -> list:
+    """Calls a graph's operators one after the other. Clears the list."""
+    given = tuple(arguments)
+    arguments.clear()
+    return list(module.forward(*given))
 
 
 def _merged(results: list[torch.Tensor], others: list | None) -> list:

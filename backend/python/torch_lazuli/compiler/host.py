@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_lazuli.compiler.captured import Captured, unseen
+from torch_lazuli.compiler.captured import Captured, run_as_it_is, unseen
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
 
@@ -23,12 +23,12 @@ class Host:
 
     def __call__(self, arguments: list) -> list:
         if self._draws or not self._captured.may_be_captured:
-            return torch.fx.Interpreter(self._module).boxed_run(arguments)
+            return run_as_it_is(self._module, arguments)
         originals = [a for a in arguments if isinstance(a, torch.Tensor)]
         with unseen():
             taken, kept = ops._graph_take_over(originals)
         if len(taken) < len(originals):
-            return torch.fx.Interpreter(self._module).boxed_run(arguments)
+            return run_as_it_is(self._module, arguments)
         given = iter(taken)
         replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
         arguments.clear()
@@ -41,8 +41,14 @@ class Host:
 
 
 def _draws(node: torch.fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return node.op == "call_function" and torch.Tag.nondeterministic_seeded in tags
+    if node.op != "call_function":
+        return False
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    # Attention draws only where it has dropout.
+    given = dict(zip((a.name for a in node.target._schema.arguments), node.args, strict=False))
+    defaults = {a.name: a.default_value for a in node.target._schema.arguments}
+    return (defaults | given | node.kwargs).get("dropout_p", 1.0) != 0.0
 
 
 def _moved(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
