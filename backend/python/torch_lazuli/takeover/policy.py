@@ -114,6 +114,7 @@ def _is_program(module: str) -> bool:
 
 
 @functools.cache
+@functools.cache  # tensors are asked for their device often
 def sees_shown(module: str) -> bool:
     """Whether a Python module sees the device that the program named."""
     inside = module == "torch" or module.startswith(("torch.", "torch_lazuli"))
