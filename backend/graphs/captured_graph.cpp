@@ -18,11 +18,16 @@ using lazy::Trace;
 using lazy::ValueId;
 using Tensors = CapturedGraph::Tensors;
 
+// Whether it is a tensor of the device whose memory has its numbers.
+bool is_ordinary(const at::Tensor& t) {
+  return t.defined() && t.is_privateuseone() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg();
+}
+
 // Sizes, strides and types of tensors of the device; the numbers come last. False: one is of another kind.
 bool describe(const Tensors& inputs, at::IntArrayRef sizes, std::vector<int64_t>& key) {
   key.clear();
   for (const at::Tensor& t : inputs) {
-    if (!t.defined() || !t.is_privateuseone() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg()) return false;
+    if (!is_ordinary(t)) return false;
     const auto* impl = t.unsafeGetTensorImpl();
     key.push_back(static_cast<int64_t>(t.scalar_type()) | impl->dim() << 8);
     key.insert(key.end(), impl->sizes().begin(), impl->sizes().end());
@@ -195,8 +200,7 @@ CapturedGraph::Call CapturedGraph::end(const Capture& c, const Tensors& results)
   else
     known = recorded(c, results, written, out.why);
   for (const at::Tensor& t : results) {
-    const auto same = [&](const at::Tensor& s) { return share_memory(s, t); };
-    const auto found = std::ranges::find_if(c.stand_ins, same);
+    const auto found = find_memory(c.stand_ins, t);
     const size_t i = found - c.stand_ins.begin();
     out.results.push_back(found == c.stand_ins.end() ? t : of_input(t, c.inputs[i], *found));
   }
@@ -225,11 +229,10 @@ std::optional<CapturedGraph::Recorded> CapturedGraph::recorded(const Capture& c,
     known.alike.push_back(static_cast<uint32_t>(std::ranges::find(c.values, v) - c.values.begin()));
   std::unordered_map<const lazy::LazyStorage*, uint32_t> first;  // result over a storage
   for (const at::Tensor& t : results) {
-    if (!t.defined() || !t.is_privateuseone() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg())
-      return refused("a result is no ordinary tensor of the device");
+    if (!is_ordinary(t)) return refused("a result is no ordinary tensor of the device");
     Result result{Result::Fresh,      0, t.scalar_type(), lazy::to_dims(t.sizes()), lazy::to_dims(t.strides()),
                   t.storage_offset(), 0};
-    const auto input = std::ranges::find_if(c.stand_ins, [&](const at::Tensor& s) { return share_memory(s, t); });
+    const auto input = find_memory(c.stand_ins, t);
     const auto i = static_cast<uint32_t>(input - c.stand_ins.begin());
     if (input != c.stand_ins.end() &&
         (t.is_same(*input) || (lie_alike(c.inputs[i], *input) && t.scalar_type() == input->scalar_type()))) {

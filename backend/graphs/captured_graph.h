@@ -2,6 +2,7 @@
 // same ops each time. It is recorded op by op the first time that it is called with inputs of some geometry (sizes,
 // strides and types), with stand-ins for the inputs. What was recorded is kept. The next call records it all at once.
 #pragma once
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <optional>
@@ -75,9 +76,11 @@ class CapturedGraph {
   int64_t next_ = 0;
 };
 
-// Whether both are tensors of the device, and one is a view of the other, or both of a third.
-inline bool share_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_privateuseone() && b.is_privateuseone() && &lazy::storage_of(a) == &lazy::storage_of(b);
+// The first of these tensors of the device that has the tensor's memory; the end: none.
+inline auto find_memory(const CapturedGraph::Tensors& tensors, const at::Tensor& t) {
+  return std::ranges::find_if(tensors, [&](const at::Tensor& other) {
+    return t.is_privateuseone() && &lazy::storage_of(other) == &lazy::storage_of(t);
+  });
 }
 
 }  // namespace lazuli::backend

@@ -105,7 +105,7 @@ Tensors give_back(const Tensors& originals, const Tensors& taken, const Tensors&
   }
   std::unordered_map<const lazy::LazyStorage*, at::Tensor> memory;
   for (const at::Tensor& t : results) {
-    const auto same = std::ranges::find_if(taken, [&](const at::Tensor& s) { return share_memory(s, t); });
+    const auto same = find_memory(taken, t);
     if (same != taken.end()) {
       const at::Tensor& original = originals[same - taken.begin()];
       if (t.is_same(*same)) {

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,27 +108,24 @@ def assert_close(results, expected, tolerance=2e-5):
 
 def print_peaks(form, grad):
     """Resident bytes that a run of 2,048 tokens adds at most: in blocks, and without the pass."""
+    from benchmarks import resident  # tests have a folder of that name
+
     for disabled in ("", "query_blocks"):
         with torch.lazuli.config.patch(tiers="plans", disable_passes=disabled):
             operands = Operands("lazuli", 2048, grad=grad)
             torch.lazuli.synchronize()
-            Path("/proc/self/clear_refs").write_text("5")  # forgets the most so far
-            before = resident("VmRSS")
-            operands.results(form)
-            print(resident("VmHWM") - before)
-
-
-def resident(what):
-    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return 1024 * int(found[1])
+            with resident.growth() as grown:
+                operands.results(form)
+            print(grown["peak"])
 
 
 def peaks_of(form, grad):
     """The same, of a new process."""
     code = f"import {__name__} as t; t.print_peaks(t.{form.__name__}, {grad})"
-    here = str(Path(__file__).parent)
+    here = Path(__file__).parent
+    path = f"{here}{os.pathsep}{here.parent.parent}"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": here}, **CAPTURED
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, **CAPTURED
     )
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.split()]

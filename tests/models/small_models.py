@@ -1,6 +1,8 @@
-"""Small random models of well-known architectures, and a batch for each."""
+"""Small random models of well-known architectures, a batch for each, and their training."""
 
 import torch
+
+STEPS = 10
 
 
 class Loss(torch.nn.Module):
@@ -109,3 +111,29 @@ def build(name, device):
     torch.manual_seed(0)
     model, batch = MODELS[name]()
     return model.to(device).train(), {key: value.to(device) for key, value in batch.items()}
+
+
+def train(
+    name,
+    device,
+    after_step=lambda step: None,
+    options=None,
+    dtype=torch.float32,
+    steps=STEPS,
+    compiled=lambda model: model,
+):
+    """The model after some steps of AdamW, and their losses."""
+    model, batch = build(name, device)
+    model.to(dtype)
+    batch = {k: t.to(dtype) if t.is_floating_point() else t for k, t in batch.items()}
+    run = compiled(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **(options or {}))
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = run(**batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        after_step(step)
+    return model, losses

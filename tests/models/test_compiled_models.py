@@ -1,8 +1,10 @@
 """Well-known models under torch.compile(backend="lazuli") train and infer as on cpu."""
 
+import functools
+
 import pytest
 import torch
-from small_models import MODELS, build
+from small_models import MODELS, build, train
 from torch_lazuli.compiler.captured import Captured
 from torch_lazuli.operators import ops
 
@@ -12,22 +14,6 @@ STEPS = 8
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
-
-
-def train(name, where, compiled=None, dtype=torch.float32):
-    model, batch = build(name, where)
-    model.to(dtype)
-    batch = {k: t.to(dtype) if t.is_floating_point() else t for k, t in batch.items()}
-    run = torch.compile(model, backend=compiled) if compiled else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = run(**batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return torch.tensor(losses, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("where", ["lazuli", ops._backing().type])
@@ -41,10 +27,12 @@ def test_losses_follow_cpu(name, where, monkeypatch):
         return record(self, *arguments)
 
     monkeypatch.setattr(Captured, "_record", counted)
-    expected = train(name, "cpu", dtype=torch.float64)
-    actual = train(name, where, "lazuli")
+    _, expected = train(name, "cpu", dtype=torch.float64, steps=STEPS)
+    compiled = functools.partial(torch.compile, backend="lazuli")
+    _, actual = train(name, where, steps=STEPS, compiled=compiled)
     # Torch's convolutions for a GPU round their operands to TF32.
     rtol = 1e-4 if ops._backing().type == "cpu" else 2e-2
+    actual, expected = (torch.tensor(x, dtype=torch.float64) for x in (actual, expected))
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=0)
     if where == "cuda":
         return  # what torch chooses for it, such as attention, may run at once each time

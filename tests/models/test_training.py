@@ -2,25 +2,7 @@
 
 import pytest
 import torch
-from small_models import MODELS, build
-
-STEPS = 10
-
-
-def train(name, device, after_step=lambda step: None, options=None, dtype=torch.float32):
-    model, batch = build(name, device)
-    model.to(dtype)
-    batch = {k: t.to(dtype) if t.is_floating_point() else t for k, t in batch.items()}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **(options or {}))
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(**batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        after_step(step)
-    return model, losses
+from small_models import MODELS, STEPS, build, train
 
 
 @pytest.mark.parametrize("name", MODELS)

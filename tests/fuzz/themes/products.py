@@ -8,6 +8,12 @@ SIZES = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 33, 0]
 INTEGER = ["I64", "I32", "U8", "I8", "BOOL", "I16"]
 
 
+def shape_of(b, text):
+    """The shape of what the text gives; empty if it is no tensor."""
+    found = b.ask(text)
+    return tuple(found.shape) if hasattr(found, "shape") else ()
+
+
 def kind_of(b) -> str:
     way = b.rng.random()
     return (
@@ -201,8 +207,7 @@ def batched(b):
         left = rng.choice([(n, m, k), (1, m, k), (2, 1, m, k), (k,), (m, k), (2, n, m, k)])
         right = rng.choice([(n, k, p), (1, k, p), (1, n, k, p), (k,), (k, p)])
         text = f"torch.matmul({operand(b, left, kind)}, {operand(b, right, kind)})"
-        found = b.ask(text)
-        shape = tuple(found.shape) if hasattr(found, "shape") else ()
+        shape = shape_of(b, text)
     elif way == "einsum":
         text = rng.choice(
             [
@@ -220,8 +225,7 @@ def batched(b):
                 f"torch.einsum('ij,jk,kl->il', {operand(b, (m, k), kind)}, {operand(b, (k, p), kind)}, {operand(b, (p, 2), kind)})",
             ]
         )
-        found = b.ask(text)
-        shape = tuple(found.shape) if hasattr(found, "shape") else ()
+        shape = shape_of(b, text)
     elif way == "tensordot":
         text = rng.choice(
             [
@@ -231,8 +235,7 @@ def batched(b):
                 f"torch.kron({operand(b, (2, 3), kind)}, {operand(b, (m, 2), kind)})",
             ]
         )
-        found = b.ask(text)
-        shape = tuple(found.shape) if hasattr(found, "shape") else ()
+        shape = shape_of(b, text)
     elif way == "bilinear":
         shape = (n, p)
         text = f"F.bilinear({operand(b, (n, k), kind)}, {operand(b, (n, m), kind)}, {operand(b, (p, k, m), kind)})"

@@ -1,6 +1,7 @@
 """A graph without mutation but of its inputs, which runs by being recorded."""
 
 import logging
+import operator
 import re
 import weakref
 
@@ -71,10 +72,10 @@ class Captured:
         if capture < 0:
             return run_as_it_is(self._module, arguments)
         try:
-            given = iter(stand_ins)
-            replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
+            count = len(stand_ins) - len(self._constants)
+            constants = dict(zip(self._constants, stand_ins[count:], strict=True))
+            replaced = with_tensors(arguments, stand_ins[:count])
             arguments.clear()
-            constants = dict(zip(self._constants, given, strict=True))
             results = list(_Reader(self._module, constants).boxed_run(replaced))
         except BaseException:
             ops._graph_drop(capture)
@@ -92,8 +93,13 @@ class Captured:
             log.debug("a graph is recorded op by op: %s", why)
             self._failures += 1
             self._may_be_captured = self._failures < _MOST_FAILURES
-        given = iter(made)
-        return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+        return with_tensors(results, made)
+
+
+def with_tensors(values: list, tensors: list[torch.Tensor]) -> list:
+    """The values, with these tensors in the places of theirs."""
+    given = iter(tensors)
+    return [next(given) if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def run_as_it_is(module: torch.fx.GraphModule, arguments: list) -> list:
@@ -114,19 +120,12 @@ def _merged(results: list[torch.Tensor], others: list | None) -> list:
 def _constants(module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
     """The tensors of the device that belong to the graph, by name."""
     names = (node.target for node in module.graph.nodes if node.op == "get_attr")
-    values = {name: _attribute(module, name) for name in names}
+    values = {name: operator.attrgetter(name)(module) for name in names}
     return {
         name: value
         for name, value in values.items()
         if isinstance(value, torch.Tensor) and value.device.type == TYPE
     }
-
-
-def _attribute(module: torch.fx.GraphModule, name: str):
-    value = module
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def may_be_captured(module: torch.fx.GraphModule, traced_on: str) -> bool:

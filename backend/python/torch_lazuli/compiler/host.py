@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_lazuli.compiler.captured import Captured, run_as_it_is, unseen
+from torch_lazuli.compiler.captured import Captured, run_as_it_is, unseen, with_tensors
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
 
@@ -29,15 +29,14 @@ class Host:
             taken, kept = ops._graph_take_over(originals)
         if len(taken) < len(originals):
             return run_as_it_is(self._module, arguments)
-        given = iter(taken)
-        replaced = [next(given) if isinstance(a, torch.Tensor) else a for a in arguments]
+        replaced = with_tensors(arguments, taken)
         arguments.clear()
         results = self._captured(replaced)
         made = [r for r in results if isinstance(r, torch.Tensor)]
         with unseen():
-            given = iter(ops._graph_give_back(originals, taken, made))
+            given = ops._graph_give_back(originals, taken, made)
         del kept  # the memory is the caller's: until here no result may take it over
-        return [next(given) if isinstance(r, torch.Tensor) else r for r in results]
+        return with_tensors(results, given)
 
 
 def _draws(node: torch.fx.Node) -> bool:
