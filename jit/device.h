@@ -1,5 +1,6 @@
 // A kind of machine that plans run on: it loads a plan's kernels and runs them over its own memory.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +21,21 @@ class KernelStep {
   virtual void resize() { throw InternalError("kernels of this device keep their sizes"); }
 };
 
+// Launches captured from a stream, which are launched again as one.
+class CapturedLaunches {
+ public:
+  virtual ~CapturedLaunches() = default;
+  // Kernels of ours get these addresses and numbers, as KernelStep::run() does; all else has those of the capture.
+  virtual void launch(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) = 0;
+};
+
+// A place in a stream.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  virtual bool passed() = 0;  // whether all work before it is done
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -38,6 +54,14 @@ class Device {
   // What there is to read of the kernels of a launch: its steps are `members`, its name begins with `name`.
   virtual std::vector<Dump::Text> texts(std::span<const lowering::PlanStep> members, const std::string& name) const = 0;
   virtual void free_memory() {}  // as the Host's
+  // Whether it has the next two.
+  virtual bool can_capture() const { return false; }
+  // What `enqueue` puts into `stream`, which is nobody else's, without running it. The kernel steps outlive it. Throws
+  // what `enqueue` throws, and std::runtime_error for what cannot be captured.
+  virtual std::unique_ptr<CapturedLaunches> capture(void* /*stream*/, const std::function<void()>& /*enqueue*/) {
+    throw InternalError("this device captures no launches");
+  }
+  virtual std::unique_ptr<Mark> mark(void* /*stream*/) { throw InternalError("this device has no streams"); }
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
   virtual void call(lowering::LibraryCall& library, const void* const* operands, void* const* results, void* scratch,
                     void* stream) = 0;

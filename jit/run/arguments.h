@@ -15,6 +15,7 @@ class Arguments {
   int64_t* add_words(size_t count, int64_t value);
   void fill(std::span<const Buffer> memory, std::span<const int64_t> scalars);
   const int64_t* data() const { return args_.data(); }
+  std::span<const int64_t> words() const { return args_; }
   void clear() { args_.clear(), addresses_.clear(), numbers_.clear(); }
 
  private:

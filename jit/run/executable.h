@@ -49,6 +49,26 @@ struct RunObserver {
 // A number for an executable that no other one of the process has.
 uint64_t next_executable_number();
 
+// Memory and a stream for captures: what an executable runs again as one launch finds its temporaries where they were.
+// All share it, as one runs after the other.
+struct CapturePool {
+  virtual ~CapturePool() = default;
+  // A stream in which nothing else is.
+  virtual void* stream() = 0;
+  // While it lives, what this thread allocates comes from the pool, and torch's kernels go to that stream. Memory given
+  // back may be given to the next capture: a captured run uses its own again all the same.
+  virtual std::shared_ptr<void> enter() = 0;
+  // Of the pool's memory and of all else that captures rely on. Where it is another one, what was captured before must
+  // not run again. The memory stays while what hold() gave lives.
+  virtual uint64_t number() = 0;
+  virtual std::shared_ptr<void> hold() = 0;
+  // Whether every plan that comes again is to be captured, not only where launching is what takes time.
+  virtual bool always() = 0;
+  // For who counts: a run was captured, and launched as such.
+  virtual void captured() {}
+  virtual void launched() {}
+};
+
 // What an executable needs from its host.
 struct Host {
   virtual ~Host() = default;
@@ -66,6 +86,10 @@ struct Host {
   // strides asked for.
   virtual std::vector<Buffer> eager(const ir::Node& node, std::span<const BufferView> inputs,
                                     std::span<const lowering::Layout> results) = 0;
+  // For captures; null: this run's launches are to be made one by one.
+  virtual CapturePool* capture_pool() { return nullptr; }
+  // Whether that call, run while its launches are captured, does all that it does, and the same each time.
+  virtual bool may_capture(int64_t /*call*/) const { return false; }
   // Around the work of a step, for who profiles: the step lasts as long as what this gives. Null: nobody does, or asks
   // for its name.
   virtual std::shared_ptr<void> profile(const std::function<std::string()>& /*step*/) { return nullptr; }

@@ -50,7 +50,7 @@ std::string where(const ir::Graph& graph, uint32_t node) {
 std::string Executor::where_of(uint32_t step) const { return where(graph_, plan_.steps[step].node); }
 
 Executor::Executor(const ir::Graph& graph, const lowering::Plan& plan, Device& device)
-    : graph_(graph), plan_(plan), device_(device), steps_(plan.steps.size()) {
+    : graph_(graph), plan_(plan), device_(device), steps_(plan.steps.size()), can_capture_(device.can_capture()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
     steps_[s].operands.resize(plan_.steps[s].operands.size());
@@ -94,32 +94,17 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
     ~Release() { e.release(); }
   } release_at_end{*this};
   stream_ = host.stream();
-  RunObserver* const observer = host.observer();
+  Run run{host, scalars, host.observer(), {}};
   device_.start();
-  const Buffer arena = make_arena(host);
-  for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
-    if (const Block& block = plan_.blocks[b]; block.kind == Block::Arena && block.host == lowering::kNoBlock)
-      memory_[b].data = static_cast<char*>(arena.data) + block.offset;
   place_inputs(host, inputs, donate);
-  Failures failed;  // by node
-  for (uint32_t s = 0; s < steps_.size(); s = steps_[s].next) {
-    try {
-      try {
-        const auto profiled = host.profile([&] { return name_of(graph_, plan_.steps[s]); });
-        run_step(host, s, scalars, observer);
-      } catch (const OutOfMemory& e) {
-        throw OutOfMemory(where_of(s) + ": " + e.what());
-      } catch (const ExecutionError&) {
-        throw;
-      } catch (const std::exception& e) {
-        std::throw_with_nested(ExecutionError(where_of(s) + ": " + e.what()));
-      }
-    } catch (const OutOfMemory&) {
-      throw;
-    } catch (const ExecutionError& e) {
-      note_failure(failed, s, e);
-      stand_in(host, s);
-    }
+  CapturePool* const pool = can_capture_ ? pool_for(run) : nullptr;
+  if (!pool || !run_captured(run, *pool)) {
+    const Buffer arena = make_arena(host);
+    place_arena(arena);
+    if (pool && captured_runs_->is_to_be_paced())
+      run_paced(run);
+    else
+      run_steps(run, {0, static_cast<uint32_t>(steps_.size())});
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     Buffer& made = memory_[plan_.outputs[i]];
@@ -127,9 +112,36 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
       made = allocate(host, plan_.outputs[i]);  // nothing ever wrote it
     outputs[i] = made;
   }
-  if (failed.empty()) return;
-  const std::exception_ptr first = earliest(failed);
-  throw PartialFailure(text_of(first), first, spread(std::move(failed)));
+  if (run.failed.empty()) return;
+  const std::exception_ptr first = earliest(run.failed);
+  throw PartialFailure(text_of(first), first, spread(std::move(run.failed)));
+}
+
+void Executor::take_failure(Run& run, uint32_t s) {
+  try {
+    try {
+      throw;
+    } catch (const OutOfMemory& e) {
+      throw OutOfMemory(where_of(s) + ": " + e.what());
+    } catch (const ExecutionError&) {
+      throw;
+    } catch (const std::exception& e) {
+      std::throw_with_nested(ExecutionError(where_of(s) + ": " + e.what()));
+    }
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const ExecutionError& e) {
+    note_failure(run.failed, s, e);
+    stand_in(run.host, s);
+  }
+}
+
+void Executor::run_steps(Run& run, lowering::StepRange steps) {
+  for (uint32_t s = steps.first; s < steps.last; s = steps_[s].next)
+    attempt(run, s, [&] {
+      const auto profiled = run.host.profile([&] { return name_of(graph_, plan_.steps[s]); });
+      run_step(run.host, s, run.scalars, run.observer);
+    });
 }
 
 void Executor::note_failure(Failures& by_node, uint32_t s, const ExecutionError& e) {
@@ -171,17 +183,6 @@ Failures Executor::failures_of(const Failures& inputs) const {
   return spread(std::move(by_node));
 }
 
-template <class F>
-Buffer Executor::with_memory(Host& host, F take) {
-  try {
-    return take();
-  } catch (const OutOfMemory&) {
-    host.free_memory();
-    device_.free_memory();
-  }
-  return take();
-}
-
 Buffer Executor::allocate(Host& host, uint32_t block) {
   return with_memory(host, [&] { return host.allocate(static_cast<size_t>(plan_.blocks[block].bytes)); });
 }
@@ -194,6 +195,12 @@ Buffer Executor::make_arena(Host& host) {
     throw OutOfMemory("temporaries of " + std::to_string(steps_.size()) + " steps up to " +
                       (steps_.empty() ? "" : where_of(static_cast<uint32_t>(steps_.size() - 1))) + ": " + e.what());
   }
+}
+
+void Executor::place_arena(const Buffer& arena) {
+  for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
+    if (const Block& block = plan_.blocks[b]; block.kind == Block::Arena && block.host == lowering::kNoBlock)
+      memory_[b].data = static_cast<char*>(arena.data) + block.offset;
 }
 
 void Executor::release() {
@@ -230,7 +237,13 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
 }
 
 void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
+  do_step(host, s, scalars);
+  for (uint32_t b : steps_[steps_[s].next - 1].dead) memory_[b] = {};
+}
+
+void Executor::do_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
   for (uint32_t b : steps_[s].born) {
+    if (memory_[b].data) continue;  // placed before
     memory_[b] = allocate(host, b);
     for (uint32_t guest : guests_[b])
       memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
@@ -247,7 +260,6 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
       run_on_host(host, s);
       break;
   }
-  for (uint32_t b : steps_[steps_[s].next - 1].dead) memory_[b] = {};
 }
 
 Buffer Executor::packed_operand(Host& host, uint32_t s) {

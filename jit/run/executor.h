@@ -1,9 +1,11 @@
 // Runs a plan's steps in order over a device, and gives every block its memory.
 #pragma once
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 #include "jit/device.h"
+#include "jit/run/captured_runs.h"
 
 namespace lazuli::jit {
 
@@ -32,12 +34,54 @@ class Executor {
   void look_at_blocks();
   // Calls `take`, once more after freeing memory if there is none.
   template <class F>
-  Buffer with_memory(Host& host, F take);
+  Buffer with_memory(Host& host, F take) {
+    try {
+      return take();
+    } catch (const OutOfMemory&) {
+      host.free_memory();
+      device_.free_memory();
+    }
+    return take();
+  }
   Buffer allocate(Host& host, uint32_t block);
   Buffer make_arena(Host& host);
+  void place_arena(const Buffer& arena);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
+  // What a run gets besides its memory, and what became of it.
+  struct Run {
+    Host& host;
+    std::span<const int64_t> scalars;
+    RunObserver* observer;
+    Failures failed;  // by node
+  };
+  // Does the work of a step, and notes its failure.
+  template <class F>
+  void attempt(Run& run, uint32_t step, F work) {
+    try {
+      work();
+    } catch (const std::exception&) {
+      take_failure(run, step);
+    }
+  }
+  void take_failure(Run& run, uint32_t step);  // of the exception that is being handled; throws OutOfMemory
+  void run_steps(Run& run, lowering::StepRange steps);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
   void run_step(Host& host, uint32_t step, std::span<const int64_t> scalars, RunObserver* observer);
+  // The same without giving back what nobody needs any more.
+  void do_step(Host& host, uint32_t step, std::span<const int64_t> scalars);
+
+  // The pool in which this run may be captured; null: it may not be. This and the next: executor_captures.cpp.
+  CapturePool* pool_for(const Run& run);
+  // Asks whether the device waits for what is enqueued.
+  void run_paced(Run& run);
+  // False: nothing was done, as the run is none of those that are captured.
+  bool run_captured(Run& run, CapturePool& pool);
+  void place_outputs(Host& host);
+  // Memory in the pool for all that gets a fixed place before the first step.
+  std::vector<Buffer> fix_places(Host& host, CapturePool& pool, CapturedRun& captured);
+  void launch_captured(Run& run, CapturePool& pool, CapturedRun& captured, bool is_first);
+  std::unique_ptr<CapturedLaunches> capture(Run& run, CapturePool& pool, CapturedRun& captured,
+                                            lowering::StepRange steps);
   void run_library(Host& host, uint32_t step);
   Buffer packed_operand(Host& host, uint32_t step);
   void run_on_host(Host& host, uint32_t step);
@@ -60,6 +104,8 @@ class Executor {
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
   std::vector<Buffer> memory_;                 // of a run, by block
   void* stream_ = nullptr;                     // of a run
+  const bool can_capture_;
+  std::optional<CapturedRuns> captured_runs_;  // goes before the kernels that they launch
   const uint64_t number_ = next_executable_number();
   std::mutex mutex_;
 };

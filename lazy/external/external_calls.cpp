@@ -156,6 +156,25 @@ bool computes_alike_on_threads(const Signature& s) {
   return type == at::kFloat || type == at::kDouble;
 }
 
+// Known of these, from their sources. One that waits all the same ends the capture with an error.
+bool can_be_captured(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"lazuli::attention",
+                                                        "lazuli::attention_backward",
+                                                        "aten::cat",
+                                                        "aten::stack",
+                                                        "aten::sort",
+                                                        "aten::topk",
+                                                        "aten::cumprod",
+                                                        "aten::logcumsumexp",
+                                                        "aten::grid_sampler_2d",
+                                                        "aten::grid_sampler_2d_backward",
+                                                        "aten::upsample_bilinear2d",
+                                                        "aten::upsample_bilinear2d_backward",
+                                                        "aten::upsample_nearest2d",
+                                                        "aten::upsample_nearest2d_backward"};
+  return names.contains(op.schema().name());
+}
+
 int64_t bytes_read(const Signature& s) {
   return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0});
 }
@@ -383,6 +402,7 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   call->promised = is_known && !is_torchs;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = is_little(call->signature, call->alike);
+  call->can_be_captured = call->deferrable && call->mutated.empty() && can_be_captured(op);
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);

@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 #include "lazy/memory/backing.h"
+#include "lazy/memory/capture_pool.h"
 #include "lazy/run/runner.h"
 #include "lazy/support/config.h"
 #include "lazy/support/mutex.h"
@@ -195,6 +196,7 @@ void reset_accumulated_memory() {
 }
 void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
+  CapturePool::release();
   backing().shares_host_memory ? allocator().release() : torch_allocator().emptyCache();
 }
 std::pair<size_t, size_t> memory_info() {

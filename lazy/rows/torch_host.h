@@ -16,8 +16,11 @@ struct TorchHost : jit::Host {
   jit::RunObserver* observer() override;
   void* stream() override;
   jit::PackedOperands* packed_operands() override;
+  jit::CapturePool* capture_pool() override;
+  bool may_capture(int64_t call) const override;
 
   bool counts_external_calls = true;
+  bool runs_in_turn = false;  // no other run of the device goes on meanwhile, in whatever stream
 };
 
 }  // namespace lazuli::lazy

@@ -63,6 +63,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
   TorchHost host;
+  host.runs_in_turn = Runner::is_running();
   Workers workers;
   Observer::Run observed(Observer::if_on(), known.key, trace);
   double start = now_us();

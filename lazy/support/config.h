@@ -42,6 +42,9 @@ struct Config {
   // Parts of a new trace on the CPU that have plans run while it is recorded (run_ahead.h): on, off, or all (its end
   // waits until all that can be has been, for tests).
   std::string run_ahead = "on";
+  // Plans whose launches are captured on a GPU, to be launched again as one (jit/run/captured_runs.h): auto (where
+  // launching is what takes time), 0 (none), or always (each that comes again, for tests).
+  std::string cuda_graphs = "auto";
   int64_t shadow = 0;                   // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning
   // Where what it takes to see a difference again is written; empty: the system's for such.

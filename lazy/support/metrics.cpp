@@ -181,7 +181,8 @@ std::string Metrics::json() {
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
-    << ", \"peeks\": " << peeks << ", \"traces_shadowed\": " << traces_shadowed
+    << ", \"peeks\": " << peeks << ", \"runs_captured\": " << runs_captured
+    << ", \"captured_runs_launched\": " << captured_runs_launched << ", \"traces_shadowed\": " << traces_shadowed
     << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
     << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms
     << ", \"bytes_live\": " << memory.allocated_bytes[kAllPools].current
@@ -217,6 +218,7 @@ void Metrics::reset() {
   std::lock_guard lock(mutex_);
   peeks = ops_recorded = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled =
       parts_reused = parts_unplanned = parts_resized = parts_ahead = 0;
+  runs_captured = captured_runs_launched = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;
   cutting = unplanned = resizing = {};

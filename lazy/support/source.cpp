@@ -3,49 +3,11 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-#include <dlfcn.h>
 #include "lazy/support/mutex.h"
+#include "lazy/support/python.h"
 
 namespace lazuli::lazy {
 namespace {
-
-// The few entry points of Python's stable C API that walking frames takes.
-struct Python {
-  int (*is_initialized)() = find<int (*)()>("Py_IsInitialized");
-  int (*is_finalizing)() = find<int (*)()>("Py_IsFinalizing");  // from 3.13 on
-  int (*is_finalizing_old)() = find<int (*)()>("_Py_IsFinalizing");
-  int (*ensure)() = find<int (*)()>("PyGILState_Ensure");
-  void (*release)(int) = find<void (*)(int)>("PyGILState_Release");
-  void* (*frame)() = find<void* (*)()>("PyEval_GetFrame");           // borrowed
-  void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");  // new reference
-  void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");  // new reference
-  int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
-  void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");
-  const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
-  int (*holds_lock)() = find<int (*)()>("PyGILState_Check");
-  void* (*save)() = find<void* (*)()>("PyEval_SaveThread");
-  void (*restore)(void*) = find<void (*)(void*)>("PyEval_RestoreThread");
-  void (*incref)(void*) = find<void (*)(void*)>("Py_IncRef");
-  void (*decref)(void*) = find<void (*)(void*)>("Py_DecRef");
-
-  bool usable() const {
-    if (!is_initialized || !ensure || !release || !frame || !back || !code || !line || !attribute || !utf8)
-      return false;
-    auto* finalizing = is_finalizing ? is_finalizing : is_finalizing_old;
-    return is_initialized() && !(finalizing && finalizing());
-  }
-
- private:
-  template <class F>
-  static F find(const char* name) {
-    return reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
-  }
-};
-
-const Python& python() {
-  static const Python p;
-  return p;
-}
 
 bool is_library(std::string_view file) {
   return file.find("/torch/") != file.npos || file.find("/torch_lazuli/") != file.npos || file.starts_with("<frozen");

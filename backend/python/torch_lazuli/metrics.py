@@ -23,7 +23,8 @@ def metrics() -> dict[str, Any]:
     `ops_resized` and `resize_us` (the same of making those parts ready to run),
     `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
     `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
-    of values computed apart from the trace, which did not end),
+    of values computed apart from the trace, which did not end), `runs_captured` and
+    `captured_runs_launched` (on a GPU: as CUDA graphs, and again as such),
     `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (those
     that differed), `bytes_live`, `bytes_peak`, and, while `config.time_host` is on,
     `host_seconds` (a dict: of all threads, spent in recording, autograd, ending traces, compiling

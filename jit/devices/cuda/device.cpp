@@ -1,8 +1,10 @@
 #include "jit/devices/cuda/device.h"
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include "jit/devices/cuda/driver.h"
+#include "jit/devices/cuda/graph_capture.h"
 #include "jit/devices/cuda/kernels.h"
 #include "jit/devices/cuda/launch.h"
 #include "jit/devices/cuda/linker.h"
@@ -28,7 +30,7 @@ class CudaLaunch final : public KernelStep {
 
   void add(const ir::Graph& graph, std::span<const PlanStep> steps, const cuda::GroupLaunch& group,
            cuda::Function function) {
-    One& one = launches_.emplace_back();
+    cuda::Launch& one = launches_.emplace_back();
     one.function = function;
     one.threads = group.threads;
     const lowering::GpuLaunch& first = group.members[0];
@@ -44,19 +46,13 @@ class CudaLaunch final : public KernelStep {
   }
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
-    for (One& one : launches_) {
+    for (cuda::Launch& one : launches_) {
       one.arguments.fill(memory, scalars);
-      context_.launch(one.function, one.grid, one.threads, one.arguments.data(), stream);
+      cuda::enqueue(context_, one, stream);
     }
   }
 
  private:
-  struct One {
-    cuda::Function function;
-    uint32_t grid[3], threads;
-    Arguments arguments;
-  };
-
   void add_step(const ir::Graph& graph, const PlanStep& step, bool chunked, Arguments& arguments) {
     const lowering::GpuArgsLayout at(step.loops.nest, chunked);
     int64_t* args = arguments.add(step, 0, at.total - lowering::KernelArgsLayout(step.loops.nest).total);
@@ -75,7 +71,7 @@ class CudaLaunch final : public KernelStep {
   const Context& context_;
   cuda::StatusWords& words_;
   std::vector<int64_t*> status_;
-  std::vector<One> launches_;
+  std::deque<cuda::Launch> launches_;  // graphs know them by address
 };
 
 class CudaDevice final : public Device {
@@ -122,6 +118,11 @@ class CudaDevice final : public Device {
 
   void start() override { context_.make_current(); }
   void raise_failures() override { words_.raise(); }
+  bool can_capture() const override { return true; }
+  std::unique_ptr<CapturedLaunches> capture(void* stream, const std::function<void()>& enqueue) override {
+    return cuda::capture(context_, stream, enqueue);
+  }
+  std::unique_ptr<Mark> mark(void* stream) override { return cuda::mark(context_, stream); }
   Buffer arena(Host& host, size_t bytes) override { return bytes ? host.allocate(bytes) : Buffer{}; }
   void copy(void* to, const void* from, size_t bytes, void* stream) override {
     context_.make_current();

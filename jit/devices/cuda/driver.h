@@ -18,6 +18,12 @@ struct Function {
   void* handle = nullptr;
 };
 
+// A graph of the driver, made of what a stream was given, and its nodes' handles. Destroyed by Context::destroy().
+struct Graph {
+  void* nodes = nullptr;
+  void* runnable = nullptr;
+};
+
 // The primary context of a GPU, which is torch's too. All calls throw std::runtime_error with the driver's own words.
 class Context {
  public:
@@ -32,6 +38,22 @@ class Context {
   // ended (kOverlapping).
   void launch(Function function, const uint32_t grid[3], uint32_t threads, const void* arguments, void* stream) const;
   void copy(void* to, const void* from, size_t bytes, void* stream) const;
+  // Stream capture: what is put into the stream from now on is not run but becomes nodes of a graph. Other threads may
+  // do meanwhile what they like.
+  void begin_capture(void* stream) const;
+  // The node that came last, if nothing else did beside it; else null.
+  void* last_node(void* stream) const;
+  // Throws if something was asked for that cannot be captured; the capture has ended all the same.
+  Graph end_capture(void* stream) const;
+  // A kernel node's parameter is this one in later launches.
+  void set_arguments(const Graph& graph, void* node, Function function, const uint32_t grid[3], uint32_t threads,
+                     const void* arguments) const;
+  void launch(const Graph& graph, void* stream) const;
+  void destroy(Graph& graph) const noexcept;
+  // An event behind what is in the stream now.
+  void* record_event(void* stream) const;
+  bool has_passed(void* event) const;
+  void destroy_event(void* event) const noexcept;
   // Zeroed memory of the host that kernels write over the bus, at the same address; never freed.
   void* map_host_memory(size_t bytes) const;
 
