@@ -74,7 +74,9 @@ void CapturedRuns::find_stretches(const std::function<bool(int64_t)>& may_captur
     else
       stretches_.push_back(steps);
   }
-  given_up_ = captured < kWorthIt * std::max<size_t>(1, stretches_.size());
+  if (captured < kWorthIt * std::max<size_t>(1, stretches_.size()))
+    give_up(std::to_string(captured) + " of its launches can be captured, in " + std::to_string(stretches_.size()) +
+            " stretches");
 }
 
 void CapturedRuns::pin(const PlanStep& step) {
@@ -103,10 +105,11 @@ CapturedRun* CapturedRuns::decide(std::span<const Buffer> memory, CapturePool& p
   if (again) return add(std::move(now), pool.number());
   seen_.push_front(std::move(now));
   if (seen_.size() < kSeen) return nullptr;
-  auto fixed = without_moving();
+  std::string why;
+  auto fixed = without_moving(why);
   seen_.clear();
   if (fixed) return add(std::move(*fixed), pool.number());
-  if (++failures_ == kFailures) give_up();
+  if (++failures_ == kFailures) give_up(std::move(why));
   return nullptr;
 }
 
@@ -131,18 +134,22 @@ CapturedRun* CapturedRuns::add(Addresses pinned, uint64_t pool) {
   return &run;
 }
 
-std::optional<CapturedRuns::Addresses> CapturedRuns::without_moving() const {
+std::optional<CapturedRuns::Addresses> CapturedRuns::without_moving(std::string& why) const {
   Addresses fixed = seen_.front();
-  int64_t bytes = 0;
+  int64_t bytes = 0, written = 0, unaligned = 0;
   for (size_t i = 0; i < fixed.size(); ++i) {
     if (std::ranges::all_of(seen_, [&](const Addresses& a) { return a[i] == fixed[i]; })) continue;
     const Block& block = plan_.blocks[pinned_[i]];
-    const auto aligned = [&](const Addresses& a) { return reinterpret_cast<uintptr_t>(a[i]) % kAligned == 0; };
-    const bool is_written = block.donated || (block.kind == Block::Input && is_output(plan_, pinned_[i]));
-    if (is_written || (bytes += block.bytes) > kStaged || !std::ranges::all_of(seen_, aligned)) return {};
+    bytes += block.bytes;
+    written += block.donated || (block.kind == Block::Input && is_output(plan_, pinned_[i]));
+    unaligned += !std::ranges::all_of(
+        seen_, [&](const Addresses& a) { return reinterpret_cast<uintptr_t>(a[i]) % kAligned == 0; });
     fixed[i] = nullptr;
   }
-  return fixed;
+  if (bytes <= kStaged && !written && !unaligned) return fixed;
+  why = std::to_string(bytes) + " bytes of its inputs and results are elsewhere in each run";
+  if (written) why += ", and " + std::to_string(written) + " of these inputs are written to";
+  return {};
 }
 
 }  // namespace lazuli::jit

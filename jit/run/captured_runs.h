@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 #include "jit/device.h"
 #include "jit/run/executable.h"
@@ -46,7 +48,9 @@ class CapturedRuns {
   // to be captured. Null: neither.
   CapturedRun* decide(std::span<const Buffer> memory, CapturePool& pool);
   // A run cannot be captured after all.
-  void give_up() { given_up_ = true; }
+  void give_up(std::string why) { given_up_ = true, why_not_ = std::move(why); }
+  // Why no run will be captured any more; none: it was said before, or runs may be.
+  std::optional<std::string> take_refusal() { return std::exchange(why_not_, {}); }
 
  private:
   using Addresses = std::vector<const void*>;
@@ -54,8 +58,9 @@ class CapturedRuns {
   void pin(const lowering::PlanStep& step);
   CapturedRun* find(const Addresses& now, uint64_t pool);
   CapturedRun* add(Addresses pinned, uint64_t pool);
-  // The latest addresses but for those that move from run to run. None: too many bytes move, or they are written to.
-  std::optional<Addresses> without_moving() const;
+  // The latest addresses but for those that move from run to run. None: too many bytes move, or they are written to;
+  // `why` says which.
+  std::optional<Addresses> without_moving(std::string& why) const;
 
   const lowering::Plan& plan_;
   std::vector<lowering::StepRange> stretches_;
@@ -66,6 +71,7 @@ class CapturedRuns {
   int waits_ = 0;  // how often in a row the device did
   uint64_t runs_until_paced_ = 2, patience_ = 16;
   int captures_ = 0, failures_ = 0;
+  std::optional<std::string> why_not_;
 };
 
 }  // namespace lazuli::jit

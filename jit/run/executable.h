@@ -67,6 +67,8 @@ struct CapturePool {
   // For who counts: a run was captured, and launched as such.
   virtual void captured() {}
   virtual void launched() {}
+  // Runs of a plan whose last step is of `line` are not captured, and why.
+  virtual void refused(const std::string& /*why*/, const std::string& /*line*/) {}
 };
 
 // What an executable needs from its host.

@@ -26,11 +26,6 @@ std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
-std::string line_of(const ir::Graph& graph, uint32_t node) {
-  const uint32_t line = graph.nodes[node].line;
-  return line < graph.lines.size() ? graph.lines[line] : "";
-}
-
 std::string with_line(std::string text, const std::string& line) {
   return line.empty() ? text : text + " (" + line + ")";
 }
@@ -42,6 +37,11 @@ std::string name_of(const ir::Graph& graph, const PlanStep& step) {
   return with_line(text, line_of(graph, step.node));
 }
 }  // namespace
+
+std::string line_of(const ir::Graph& graph, uint32_t node) {
+  const uint32_t line = graph.nodes[node].line;
+  return line < graph.lines.size() ? graph.lines[line] : "";
+}
 
 std::string where(const ir::Graph& graph, uint32_t node) {
   return with_line(std::string(ir::name(graph.nodes[node].op)), line_of(graph, node));

@@ -112,5 +112,7 @@ class Executor {
 
 // The op and the Python line that recorded it, for messages: "add (model.py:12)".
 std::string where(const ir::Graph& graph, uint32_t node);
+// "model.py:12"; empty where it is not known.
+std::string line_of(const ir::Graph& graph, uint32_t node);
 
 }  // namespace lazuli::jit

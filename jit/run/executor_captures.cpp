@@ -12,8 +12,10 @@ using lowering::StepRange;
 
 CapturePool* Executor::pool_for(const Run& run) {
   CapturePool* pool = run.observer ? nullptr : run.host.capture_pool();  // who observes wants to see each step
-  if (pool && !captured_runs_)
-    captured_runs_.emplace(plan_, [&](int64_t call) { return run.host.may_capture(call); });
+  if (!pool) return nullptr;
+  if (!captured_runs_) captured_runs_.emplace(plan_, [&](int64_t call) { return run.host.may_capture(call); });
+  if (const auto why = captured_runs_->take_refusal())
+    pool->refused(*why, steps_.empty() ? "" : line_of(graph_, plan_.steps.back().node));
   return pool;
 }
 
@@ -121,9 +123,9 @@ std::unique_ptr<CapturedLaunches> Executor::capture(Run& run, CapturePool& pool,
         give_back(s);
       }
     });
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
     // Nothing has run yet: these steps do one by one, and fail as they do if that is their own fault.
-    captured_runs_->give_up();
+    captured_runs_->give_up(e.what());
     return nullptr;
   }
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)

@@ -110,6 +110,10 @@ bool CapturePool::always() { return config().cuda_graphs == "always"; }
 
 void CapturePool::captured() { ++metrics().runs_captured; }
 
+void CapturePool::refused(const std::string& why, const std::string& line) {
+  metrics().noticed("not captured", why, line);
+}
+
 void CapturePool::launched() { ++metrics().captured_runs_launched; }
 
 }  // namespace lazuli::lazy

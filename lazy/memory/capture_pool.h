@@ -24,6 +24,7 @@ class CapturePool final : public jit::CapturePool {
   bool always() override;
   void captured() override;
   void launched() override;
+  void refused(const std::string& why, const std::string& line) override;
 
  private:
   CapturePool();

@@ -32,7 +32,8 @@ const char* name(SyncReason r);
 double now_us();
 
 struct Event {  // one line of explain()
-  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history"
+  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history",
+  // "not captured"
   std::string kind;
   std::string what;
   std::string where;  // Python line

@@ -111,10 +111,15 @@ struct CapturingHost final : TestHost, jit::CapturePool {
   CapturingDevice& device;
   bool in_pool = false, is_always = true, captures_calls = false;
   uint64_t pool_number = 0;
+  std::string why;
   std::vector<Buffer> kept;
 
   Buffer allocate(size_t bytes) override {
-    Buffer made = TestHost::allocate(bytes);
+    // Aligned as a GPU's memory is.
+    constexpr size_t kAligned = 256;
+    Buffer made = TestHost::allocate(bytes + kAligned);
+    made.data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(made.data) + kAligned - 1) & ~(kAligned - 1));
+    made.bytes = bytes;
     if (in_pool) kept.push_back(made);
     return made;
   }
@@ -142,6 +147,7 @@ struct CapturingHost final : TestHost, jit::CapturePool {
   std::shared_ptr<void> hold() override { return nullptr; }
   uint64_t number() override { return pool_number; }
   bool always() override { return is_always; }
+  void refused(const std::string& reason, const std::string&) override { why = reason; }
 };
 
 // Products, kernels and calls in a row, of which some results are kept; an input is written to.
@@ -277,6 +283,13 @@ TEST(ExecutorCaptures, ALargeResultThatMovesIsNot) {
   CapturingHost host(device);
   EXPECT_EQ(launches_of(row(1'500), device, host, true, 5), 0);
   EXPECT_EQ(device.copies, 0);
+}
+
+TEST(ExecutorCaptures, SaysWhyNot) {
+  CapturingDevice device;
+  CapturingHost host(device);
+  launches_of(row(1'500), device, host, true, 16);
+  EXPECT_EQ(host.why, "9000000 bytes of its inputs and results are elsewhere in each run");
 }
 
 TEST(ExecutorCaptures, OnlyWhereTheDeviceWaits) {
