@@ -7,7 +7,7 @@ using ir::Value;
 
 InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const std::function<uint32_t(Value)>& home,
                  size_t count)
-    : steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
+    : graph_(graph), steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     for (uint32_t r = 0; r < node.types.size(); ++r) bytes_[home({n, r})] = node.types[r].bytes();
@@ -29,18 +29,38 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
 
 void InPlace::consider(uint32_t s) {
   const Loops& loops = steps_[s].loops;
+  std::vector<uint32_t> others;
   for (uint32_t a = 0; a < loops.accesses.size(); ++a) {
     if (!loops.nest.accesses[a].store || loops.accesses[a].partial) continue;
-    const uint32_t target = home_(loops.accesses[a].value);
-    for (uint32_t b = 0; b < loops.accesses.size(); ++b) {
-      if (loops.nest.accesses[b].store || loops.accesses[b].partial) continue;
-      const uint32_t h = home_(loops.accesses[b].value);
-      if (kept_[h] || taken_[h] || bytes_[h] != bytes_[target]) continue;
-      if (!matches(loops, a, h) || !later_uses_match(s, a, target, h)) continue;
-      taken_[h] = true;
-      takings_.push_back({s, target, h});
-      break;
-    }
+    const uint32_t first = origin(loops.accesses[a].value);
+    if (first == kNoBlock || !take(s, a, first)) others.push_back(a);
+  }
+  for (uint32_t a : others) take(s, a, kNoBlock);
+}
+
+bool InPlace::take(uint32_t s, uint32_t store, uint32_t only) {
+  const Loops& loops = steps_[s].loops;
+  const uint32_t target = home_(loops.accesses[store].value);
+  for (uint32_t b = 0; b < loops.accesses.size(); ++b) {
+    if (loops.nest.accesses[b].store || loops.accesses[b].partial) continue;
+    const uint32_t h = home_(loops.accesses[b].value);
+    if (only != kNoBlock && h != only) continue;
+    if (kept_[h] || taken_[h] || bytes_[h] != bytes_[target]) continue;
+    if (!matches(loops, store, h) || !later_uses_match(s, store, target, h)) continue;
+    taken_[h] = true;
+    takings_.push_back({s, target, h});
+    return true;
+  }
+  return false;
+}
+
+uint32_t InPlace::origin(Value v) const {
+  for (;;) {
+    const ir::Node& node = graph_.nodes[v.node];
+    if (node.op == ir::Op::input) return home_(v);
+    if (!(ir::is_elementwise(node.op) || ir::is_view(node.op)) || node.inputs.empty() || !node.inputs[0])
+      return kNoBlock;
+    v = node.inputs[0];
   }
 }
 

@@ -1,5 +1,6 @@
 // Which values may be written over a dying value's place: a kernel reads and writes every element at the same point of
-// its loops, and nobody reads the old value afterwards.
+// its loops, and nobody reads the old value afterwards. Of several such places a value takes that of the input which it
+// is the next value of, as a parameter's: so parameters stay where they are from run to run.
 #pragma once
 #include <functional>
 #include <span>
@@ -24,7 +25,12 @@ class InPlace {
   bool copies(const Loops& loops, uint32_t store, uint32_t taken) const;
   bool later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint32_t taken) const;
   void consider(uint32_t s);
+  // Gives `store` the place of the first load that may be taken; `only`: of this home value.
+  bool take(uint32_t s, uint32_t store, uint32_t only);
+  // The home of the input that the value is made of, first operand by first operand, as p - rate * m is of p.
+  uint32_t origin(ir::Value v) const;
 
+  const ir::Graph& graph_;
   std::span<const PlanStep> steps_;
   const std::function<uint32_t(ir::Value)>& home_;
   std::vector<ir::Size> bytes_;

@@ -50,6 +50,24 @@ TEST(ExecutableMemory, ADonatedInputBecomesTheOutput) {
   expect_close(r.floats[0], want);
 }
 
+// As an optimizer's step: each of them could take any dying operand's place.
+TEST(ExecutableMemory, TheNextValueOfAnInputLiesWhereThatLay) {
+  Model m;
+  auto g = m.input({300}), v = m.input({300}), a = m.input({300}), p = m.input({300});
+  auto next_a = m.add(m.mul(a, 0.9), m.mul(g, 0.1)), next_v = m.add(m.mul(v, 0.99), m.mul(m.mul(g, g), 0.01));
+  auto next_p = m.apply(Op::sub, {p, m.apply(Op::div, {next_a, m.apply(Op::sqrt, {next_v})})});
+  m.graph.outputs = {next_p, next_a, next_v};
+  m.graph.donated = {true, true, true, true};
+  TestHost host;
+  auto e = jit::compile(m.graph, {});
+  std::vector<jit::Buffer> in;
+  for (uint32_t i = 0; i < 4; ++i) in.push_back(buffer_of(host, random_floats(300, i, 0.1f, 1)));
+  const auto r = run(*e, host, m.graph, in, {}, true);
+  EXPECT_EQ(r.outputs[0].data, in[3].data);
+  EXPECT_EQ(r.outputs[1].data, in[2].data);
+  EXPECT_EQ(r.outputs[2].data, in[1].data);
+}
+
 // As y[:2] = y[2:4]: what stays where it is costs nothing, and the rest is moved.
 TEST(ExecutableMemory, APartOfADonatedInputMovesInsideOfIt) {
   Model m;
