@@ -99,30 +99,31 @@ void CapturedRuns::paced(bool device_waits) {
 CapturedRun* CapturedRuns::decide(std::span<const Buffer> memory, CapturePool& pool) {
   Addresses now;
   for (uint32_t b : pinned_) now.push_back(memory[b].data);
-  if (CapturedRun* run = find(now, pool.number())) return run;
+  if (CapturedRun* run = find(now, pool)) return run;
   if (captures_ == kCaptures) return nullptr;
   const bool again = contains(seen_, now);
-  if (again) return add(std::move(now), pool.number());
+  if (again) return add(std::move(now), pool);
   seen_.push_front(std::move(now));
   if (seen_.size() < kSeen) return nullptr;
   std::string why;
   auto fixed = without_moving(why);
   seen_.clear();
-  if (fixed) return add(std::move(*fixed), pool.number());
+  if (fixed) return add(std::move(*fixed), pool);
   if (++failures_ == kFailures) give_up(std::move(why));
   return nullptr;
 }
 
-CapturedRun* CapturedRuns::find(const Addresses& now, uint64_t pool) {
-  std::erase_if(runs_, [&](const CapturedRun& run) { return run.pool != pool; });
+CapturedRun* CapturedRuns::find(const Addresses& now, CapturePool& pool) {
+  const uint64_t number = pool.number();
+  std::erase_if(runs_, [&](const CapturedRun& run) { return run.pool == &pool && run.number != number; });
   const auto fits = [&](const CapturedRun& run) {
-    return std::ranges::equal(run.pinned, now, [](const void* was, const void* is) { return !was || was == is; });
+    return run.pool == &pool && std::ranges::equal(run.pinned, now, [](const void* was, const void* is) { return !was || was == is; });
   };
   const auto found = std::ranges::find_if(runs_, fits);
   return found == runs_.end() ? nullptr : &*found;
 }
 
-CapturedRun* CapturedRuns::add(Addresses pinned, uint64_t pool) {
+CapturedRun* CapturedRuns::add(Addresses pinned, CapturePool& pool) {
   ++captures_;
   if (runs_.size() == kRuns) runs_.pop_back();
   CapturedRun& run = runs_.emplace_front();
@@ -130,7 +131,8 @@ CapturedRun* CapturedRuns::add(Addresses pinned, uint64_t pool) {
   for (size_t i = 0; i < pinned.size(); ++i)
     if (!pinned[i]) run.staged.push_back(pinned_[i]);
   run.pinned = std::move(pinned);
-  run.pool = pool;
+  run.pool = &pool;
+  run.number = pool.number();
   return &run;
 }
 

@@ -29,7 +29,8 @@ struct CapturedRun {
   std::vector<const void*> pinned;  // addresses of what must be where it was; null: it is staged
   std::vector<uint32_t> staged;     // blocks that are copied from or to fixed places
   std::vector<void*> places;        // by block: its fixed place; null: where each run has it
-  uint64_t pool = 0;                // CapturePool::number()
+  const CapturePool* pool = nullptr;
+  uint64_t number = 0;              // CapturePool::number()
 };
 
 class CapturedRuns {
@@ -56,8 +57,8 @@ class CapturedRuns {
   using Addresses = std::vector<const void*>;
   void find_stretches(const std::function<bool(int64_t)>& may_capture);
   void pin(const lowering::PlanStep& step);
-  CapturedRun* find(const Addresses& now, uint64_t pool);
-  CapturedRun* add(Addresses pinned, uint64_t pool);
+  CapturedRun* find(const Addresses& now, CapturePool& pool);
+  CapturedRun* add(Addresses pinned, CapturePool& pool);
   // The latest addresses but for those that move from run to run. None: too many bytes move, or they are written to;
   // `why` says which.
   std::optional<Addresses> without_moving(std::string& why) const;

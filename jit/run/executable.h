@@ -50,7 +50,7 @@ struct RunObserver {
 uint64_t next_executable_number();
 
 // Memory and a stream for captures: what an executable runs again as one launch finds its temporaries where they were.
-// All share it, as one runs after the other.
+// Who shares it runs one after the other. It lives as long as the process.
 struct CapturePool {
   virtual ~CapturePool() = default;
   // A stream in which nothing else is.

@@ -14,7 +14,7 @@ namespace lazuli::lazy {
 namespace {
 
 constexpr const char* kPython = "torch_lazuli.capture_pool";
-std::atomic<CapturePool*> the_pool = nullptr;
+std::atomic<CapturePool*> pool_of_runner = nullptr, pool_of_readers = nullptr;
 
 // What the user lets torch's own kernels do: other kernels may be launched under other settings.
 uint64_t kernel_settings() {
@@ -31,10 +31,10 @@ uint64_t kernel_settings() {
 // A thread's memory comes from the pool, and its work goes to the stream.
 class Inside {
  public:
-  explicit Inside(c10::Stream stream) : guard_(stream) { call_python(kPython, "enter"); }
+  Inside(c10::Stream stream, long id) : guard_(stream), id_(id) { call_python(kPython, "enter", id); }
   ~Inside() {
     try {
-      call_python(kPython, "leave");
+      call_python(kPython, "leave", id_);
     } catch (const std::exception&) {  // the interpreter has ended, and with it the pool
     }
   }
@@ -42,27 +42,37 @@ class Inside {
 
  private:
   c10::StreamGuard guard_;
+  const long id_;
 };
 
 }  // namespace
 
-CapturePool& CapturePool::get() {
-  static auto* pool = new CapturePool;
-  the_pool = pool;
+CapturePool& CapturePool::of_runner() {
+  static auto* pool = new CapturePool(0);
+  pool_of_runner = pool;
   return *pool;
 }
 
-CapturePool::CapturePool() : stream_(backing().guard().getStreamFromGlobalPool(backing().device())) {}
+CapturePool& CapturePool::of_readers() {
+  static auto* pool = new CapturePool(1);
+  pool_of_readers = pool;
+  return *pool;
+}
+
+CapturePool::CapturePool(long id) : id_(id), stream_(backing().guard().getStreamFromGlobalPool(backing().device())) {}
+
+void CapturePool::release_all() {
+  for (CapturePool* pool : {pool_of_runner.load(), pool_of_readers.load()})
+    if (pool) pool->release();
+}
 
 void CapturePool::release() {
-  CapturePool* const pool = the_pool;
-  if (!pool) return;
   {
-    std::lock_guard lock(pool->mutex_);
-    pool->is_unwanted_ = pool->has_memory_;
-    if (pool->is_held_) return;
+    std::lock_guard lock(mutex_);
+    is_unwanted_ = has_memory_;
+    if (is_held_) return;
   }
-  pool->let_go();
+  let_go();
 }
 
 // Waits for the interpreter, so it must not hold the lock meanwhile.
@@ -74,7 +84,7 @@ void CapturePool::let_go() {
     ++number_;
   }
   try {
-    call_python(kPython, "release");
+    call_python(kPython, "release", id_);
   } catch (const std::exception&) {  // the interpreter has ended, and with it the pool
   }
 }
@@ -86,7 +96,7 @@ std::shared_ptr<void> CapturePool::enter() {
     std::lock_guard lock(mutex_);
     has_memory_ = true;
   }
-  return std::make_shared<Inside>(stream_);
+  return std::make_shared<Inside>(stream_, id_);
 }
 
 uint64_t CapturePool::number() {

@@ -9,13 +9,15 @@
 
 namespace lazuli::lazy {
 
-// For one thread, whose runs come one after the other.
+// For runs that come one after the other.
 class CapturePool final : public jit::CapturePool {
  public:
-  // Lives as long as the process.
-  static CapturePool& get();
-  // Gives its memory back, once no run holds it.
-  static void release();
+  // For the runner's thread.
+  static CapturePool& of_runner();
+  // For who wants to read and runs a trace beside it, under the recorder's lock.
+  static CapturePool& of_readers();
+  // Gives all memory back, of each once no run holds it.
+  static void release_all();
 
   void* stream() override;
   std::shared_ptr<void> enter() override;
@@ -27,8 +29,10 @@ class CapturePool final : public jit::CapturePool {
   void refused(const std::string& why, const std::string& line) override;
 
  private:
-  CapturePool();
+  explicit CapturePool(long id);
+  void release();
   void let_go();
+  const long id_;
   const c10::Stream stream_;
   Mutex mutex_{Rank::Leaf};
   uint64_t number_ = 0;

@@ -196,7 +196,7 @@ void reset_accumulated_memory() {
 }
 void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
-  CapturePool::release();
+  CapturePool::release_all();
   backing().shares_host_memory ? allocator().release() : torch_allocator().emptyCache();
 }
 std::pair<size_t, size_t> memory_info() {

@@ -6,7 +6,6 @@
 #include "lazy/external/external.h"
 #include "lazy/external/external_calls.h"
 #include "lazy/memory/backing.h"
-#include "lazy/memory/capture_pool.h"
 #include "lazy/memory/memory.h"
 #include "lazy/report/observer.h"
 #include "lazy/rows/eager_rows.h"
@@ -55,11 +54,11 @@ std::shared_ptr<void> TorchHost::profile(const std::function<std::string()>& ste
 }
 
 jit::CapturePool* TorchHost::capture_pool() {
-  if (!runs_in_turn || !backing().overlaps_host || config().cuda_graphs == "0" || is_reference_mode()) return nullptr;
+  if (!captures || config().cuda_graphs == "0" || is_reference_mode()) return nullptr;
   static const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // each launch is waited for
   if (blocking && *blocking == '1') return nullptr;
   if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION)) return nullptr;  // a profiler wants to see each step
-  return &CapturePool::get();
+  return captures;
 }
 
 bool TorchHost::may_capture(int64_t call) const { return external_call_at(call)->can_be_captured; }

@@ -20,7 +20,7 @@ struct TorchHost : jit::Host {
   bool may_capture(int64_t call) const override;
 
   bool counts_external_calls = true;
-  bool runs_in_turn = false;  // no other run of the device goes on meanwhile, in whatever stream
+  jit::CapturePool* captures = nullptr;  // for runs of this host; null: they are not captured
 };
 
 }  // namespace lazuli::lazy

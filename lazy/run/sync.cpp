@@ -10,6 +10,7 @@
 #include "lazy/external/external_signature.h"
 #include "lazy/external/workers.h"
 #include "lazy/memory/backing.h"
+#include "lazy/memory/capture_pool.h"
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/record/recording.h"
@@ -63,7 +64,8 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
   TorchHost host;
-  host.runs_in_turn = Runner::is_running();
+  if (backing().overlaps_host)
+    host.captures = Runner::is_running() ? &CapturePool::of_runner() : &CapturePool::of_readers();
   Workers workers;
   Observer::Run observed(Observer::if_on(), known.key, trace);
   double start = now_us();

@@ -31,12 +31,12 @@ std::string error_text() {
 
 }  // namespace
 
-void call_python(const char* module, const char* function) {
+void call_python(const char* module, const char* function, long argument) {
   if (!python().usable()) throw std::runtime_error("no Python interpreter runs here");
   const Interpreter held;
   void* const found = python().import(module);
   void* const callee = found ? python().attribute(found, function) : nullptr;
-  void* const result = callee ? python().call(callee, nullptr) : nullptr;
+  void* const result = callee ? python().call(callee, "l", argument) : nullptr;
   const std::string error = result ? "" : error_text();
   for (void* object : {found, callee, result}) python().decref(object);
   if (!result) throw std::runtime_error(std::string(module) + "." + function + ": " + error);
