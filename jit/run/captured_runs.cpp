@@ -11,12 +11,12 @@ using lowering::StepRange;
 
 namespace {
 
-constexpr size_t kWorthIt = 4;           // steps of a stretch, in the mean
-constexpr int64_t kStaged = 8 << 20;     // bytes that a run copies, at most
-constexpr uintptr_t kAligned = 256;      // libraries choose by alignment: what is staged is aligned as torch's memory is
-constexpr size_t kSeen = 4, kRuns = 4;   // addresses that are remembered, captured runs that are kept
-constexpr int kCaptures = 16;            // of a plan: one whose addresses change on and on is not worth more
-constexpr int kFailures = 3;             // to find what moves
+constexpr size_t kWorthIt = 4;          // steps of a stretch, in the mean
+constexpr int64_t kStaged = 8 << 20;    // bytes that a run copies, at most
+constexpr uintptr_t kAligned = 256;     // libraries choose by alignment: what is staged is aligned as torch's memory is
+constexpr size_t kSeen = 4, kRuns = 4;  // addresses that are remembered, captured runs that are kept
+constexpr int kCaptures = 16;           // of a plan: one whose addresses change on and on is not worth more
+constexpr int kFailures = 3;            // to find what moves
 constexpr int kWaits = 2;
 constexpr uint64_t kMostPatience = 4096;  // runs
 
@@ -117,7 +117,8 @@ CapturedRun* CapturedRuns::find(const Addresses& now, CapturePool& pool) {
   const uint64_t number = pool.number();
   std::erase_if(runs_, [&](const CapturedRun& run) { return run.pool == &pool && run.number != number; });
   const auto fits = [&](const CapturedRun& run) {
-    return run.pool == &pool && std::ranges::equal(run.pinned, now, [](const void* was, const void* is) { return !was || was == is; });
+    return run.pool == &pool &&
+           std::ranges::equal(run.pinned, now, [](const void* was, const void* is) { return !was || was == is; });
   };
   const auto found = std::ranges::find_if(runs_, fits);
   return found == runs_.end() ? nullptr : &*found;

@@ -2,8 +2,8 @@
 //
 // A captured kernel of ours takes new addresses. What a library or the host launched does not: what it reads and writes
 // must be where it was. Temporaries are, in the pool's memory. Inputs and outputs mostly are, in a loop: so a run is
-// captured when it comes with addresses that came before. Where they move on all the same (as when each result is kept),
-// small ones are copied from and to fixed places.
+// captured when it comes with addresses that came before. Where they move on all the same (as when each result is
+// kept), small ones are copied from and to fixed places.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -30,7 +30,7 @@ struct CapturedRun {
   std::vector<uint32_t> staged;     // blocks that are copied from or to fixed places
   std::vector<void*> places;        // by block: its fixed place; null: where each run has it
   const CapturePool* pool = nullptr;
-  uint64_t number = 0;              // CapturePool::number()
+  uint64_t number = 0;  // CapturePool::number()
 };
 
 class CapturedRuns {
@@ -45,8 +45,8 @@ class CapturedRuns {
   // Whether the device had done half of a run's work when all of it had been enqueued: then launching is what takes
   // time.
   void paced(bool device_waits);
-  // The captured run to launch for inputs and outputs in this memory, by block. If it has no places yet, this is the run
-  // to be captured. Null: neither.
+  // The captured run to launch for inputs and outputs in this memory, by block. If it has no places yet, this is the
+  // run to be captured. Null: neither.
   CapturedRun* decide(std::span<const Buffer> memory, CapturePool& pool);
   // A run cannot be captured after all.
   void give_up(std::string why) { given_up_ = true, why_not_ = std::move(why); }
@@ -65,9 +65,9 @@ class CapturedRuns {
 
   const lowering::Plan& plan_;
   std::vector<lowering::StepRange> stretches_;
-  std::vector<uint32_t> pinned_;   // blocks, not inside of others, that must be where they were
-  std::deque<CapturedRun> runs_;   // the latest first
-  std::deque<Addresses> seen_;     // of the latest runs that fitted no captured one
+  std::vector<uint32_t> pinned_;  // blocks, not inside of others, that must be where they were
+  std::deque<CapturedRun> runs_;  // the latest first
+  std::deque<Addresses> seen_;    // of the latest runs that fitted no captured one
   bool given_up_ = false, device_waits_ = false;
   int waits_ = 0;  // how often in a row the device did
   uint64_t runs_until_paced_ = 2, patience_ = 16;

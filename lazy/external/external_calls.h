@@ -23,8 +23,9 @@ struct ExternalCall {
   bool is_new = false;  // it came at most once before: it runs at once, and nothing is known of it
   // It would be, by its meta kernel, which is not torch's: the first run, at once, is to confirm that.
   bool promised = false;
-  bool alike = false;   // its kernel gives the same bits on any thread, and whatever number of threads it uses
-  // Its kernels launch the same each time, and the host does nothing else for it: neither waits nor copies to the device.
+  bool alike = false;  // its kernel gives the same bits on any thread, and whatever number of threads it uses
+  // Its kernels launch the same each time, and the host does nothing else for it: it neither waits nor copies to the
+  // device.
   bool can_be_captured = false;
   bool little = false;  // one thread had better compute it alone
   std::vector<ExternalResult> results;

@@ -15,10 +15,10 @@ struct Python {
   void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");  // new reference
   void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");  // new reference
   int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
-  void* (*import)(const char*) = find<void* (*)(const char*)>("PyImport_ImportModule");                    // new
-  void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");  // new
+  void* (*import)(const char*) = find<void* (*)(const char*)>("PyImport_ImportModule");                        // new
+  void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");      // new
   void* (*call)(void*, const char*, ...) = find<void* (*)(void*, const char*, ...)>("PyObject_CallFunction");  // new
-  void* (*text)(void*) = find<void* (*)(void*)>("PyObject_Str");                                           // new
+  void* (*text)(void*) = find<void* (*)(void*)>("PyObject_Str");                                               // new
   const char* (*utf8)(void*) = find<const char* (*)(void*)>("PyUnicode_AsUTF8");
   void (*fetch_error)(void**, void**, void**) = find<void (*)(void**, void**, void**)>("PyErr_Fetch");  // new
   void (*clear_error)() = find<void (*)()>("PyErr_Clear");

@@ -3,8 +3,8 @@
 
 namespace lazuli::lazy {
 
-// Calls `module.function(argument)`, and waits for the interpreter lock before. Throws std::runtime_error with the Python error,
-// or if no interpreter runs (any more).
+// Calls `module.function(argument)`, and waits for the interpreter lock before. Throws std::runtime_error with the
+// Python error, or if no interpreter runs (any more).
 void call_python(const char* module, const char* function, long argument);
 
 }  // namespace lazuli::lazy

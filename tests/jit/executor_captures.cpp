@@ -222,8 +222,9 @@ void expect_same(const Case& c, CapturingDevice& device, CapturingHost& host, in
       std::memcpy(x.data, data.data(), data.size() * sizeof(float));
     const double number = 0.5 + 0.1 * i;
     const std::vector<int64_t> scalars = {std::bit_cast<int64_t>(number)};
-    const auto want = run(*reference, plain, graph,
-                          {buffer_of(plain, data), buffer_of(plain, values_of(w)), buffer_of(plain, parameter)}, scalars);
+    const auto want =
+        run(*reference, plain, graph,
+            {buffer_of(plain, data), buffer_of(plain, values_of(w)), buffer_of(plain, parameter)}, scalars);
     auto got = run(*captured, host, graph, {x, w, own}, scalars, true);
     for (size_t o = 0; o < want.floats.size(); ++o) ASSERT_EQ(want.floats[o], got.floats[o]) << "run " << i;
     parameter = want.floats[1];
@@ -304,4 +305,4 @@ TEST(ExecutorCaptures, OnlyWhereTheDeviceWaits) {
 }
 
 }  // namespace
-}  // namespace lazuli::testing  // namespace lazuli::testing
+}  // namespace lazuli::testing
