@@ -1,0 +1,149 @@
+"""Runs that are launched as CUDA graphs: the results of launching one by one, bit for bit."""
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def own_settings():
+    with torch.lazuli.config.patch(cuda_graphs="always"):
+        yield
+
+
+def launched():
+    torch.lazuli.synchronize()
+    return torch.lazuli.metrics()["captured_runs_launched"]
+
+
+def as_one_by_one(program, times=1):
+    """What `program()` gives captured; it must be what it gives with each launch made by itself."""
+    torch.lazuli.reset_metrics()
+    got = program()
+    assert launched() >= times, torch.lazuli.explain()
+    with torch.lazuli.config.patch(cuda_graphs="0"):
+        want = program()
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    return got
+
+
+def encoder(dropout=0.1):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=dropout, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to("lazuli")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("reads", [False, True])
+def test_training(dropout, reads):
+    def train():
+        model = encoder(dropout)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        torch.manual_seed(1)
+        losses = []
+        for _ in range(20):
+            loss = model(torch.randn(3, 8, 32).to("lazuli")).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item() if reads else loss.detach())
+        weights = [p.detach().cpu() for p in model.parameters()]
+        return torch.tensor([float(loss) for loss in losses]), weights
+
+    as_one_by_one(train, times=8)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
+def test_inference(keep, reads):
+    @torch.no_grad()
+    def infer():
+        model = encoder().eval()
+        torch.manual_seed(2)
+        results, last = [], None
+        for _ in range(40):
+            last = model(torch.randn(3, 8, 32).to("lazuli"))
+            if keep:
+                results.append(last)
+            if reads:
+                last.sum().item()
+        return [r.cpu() for r in results] if keep else last.cpu()
+
+    as_one_by_one(infer)
+
+
+def test_convolutions_with_settings_that_change():
+    def train():
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten()
+        )
+        model = model.to("lazuli")
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+        torch.manual_seed(1)
+        losses = []
+        before = torch.backends.cudnn.deterministic
+        for i in range(24):
+            torch.backends.cudnn.deterministic = True
+            torch.backends.cudnn.allow_tf32 = i < 12
+            loss = model(torch.randn(4, 3, 12, 12).to("lazuli")).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = before, True
+        return torch.tensor(losses)
+
+    as_one_by_one(train)
+
+
+def test_a_call_that_cannot_be_captured_runs_between():
+    def step(x, w):
+        for _ in range(6):
+            x = torch.tanh(x @ w)
+        x = torch.linalg.inv(x @ x.mT + torch.eye(16, device="lazuli"))
+        for _ in range(6):
+            x = torch.tanh(x @ w)
+        return x.sum()
+
+    def run():
+        torch.manual_seed(0)
+        w = torch.randn(16, 16).to("lazuli")
+        return torch.tensor([step(torch.randn(16, 16).to("lazuli"), w).item() for _ in range(16)])
+
+    as_one_by_one(run, times=0)
+
+
+def test_memory_that_is_given_back_is_not_used_again():
+    def run():
+        model = encoder().eval()
+        torch.manual_seed(0)
+        results = []
+        with torch.no_grad():
+            for i in range(24):
+                results.append(model(torch.randn(3, 8, 32).to("lazuli")).sum().item())
+                if i == 12:
+                    torch.lazuli.empty_cache()
+                    filled = torch.full((1 << 22,), 7.0, device="lazuli")
+                if i >= 12:
+                    assert filled.min().item() == filled.max().item() == 7.0
+        return torch.tensor(results)
+
+    as_one_by_one(run)
+
+
+def test_what_is_said_of_a_plan_that_is_not_captured():
+    torch.lazuli.explain()
+    w = torch.randn(2048, 2048).to("lazuli")
+    kept = []
+    for _ in range(40):
+        x = torch.randn(2048, 2048).to("lazuli")
+        for _ in range(6):
+            x = torch.tanh(x @ w)
+        kept.append(x @ w)
+        kept[-1][0, 0].item()
+    assert any("not captured" in str(e) for e in torch.lazuli.explain())
