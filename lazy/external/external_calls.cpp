@@ -402,7 +402,7 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   call->promised = is_known && !is_torchs;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = is_little(call->signature, call->alike);
-  call->can_be_captured = call->deferrable && call->mutated.empty() && can_be_captured(op);
+  call->can_be_captured = can_be_captured(op);
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);
