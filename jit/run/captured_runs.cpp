@@ -74,9 +74,7 @@ void CapturedRuns::find_stretches(const std::function<bool(int64_t)>& may_captur
     else
       stretches_.push_back(steps);
   }
-  if (captured < kWorthIt * std::max<size_t>(1, stretches_.size()))
-    give_up(std::to_string(captured) + " of its launches can be captured, in " + std::to_string(stretches_.size()) +
-            " stretches");
+  given_up_ = captured < kWorthIt * std::max<size_t>(1, stretches_.size());
 }
 
 void CapturedRuns::pin(const PlanStep& step) {

@@ -66,7 +66,7 @@ def test_inference(keep, reads):
         model = encoder().eval()
         torch.manual_seed(2)
         results, last = [], None
-        for _ in range(40):
+        for _ in range(80):
             last = model(torch.randn(3, 8, 32).to("lazuli"))
             if keep:
                 results.append(last)
