@@ -1,6 +1,7 @@
 """backend/python/torch_lazuli/torch_internals/optimizers.py"""
 
 import inspect
+import sys
 
 import pytest
 import torch
@@ -41,6 +42,7 @@ def test_adam_over_lists_is_one_function(spy, kind):
 
 
 def test_the_fused_operator_takes_the_same(device):
+    torch.lazuli.init()  # replaces it
     parameters = list(inspect.signature(adam._multi_tensor_adam.__wrapped__).parameters)
     assert parameters[:LISTS] == [
         "params",
@@ -79,3 +81,45 @@ def test_a_step_asks_whether_a_graph_is_captured(spy):
     parameter.grad = torch.ones(2)
     torch.optim.Adam([parameter]).step()
     assert calls, "Adam's step must ask by this name: on the CPU it would be a use of the device"
+
+
+KINDS = [
+    getattr(torch.optim, name)
+    for name in ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam",
+                 "RMSprop", "Rprop", "SGD")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_optimizer_asks_one_function_for_lists(kind, spy):
+    module = sys.modules["torch.optim.adam" if kind is torch.optim.AdamW else kind.__module__]
+    calls = spy(module, "_default_to_fused_or_foreach")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    kind([parameter]).step()
+    ((given, options),) = calls
+    assert given[0] == [parameter], "it must be given the parameters first"
+    names = ["params", "differentiable", "use_fused"]
+    assert set(options) <= set(names[len(given) :]), "and its other arguments by these names"
+
+
+def test_the_question_for_lists_has_torchs_answer(device):
+    torch.lazuli.init()  # replaces it
+    ours = optimizer._default_to_fused_or_foreach
+    torchs = ours.__wrapped__
+
+    class Other(torch.Tensor):
+        pass
+
+    here = torch.ones(2, device=device)
+    parameter = torch.nn.Parameter(here)
+    lists = [
+        [], [here], [parameter, here], [here, torch.ones(2)], [torch.ones(2)], [here, None],
+        [here.as_subclass(Other)], [here.to(torch.complex64)],
+    ]  # fmt: skip
+    for params in lists:
+        for differentiable in (False, True):
+            for use_fused in (False, True):
+                arguments = (params, differentiable, use_fused)
+                assert ours(*arguments) == torchs(*arguments)
+    assert ours([here], False) == (False, True)

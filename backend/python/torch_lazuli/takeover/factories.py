@@ -41,7 +41,7 @@ def install() -> None:
     for name in RANDOM:
         setattr(torch, name, _random_factory(getattr(torch, name)))
     for name in (*LIKE, *SHARING):
-        setattr(torch, name, _named_only(getattr(torch, name), position=2))
+        setattr(torch, name, _named_only(getattr(torch, name)))
     for name in NEW:
         setattr(torch.Tensor, name, _named_only(getattr(torch.Tensor, name)))
     nested = torch.nested
@@ -53,6 +53,8 @@ def install() -> None:
 def _factory(original: Callable) -> Callable:
     @functools.wraps(original)
     def factory(*args, **kwargs):
+        if not kwargs:  # mostly so
+            return original(*args, device=OWN) if default_is_ours() else original(*args)
         device = kwargs.get("device")
         if device is not None:
             kwargs["device"] = mapped(device)
@@ -87,14 +89,19 @@ def _named_only(original: Callable, position: int | None = None) -> Callable:
 
     @functools.wraps(original)
     def make(*args, **kwargs):
-        if (device := kwargs.get("device")) is not None:
+        if kwargs and (device := kwargs.get("device")) is not None:
             kwargs["device"] = mapped(device)
-        elif position is not None and len(args) > position:
-            at = args[position]
-            args = (*args[:position], mapped(at), *args[position + 1 :])
         return original(*args, **kwargs)
 
-    return make
+    @functools.wraps(original)
+    def make_at(*args, **kwargs):
+        if (device := kwargs.get("device")) is not None:
+            kwargs["device"] = mapped(device)
+        elif len(args) > position:
+            args = (*args[:position], mapped(args[position]), *args[position + 1 :])
+        return original(*args, **kwargs)
+
+    return make if position is None else make_at
 
 
 def _nested(original: Callable) -> Callable:

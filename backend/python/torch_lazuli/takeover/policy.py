@@ -20,6 +20,10 @@ import torch
 from torch_lazuli.devices import TYPE
 from torch_lazuli.takeover.request import Request
 
+_frame = sys._getframe
+_count_modes = torch._C._len_torch_function_stack
+_Device = torch.device
+
 OWN = torch.device(TYPE, 0)
 CPU = torch.device("cpu")
 
@@ -48,6 +52,8 @@ class State:
         self._cpu = False
         self._until_cuda = False
         self._host_work = _HostWork()
+        self._works = 0  # of the host, in all threads
+        self._works_lock = threading.Lock()
         self._stays_on_host = False
         self.shown = CPU
 
@@ -77,11 +83,16 @@ class State:
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
         """Around work that belongs to the host, such as the making of a batch."""
-        self._host_work.depth += 1
+        self._count_works(1)
         try:
             yield
         finally:
-            self._host_work.depth -= 1
+            self._count_works(-1)
+
+    def _count_works(self, change: int) -> None:
+        self._host_work.depth += change
+        with self._works_lock:
+            self._works += change
 
     def stay_on_host(self) -> None:
         """In a process of a loader, whose work is all the host's."""
@@ -90,7 +101,9 @@ class State:
     @property
     def cpu(self) -> bool:
         """Whether cpu is mapped, and tensors for which no device is named go to lazuli."""
-        return self._cpu and not (self._stays_on_host or self._host_work.depth)
+        if self._works and self._host_work.depth:
+            return False
+        return self._cpu and not self._stays_on_host
 
 
 state = State()
@@ -114,7 +127,6 @@ def _is_program(module: str) -> bool:
 
 
 @functools.cache
-@functools.cache  # tensors are asked for their device often
 def sees_shown(module: str) -> bool:
     """Whether a Python module sees the device that the program named."""
     inside = module == "torch" or module.startswith(("torch.", "torch_lazuli"))
@@ -125,15 +137,19 @@ def module_of(depth: int) -> str:
     """The module of the frame `depth` above the caller's; empty where the stack has ended, as for
     what C calls in a thread of its own."""
     try:
-        frame = sys._getframe(depth + 1)
+        return _frame(depth + 1).f_globals.get("__name__", "")
     except ValueError:
         return ""
-    return frame.f_globals.get("__name__", "")
 
 
 def program_calls(depth: int) -> bool:
     """Whether the frame `depth` above the caller's is the program's, or there is none."""
-    return _is_program(module_of(depth + 1))
+    # As module_of() does, which would be one more call for each tensor that is made.
+    try:
+        module = _frame(depth + 1).f_globals.get("__name__", "")
+    except ValueError:
+        module = ""
+    return _is_program(module)
 
 
 def mapped(device: Any, depth: int = 1) -> Any:
@@ -143,8 +159,8 @@ def mapped(device: Any, depth: int = 1) -> Any:
     a cuda device that is not there.
     """
     kind = device.__class__
-    if kind is torch.device:
-        name = device.type
+    if kind is _Device:
+        name = _type_of(device)
     elif kind is str:
         name = device.partition(":")[0]
     else:
@@ -158,15 +174,20 @@ def mapped(device: Any, depth: int = 1) -> Any:
     return device
 
 
+@functools.cache  # torch makes a string each time that it is asked
+def _type_of(device: torch.device) -> str:
+    return device.type
+
+
 def default_is_ours(depth: int = 1) -> bool:
     """Whether a tensor for which no device is named belongs on lazuli."""
-    return state.cpu and program_calls(depth + 1) and not _is_default_chosen()
+    if not (state.cpu and program_calls(depth + 1)):
+        return False
+    return not (_count_modes() and _is_default_chosen())
 
 
 def _is_default_chosen() -> bool:
     """Whether the program is in `with torch.device(...)`, or has set a default device."""
-    if not torch._C._len_torch_function_stack():
-        return False
     modes = torch.overrides._get_current_function_mode_stack()
     return any(isinstance(mode, torch.utils._device.DeviceContext) for mode in modes)
 

@@ -7,7 +7,7 @@ import torch
 
 from torch_lazuli.devices import TYPE
 from torch_lazuli.takeover import policy
-from torch_lazuli.takeover.policy import OWN, mapped, program_calls, shown, state
+from torch_lazuli.takeover.policy import CPU, OWN, mapped, program_calls, shown, state
 
 _Base = torch._C.TensorBase
 _device_of = _Base.device.__get__
@@ -27,10 +27,10 @@ def _move() -> None:
 
     @functools.wraps(to)
     def to_device(self, *args, **kwargs):
+        if not kwargs and len(args) == 1:  # mostly so
+            return to(self, mapped(args[0]))
         if args:
-            device = mapped(args[0])
-            if device is not args[0]:
-                args = (device, *args[1:])
+            args = (mapped(args[0]), *args[1:])
         elif "device" in kwargs:
             kwargs["device"] = mapped(kwargs["device"])
         return to(self, *args, **kwargs)
@@ -61,7 +61,7 @@ def _tell() -> None:
 
     sees_shown, frame = policy.sees_shown, sys._getframe
 
-    # Torch's optimizers ask each parameter in each step.
+    # As shown() does, which would be one more call: models ask for devices in each layer.
     def device(self) -> torch.device:
         own = _device_of(self)
         if own == OWN and sees_shown(frame(1).f_globals.get("__name__", "")):
@@ -69,17 +69,21 @@ def _tell() -> None:
         return own
 
     def tensor_is_cuda(self) -> bool:
-        return shown().type == "cuda" if _device_of(self) == OWN else is_cuda(self)
+        if _device_of(self) == OWN and sees_shown(frame(1).f_globals.get("__name__", "")):
+            return state.shown is not CPU
+        return is_cuda(self)
 
     def tensor_is_cpu(self) -> bool:
-        return shown().type == "cpu" if _device_of(self) == OWN else is_cpu(self)
+        if _device_of(self) == OWN and sees_shown(frame(1).f_globals.get("__name__", "")):
+            return state.shown is CPU
+        return is_cpu(self)
 
     @functools.wraps(get_device)
     def tensor_get_device(self) -> int:
         if _device_of(self) != OWN:
             return get_device(self)
         seen = shown()
-        return -1 if seen.type == "cpu" else seen.index
+        return -1 if seen is CPU else seen.index
 
     torch.Tensor.device = property(device, doc=_Base.device.__doc__)
     torch.Tensor.is_cuda = property(tensor_is_cuda, doc=_Base.is_cuda.__doc__)

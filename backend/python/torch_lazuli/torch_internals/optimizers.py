@@ -4,6 +4,7 @@ Torch's optimizers choose by the device's name, from lists in torch.
 """
 
 import functools
+import sys
 
 import torch
 from torch.optim import adam, optimizer, swa_utils
@@ -11,7 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from torch_lazuli.devices import TYPE
 
-# What torch.Tensor.device is where a program was not taken over: it costs less.
+# What torch.Tensor.device is where a program was not taken over: it costs less. A comparison of
+# devices costs less than `.type`, which makes a string.
 _device_of = torch._C.TensorBase.device.__get__
 
 
@@ -22,6 +24,7 @@ def step_adam_in_one_call() -> None:
     otherwise computes lists of bias corrections.
     """
     original = adam._multi_tensor_adam
+    own = _own()
 
     def fits(
         params,
@@ -41,7 +44,7 @@ def step_adam_in_one_call() -> None:
             and all(isinstance(number, float | int) for number in (lr, beta1, beta2))
             and grad_scale is found_inf is None
             and not (capturable or differentiable or has_complex)
-            and all(_device_of(p).type == TYPE and p.dtype == params[0].dtype for p in params)
+            and all(_device_of(p) == own and p.dtype == params[0].dtype for p in params)
         )
 
     def in_one_call(*lists, capturable, differentiable, has_complex, **options):
@@ -65,6 +68,28 @@ def step_adam_in_one_call() -> None:
     adam._multi_tensor_adam = multi_tensor_adam
 
 
+def choose_lists_at_less_cost() -> None:
+    """Whether a step takes operators over lists: torch asks each parameter's device for its type.
+
+    The module of each of torch's optimizers has the function by its name.
+    """
+    original = optimizer._default_to_fused_or_foreach
+    types = tuple(optimizer._foreach_supported_types)
+    own = _own()
+
+    @functools.wraps(original)
+    def default_to_fused_or_foreach(params, differentiable, use_fused=False):
+        usual = params and not (differentiable or use_fused or torch.compiler.is_compiling())
+        if usual and all(type(p) in types and _device_of(p) == own for p in params):
+            return False, TYPE in optimizer._get_foreach_kernels_supported_devices()
+        return original(params, differentiable, use_fused)
+
+    name = original.__name__
+    for module in [sys.modules[m] for m in sys.modules if m.startswith("torch.optim.")]:
+        if getattr(module, name, None) is original:
+            setattr(module, name, default_to_fused_or_foreach)
+
+
 def step_as_eager() -> None:
     """Takes operators over lists where torch takes them for the backing device: not on the CPU."""
     original = optimizer._get_foreach_kernels_supported_devices
@@ -86,10 +111,11 @@ def know_that_nothing_is_captured() -> None:
     original = getattr(optimizer.Optimizer, "_accelerator_graph_capture_health_check", None)
     if original is None:
         return
+    current_accelerator = torch.accelerator.current_accelerator  # not what a take-over says
 
     @functools.wraps(original)
     def check(self) -> None:
-        accelerator = torch.accelerator.current_accelerator()
+        accelerator = current_accelerator()
         ours = accelerator is not None and accelerator.type == TYPE
         # Torch warns of steps that could be captured and are not.
         if (
@@ -104,12 +130,17 @@ def know_that_nothing_is_captured() -> None:
 
 def end_traces_after_steps() -> None:
     """Ends the trace after an optimizer's step, so that a training loop repeats one trace."""
-    register_optimizer_step_post_hook(_end_step)
+    own = _own()
+
+    def end_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
+        for group in optimizer.param_groups:
+            parameters = group["params"]
+            if parameters and _device_of(parameters[0]) == own:
+                torch.ops.lazuli._step_end()
+                return
+
+    register_optimizer_step_post_hook(end_step)
 
 
-def _end_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    for group in optimizer.param_groups:
-        parameters = group["params"]
-        if parameters and _device_of(parameters[0]).type == TYPE:
-            torch.ops.lazuli._step_end()
-            return
+def _own() -> torch.device:
+    return torch.device(TYPE, 0)
