@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/record/recording.h"
 #include "lazy/support/config.h"
@@ -22,7 +24,9 @@ double us_of(jit::RunObserver::Time t) {
 // The run that this thread is at.
 struct Current {
   bool is_running = false;
-  uint64_t described = 0;  // the executable that was looked at last
+  bool is_measured = false;         // on the device
+  std::optional<c10::Event> begin;  // of the launch that is being made
+  uint64_t described = 0;           // the executable that was looked at last
   std::vector<uint64_t> executables;
   struct Launch {
     uint64_t executable;
@@ -53,7 +57,7 @@ void Observer::start() {
   const int64_t live = live_bytes();
   {
     std::lock_guard lock(mutex_);
-    texts_ = {}, nests_ = {};
+    texts_ = {}, nests_ = {}, device_times_ = {};
     lines_.clear(), ops_.clear(), traces_.clear(), order_.clear(), executables_.clear(), happenings_.clear();
     numbers_.clear(), samples_.clear(), holders_.clear(), peak_lines_.clear(), pieces_.clear();
     oldest_ = 0, lost_ = left_out_ = 0, every_ = 1, skipped_ = 0, peak_ = 0, peak_at_ = 0, peak_key_ = 0;
@@ -72,6 +76,7 @@ void Observer::stop() {
   HostTimer::listener = nullptr;
   HostTimer::is_kept = config().time_host;
   std::lock_guard lock(mutex_);
+  device_times_.look();
   stop_ = now_us();
 }
 
@@ -188,6 +193,9 @@ Observer::Run::Run(Observer* observer, uint64_t key, const Trace& trace)
   current.is_running = true;
   current.executables.clear(), current.launches.clear();
   std::lock_guard lock(observer_->mutex_);
+  const auto known = observer_->traces_.find(key);
+  current.is_measured =
+      backing().overlaps_host && DeviceTimes::measures(known == observer_->traces_.end() ? 0 : known->second.runs);
   for (ValueId v : trace.inputs())
     if (const jit::Buffer& b = trace.cell(v)->buffer; b.data && !observer_->holders_.contains(b.data))
       observer_->hold(b, 0);
@@ -206,7 +214,7 @@ void Observer::Run::made(const Trace& trace, std::span<const uint32_t> lines, st
 
 Observer::Run::~Run() {
   if (!observer_) return;
-  current.is_running = false;
+  current.is_running = current.is_measured = false;
   const double end = now_us();
   observer_->sample(end);
   std::lock_guard lock(observer_->mutex_);
@@ -214,6 +222,7 @@ Observer::Run::~Run() {
 }
 
 void Observer::finish(uint64_t key, double begin, double end) {
+  device_times_.look();
   happened({Kind::Run, 0, 0, key, begin, end - begin});
   SingleRun run{begin, end - begin, {}};
   for (const Current::Launch& l : current.launches) {
@@ -301,10 +310,20 @@ void Observer::describe_if_new(uint64_t executable, const ir::Graph& graph, cons
   executables_.emplace(executable, std::move(e));
 }
 
+void Observer::starts() {
+  current.begin.reset();
+  if (current.is_measured) current.begin = DeviceTimes::mark();
+}
+
 void Observer::ran(uint64_t executable, const ir::Graph& graph, const lowering::Plan& plan, uint32_t step, Time begin,
                    Time end) {
   if (!current.is_running) return;
   describe_if_new(executable, graph, &plan);
+  if (current.begin) {
+    c10::Event done = DeviceTimes::mark();
+    std::lock_guard lock(mutex_);
+    device_times_.add(executable, step, *std::exchange(current.begin, std::nullopt), std::move(done));
+  }
   current.launches.push_back({executable, step, us_of(begin), us_of(end) - us_of(begin)});
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 #include "jit/run/executable.h"
 #include "lazy/report/describe.h"
+#include "lazy/report/device_times.h"
 #include "lazy/report/novelty.h"
 #include "lazy/support/host_time.h"
 #include "lazy/support/metrics.h"
@@ -55,6 +56,8 @@ class Observer final : public jit::RunObserver {
     const double begin_;
   };
 
+  // Before a launch, on its thread.
+  void starts();
   void ran(uint64_t executable, const ir::Graph& graph, const lowering::Plan& plan, uint32_t step, Time begin,
            Time end) override;
   void ran_alone(uint64_t executable, const ir::Graph& graph, uint32_t node, Time begin, Time end) override;
@@ -119,6 +122,7 @@ class Observer final : public jit::RunObserver {
   double start_ = 0, stop_ = 0;
   Texts texts_;
   Nests nests_;
+  DeviceTimes device_times_;
   std::unordered_map<int64_t, std::array<double, kAccounts>> lines_;  // us, by line
   std::unordered_map<int64_t, int64_t> ops_;                          // recorded, by line
   std::unordered_map<uint64_t, TraceInfo> traces_;

@@ -64,11 +64,17 @@ c10::IValue Observer::take() const {
     for (const auto& [id, e] : executables_) {
       c10::impl::GenericDict d = e.description.copy();
       c10::List<int64_t> count;
-      c10::List<double> total, least, most;
-      for (const StepTime& t : e.times)
+      c10::List<double> total, least, most, device_total;
+      c10::List<int64_t> device_count;
+      for (uint32_t s = 0; s < e.times.size(); ++s) {
+        const StepTime& t = e.times[s];
         count.push_back(t.count), total.push_back(t.total), least.push_back(t.least), most.push_back(t.most);
+        const DeviceTimes::Time on_device = device_times_.of(id, s);
+        device_count.push_back(on_device.count), device_total.push_back(on_device.total);
+      }
       d.insert("id", static_cast<int64_t>(id)), d.insert("count", count), d.insert("total", total);
       d.insert("least", least), d.insert("most", most);
+      if (backing().overlaps_host) d.insert("device_count", device_count), d.insert("device_total", device_total);
       executables.push_back(d);
     }
     c10::List<int64_t> line, ops;

@@ -46,6 +46,7 @@ std::vector<jit::Buffer> TorchHost::eager(const ir::Node& node, std::span<const 
 }
 
 std::shared_ptr<void> TorchHost::profile(const std::function<std::string()>& step) {
+  if (Observer* observer = Observer::if_on()) observer->starts();
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
   if (!callbacks) return nullptr;
   auto range = std::make_shared<at::RecordFunction>(std::move(*callbacks));

@@ -1,5 +1,6 @@
 """The page in a browser: Chromium, without a window and without a network, driven by playwright."""
 
+import contextlib
 import shutil
 
 import models
@@ -33,11 +34,11 @@ def file(request, tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["light", "dark"])
-def page(browser, file, request):
+@contextlib.contextmanager
+def opened(browser, file, color="light"):
     """The page, opened. An error in its code, or a request to a network, fails the test."""
     context = browser.new_context(
-        color_scheme=request.param, viewport={"width": 1280, "height": 800}, offline=True
+        color_scheme=color, viewport={"width": 1280, "height": 800}, offline=True
     )
     page = context.new_page()
     errors = []
@@ -48,6 +49,12 @@ def page(browser, file, request):
     yield page
     context.close()
     assert errors == []
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(browser, file, request):
+    with opened(browser, file, request.param) as page:
+        yield page
 
 
 def colors(page) -> tuple[int, int]:
@@ -109,6 +116,54 @@ def test_kernels_and_why_traces_are_new(page):
     assert "Why it was new" in page.inner_text("#detail")
     page.click("text=Show its graph")
     assert page.locator(".node").count() > 0
+
+
+def rows_of_kernels(page) -> list[dict[str, str]]:
+    page.click("[data-tab=kernels]")
+    page.select_option("[aria-label='Kind']", "kernel")
+    titles = page.locator("#view th").all_inner_texts()
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#view tbody tr").all()]
+    return [dict(zip(titles, row, strict=True)) for row in rows]
+
+
+def test_kernels_have_bytes_and_a_share_of_the_bandwidth(page):
+    rows = rows_of_kernels(page)
+    assert rows
+    assert "on the GPU" not in rows[0]
+    for row in rows:
+        assert row["bytes"].endswith("B")
+        assert row["bandwidth"].endswith("/s")
+        assert row["of copying"].endswith("%")
+    page.locator("#view tbody tr").first.click()
+    assert "of what copying reaches" in page.inner_text("#detail")
+    page.click("[data-tab=graph]")
+    page.select_option("[aria-label='Fold by']", "kernel")
+    assert "of what copying reaches" in " ".join(page.locator(".node title").all_text_contents())
+
+
+def test_with_a_gpu_the_share_is_that_of_the_time_there(browser, tmp_path):
+    """The data are the CPU's, with times as a GPU gives them: half of what copying reaches."""
+    with torch.lazuli.config.patch(tiers="plans"), torch.lazuli.report() as report:
+        models.train_images(STEPS)
+    data = report.data
+    data["device"] = "cuda:0"
+    unmeasured = 0
+    for executable in data["executables"]:
+        moved = executable["steps"]["bytes"]
+        executable["device_count"] = [3 * (i != unmeasured) for i in range(len(moved))]
+        executable["device_total"] = [
+            3 * 2 * size / data["bandwidth"] * 1e6 * (i != unmeasured)
+            for i, size in enumerate(moved)
+        ]
+    report.save(tmp_path / "gpu.html")
+    with opened(browser, tmp_path / "gpu.html") as page:
+        shares = [row["of copying"] for row in rows_of_kernels(page)]
+        assert set(shares) <= {"50 %", ""}
+        assert "50 %" in shares
+        page.locator("#view tbody tr", has_text="50 %").first.click()
+        detail = page.inner_text("#detail")
+        assert "mean of 3 launches that were measured" in detail
+        assert "50 % of what copying reaches" in detail
 
 
 def test_the_timeline_goes_down_to_kernels(page):

@@ -5,7 +5,7 @@ is a number of `texts`.
 
     texts        every text that occurs more than once: lines ("file.py:12"), ops, types, names
     seconds      how long was watched
-    bandwidth    bytes a second that copying memory reaches here; null on a GPU
+    bandwidth    bytes a second that copying the device's memory reaches; null if there is no room
     advice       [{problem, line, text, count, us}], the most important first
     lines        [[line, ops, recording, autograd, planning, compiling, running, waiting]]
     sources      {file: {first, text}}: the lines of files from line `first` on
@@ -15,7 +15,9 @@ is a number of `texts`.
                  executables, kept, slowest}]: `new` says why, `kept` are single runs, each with
                  launches in pairs: `where` = executable, step and `when` = begin, us
     executables  [{id, planned, nodes, steps, count, total, least, most, outputs, arena, fullest}]:
-                 nodes and steps in columns; a step's kind is a number of STEP_KINDS
+                 nodes and steps in columns; a step's kind is a number of STEP_KINDS. Times are the
+                 host's; with a GPU also device_count and device_total: launches that were measured
+                 there, and what they took
     nests        [{name, nest, ll, s or ptx}]: loop nest, LLVM IR and machine code
     events       columns: kind (a number of EVENT_KINDS), reason, line, trace, begin, us
     memory       {at, live, peak, peak_at, peak_trace, holders: [[line, bytes]]}
@@ -77,7 +79,7 @@ def collect() -> dict[str, Any]:
         "device": raw["backing"],
         "program": " ".join(sys.argv),
         "seconds": round(raw["us"] / 1e6, 6),
-        "bandwidth": _bandwidth() if raw["backing"] == "cpu" else None,
+        "bandwidth": _bandwidth(torch.device(raw["backing"])),
         "step_kinds": STEP_KINDS,
         "event_kinds": EVENT_KINDS,
         "reasons": list(raw["reasons"]),
@@ -176,8 +178,9 @@ def _plain(value):
 
 def _executable(executable) -> dict[str, Any]:
     result = _plain(dict(executable))
-    for name in ("total", "least", "most"):
-        result[name] = _shorts(result[name])
+    for name in ("total", "least", "most", "device_total"):
+        if name in result:
+            result[name] = _shorts(result[name])
     return result
 
 
@@ -252,13 +255,21 @@ def _scopes(text: str, lines: list[int]) -> dict[int, str]:
     return found
 
 
-def _bandwidth() -> float:
+def _bandwidth(device: torch.device) -> float | None:
     """What copying memory reaches: bytes that are read and written in a second."""
-    source = torch.ones(8 << 20)
-    target = torch.empty_like(source)
+    empty = torch._C._VariableFunctions.empty  # as it is where a program was not taken over
+    on_host = device.type == "cpu"
+    elements, copies = (8 << 20, 1) if on_host else (64 << 20, 32)
+    try:
+        source, target = (empty(elements, device=device).fill_(1) for _ in range(2))
+    except torch.OutOfMemoryError:
+        return None
     best = float("inf")
     for _ in range(5):
+        target[0].item()  # waits for a GPU
         begin = time.perf_counter()
-        target.copy_(source)
+        for _ in range(copies):
+            target.copy_(source)
+        target[0].item()
         best = min(best, time.perf_counter() - begin)
-    return round(2 * source.nbytes / best)
+    return round(2 * source.nbytes * copies / best)

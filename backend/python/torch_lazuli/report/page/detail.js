@@ -40,7 +40,8 @@ function showStep(step) {
   const facts = [
     ['Kind', { kernel: 'kernel of Lazuli', library: 'library call', external: 'external call: PyTorch\'s own kernel', eager: 'PyTorch\'s own kernel', joined: 'in the launch of the step before', alone: 'PyTorch\'s kernel, without a plan' }[step.kind]],
     ['Time', step.count ? `${time(step.total)} in ${step.count} runs, ${time(step.least)} to ${time(step.most)} each` : 'in the launch of a step before'],
-    ['Memory', `${size(step.bytes)} read and written` + (step.count && step.bytes ? `, ${size(bandwidthOf(step))}/s${share(step) && `, ${share(step)}`}` : '')],
+    ...(step.onDevice ? [['Time on the GPU', step.onDevice.count ? `${time(deviceMeanOf(step))}, mean of ${step.onDevice.count} launches that were measured` : 'not measured']] : []),
+    ['Memory', traffic(step.bytes, deviceMeanOf(step))],
   ];
   openDetail(step.name, table([['', ''], ['', '']], facts.map((cells) => ({ cells }))),
     h('h3', {}, `Python lines`), ...linesOf(step).map(lineWithSource),

@@ -56,7 +56,10 @@ function boxesOf(e) {
     box.group = group && box.nodes.length > 1;
     const line = e.nodes.line[n];
     box.title = !box.group ? `${text(e.nodes.op[n])} ${text(e.nodes.type[n])}` : graphState.fold === 'kernel' ? e.stepList[+box.id.slice(1)].name : graphState.fold === 'line' ? shorten(text(line)) : box.id.slice(box.id.indexOf(':') + 1);
-    box.small = box.group ? `${box.nodes.length} operations, ${time(box.us)}` : `${shorten(text(line))}${box.us ? `, ${time(box.us)}` : ''}`;
+    const moved = [d3.sum(stepsHere, (s) => s.bytes), d3.sum(stepsHere, deviceMeanOf)];
+    box.traffic = stepsHere.length ? traffic(...moved) : '';
+    box.small = [box.group ? `${box.nodes.length} operations` : shorten(text(line)), box.us || box.group ? time(box.us) : '',
+      share(...moved) && `${share(...moved)} of copying`].filter((x) => x).join(', ');
     box.hay = box.nodes.map((m) => `${text(e.nodes.op[m])} ${text(e.nodes.type[m])} ${text(e.nodes.line[m])} ${scopeOf(e.nodes.line[m])}`).join(' ').toLowerCase();
   }
   return { boxes: [...boxes.values()], edges: [...edges.values()] };
@@ -99,7 +102,7 @@ function graphView(view) {
     if (!box.group) { showNode(e, box.nodes[0]); return; }
     const own = [...new Set(box.nodes.map((n) => e.stepOf.get(n)).filter((s) => s && s.count))].sort((a, b) => b.total - a.total);
     if (graphState.fold === 'kernel' && own.length) { showStep(own[0]); return; }
-    openDetail(box.title, h('p', {}, box.small), h('p', {}, h('button', { class: 'plain', onclick: () => unfold(box) }, 'Unfold')),
+    openDetail(box.title, h('p', {}, box.small), h('p', {}, box.traffic), h('p', {}, h('button', { class: 'plain', onclick: () => unfold(box) }, 'Unfold')),
       h('h3', {}, 'Lines'), ...[...new Set(box.nodes.map((n) => e.nodes.line[n]))].slice(0, 30).map(lineWithSource),
       h('h3', {}, 'Kernels and calls'), table([['name', 'code'], ['operations', 'n'], ['mean', 'n']], own.slice(0, 80).map((s) => ({ item: s, cells: [s.name, String(s.nodes.length), time(meanOf(s))] })), showStep));
   }
@@ -147,7 +150,7 @@ function graphView(view) {
     const cut = (words, b) => words.length * 6.6 > b.width ? `${words.slice(0, Math.floor(b.width / 6.6) - 1)}…` : words;
     g.append('text').attr('text-anchor', 'middle').attr('y', -4).text((b) => cut(b.title, b));
     g.append('text').attr('class', 'small').attr('text-anchor', 'middle').attr('y', 9).text((b) => cut(b.small, b));
-    g.append('title').text((b) => `${b.title}\n${b.small}`);
+    g.append('title').text((b) => [b.title, b.small, b.traffic].filter((x) => x).join('\n'));
     g.on('click', (b) => open(b)).on('dblclick', (b) => b.group && unfold(b)).on('keydown', (b) => {
       if (d3.event.key === 'Enter') open(b);
       if (d3.event.key === 'o' && b.group) unfold(b);

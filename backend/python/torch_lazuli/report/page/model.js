@@ -40,6 +40,7 @@ for (const e of data.executables) {
     executable: e, index: i, kind: data.step_kinds[kind], name: text(e.steps.name[i]), bytes: e.steps.bytes[i],
     nest: e.steps.nest[i], node: e.steps.node[i], nodes: e.steps.nodes[i],
     count: e.count[i], total: e.total[i], least: e.least[i], most: e.most[i],
+    onDevice: e.device_count ? { count: e.device_count[i], total: e.device_total[i] } : null,
   }));
   e.stepOf = new Map();  // by node
   for (const s of e.stepList) for (const n of s.nodes) if (!e.stepOf.has(n) || s.count) e.stepOf.set(n, s);
@@ -48,8 +49,12 @@ for (const e of data.executables) {
 const linesOf = (step) => [...new Set(step.nodes.map((n) => step.executable.nodes.line[n]))];
 const opsOf = (step) => step.nodes.map((n) => text(step.executable.nodes.op[n]));
 const meanOf = (step) => step.count ? step.total / step.count : 0;
-const bandwidthOf = (step) => meanOf(step) > 0 ? step.bytes / meanOf(step) * 1e6 : 0;
-const share = (step) => data.bandwidth && step.count ? `${(100 * bandwidthOf(step) / data.bandwidth).toFixed(0)} % of what copying reaches` : '';
+// How long a launch takes where it computes: with a GPU the host only enqueues it, and only some launches are measured.
+const deviceMeanOf = (step) => !step.onDevice ? meanOf(step) : step.onDevice.count ? step.onDevice.total / step.onDevice.count : 0;
+const bandwidth = (bytes, us) => us > 0 && bytes ? `${size(bytes / us * 1e6)}/s` : '';
+const share = (bytes, us) => data.bandwidth && us > 0 && bytes ? `${(100 * bytes / us * 1e6 / data.bandwidth).toFixed(0)} %` : '';
+// "2.0 MiB read and written, 5.1 GiB/s, 40 % of what copying reaches"
+const traffic = (bytes, us) => [`${size(bytes)} read and written`, bandwidth(bytes, us), share(bytes, us) && `${share(bytes, us)} of what copying reaches`].filter((x) => x).join(', ');
 const colorOf = (step) => css(step.kind === 'library' ? 'library' : step.kind === 'external' || step.kind === 'eager' ? 'external' : step.kind === 'alone' ? 'waiting' : 'running');
 
 // Elements: h('td', {class: 'n'}, 'text', child...).

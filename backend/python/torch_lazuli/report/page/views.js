@@ -66,11 +66,11 @@ function kernelsView(view) {
     const rows = ordered.filter((s) => (kind.value === 'all' || s.kind === kind.value) &&
       (!words || s.name.toLowerCase().includes(words) || opsOf(s).some((o) => o.includes(words)) || linesOf(s).some((l) => text(l).toLowerCase().includes(words))));
     const all = d3.sum(rows, (s) => s.total) || 1;
-    holder.replaceChildren(table([['kind'], ['operations', 'code'], ['lines', 'code'], ['runs', 'n'], ['time', 'n'], ['share', 'n'], ['bytes', 'n'], ['bandwidth', 'n']],
+    holder.replaceChildren(table([['kind'], ['operations', 'code'], ['lines', 'code'], ['runs', 'n'], ['time', 'n'], ['share', 'n'], ...(data.device === 'cpu' ? [] : [['on the GPU', 'n']]), ['bytes', 'n'], ['bandwidth', 'n'], ['of copying', 'n']],
       rows.slice(0, 400).map((s) => ({
         item: s, cells: [h('span', {}, h('i', { class: 'dot', style: `background:${colorOf(s)}` }), kindName(s.kind)), s.nodes.length > 1 ? `${s.name} (${s.nodes.length})` : s.name,
-          linesOf(s).slice(0, 3).map((l) => shorten(text(l))).join(', '), String(s.count), time(s.total), `${(100 * s.total / all).toFixed(1)} %`, size(s.bytes),
-          s.bytes ? `${size(bandwidthOf(s))}/s` : ''],
+          linesOf(s).slice(0, 3).map((l) => shorten(text(l))).join(', '), String(s.count), time(s.total), `${(100 * s.total / all).toFixed(1)} %`, ...(s.onDevice ? [s.onDevice.count ? time(deviceMeanOf(s)) : ''] : []), size(s.bytes),
+          bandwidth(s.bytes, deviceMeanOf(s)), share(s.bytes, deviceMeanOf(s))],
       })), showStep));
   }
   show();
