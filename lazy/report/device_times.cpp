@@ -3,6 +3,15 @@
 #include "lazy/memory/backing.h"
 
 namespace lazuli::lazy {
+namespace {
+
+constexpr int64_t kAtFirst = 8, kOneIn = 64;
+
+}  // namespace
+
+bool DeviceTimes::is_due(int64_t runs, int64_t measured) const {
+  return (runs + 1) >> measured > 0 && measured_ < kAtFirst + runs_ / kOneIn;
+}
 
 c10::Event DeviceTimes::mark() {
   c10::Event event(backing().device().type(), c10::EventFlag::BACKEND_DEFAULT);  // one that knows when it passed

@@ -1,5 +1,5 @@
 // How long launches take on a backing device that works while the host goes on. Two events around a launch tell it,
-// once both have passed. They take the host some time, so only few runs of a trace are measured.
+// once both have passed. They take the host as long as the launch does, so only few runs are measured.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -16,8 +16,11 @@ class DeviceTimes {
     double total = 0;  // us
   };
 
-  // Whether a run is measured that comes after so many runs of its trace.
-  static bool measures(int64_t runs_before) { return (runs_before & (runs_before - 1)) == 0; }
+  // Whether the next run of a trace is to be measured: the first one, and ever fewer; of all runs a small share, as
+  // traces may be many.
+  bool is_due(int64_t runs, int64_t measured) const;
+  // A run has ended.
+  void ran(bool measured) { ++runs_, measured_ += measured; }
   // An event behind the work in the current stream.
   static c10::Event mark();
 
@@ -33,6 +36,7 @@ class DeviceTimes {
     c10::Event begin, end;
   };
   std::deque<Launch> pending_;
+  int64_t runs_ = 0, measured_ = 0;
   struct Known {
     bool has_warmed_up = false;
     Time time;

@@ -194,8 +194,10 @@ Observer::Run::Run(Observer* observer, uint64_t key, const Trace& trace)
   current.executables.clear(), current.launches.clear();
   std::lock_guard lock(observer_->mutex_);
   const auto known = observer_->traces_.find(key);
-  current.is_measured =
-      backing().overlaps_host && DeviceTimes::measures(known == observer_->traces_.end() ? 0 : known->second.runs);
+  const auto [runs, measured] = known == observer_->traces_.end()
+                                    ? std::pair(int64_t{0}, int64_t{0})
+                                    : std::pair(known->second.runs, known->second.measured);
+  current.is_measured = backing().overlaps_host && observer_->device_times_.is_due(runs, measured);
   for (ValueId v : trace.inputs())
     if (const jit::Buffer& b = trace.cell(v)->buffer; b.data && !observer_->holders_.contains(b.data))
       observer_->hold(b, 0);
@@ -214,7 +216,7 @@ void Observer::Run::made(const Trace& trace, std::span<const uint32_t> lines, st
 
 Observer::Run::~Run() {
   if (!observer_) return;
-  current.is_running = current.is_measured = false;
+  current.is_running = false;
   const double end = now_us();
   observer_->sample(end);
   std::lock_guard lock(observer_->mutex_);
@@ -222,6 +224,7 @@ Observer::Run::~Run() {
 }
 
 void Observer::finish(uint64_t key, double begin, double end) {
+  device_times_.ran(current.is_measured);
   device_times_.look();
   happened({Kind::Run, 0, 0, key, begin, end - begin});
   SingleRun run{begin, end - begin, {}};
@@ -242,7 +245,7 @@ void Observer::finish(uint64_t key, double begin, double end) {
   if (known == traces_.end() && traces_.size() >= kTraces) return;
   TraceInfo& info = traces_[key];
   if (known == traces_.end()) order_.push_back(key), info.first_us = begin;  // compiled before the report began
-  ++info.runs, info.run_us += run.us;
+  ++info.runs, info.measured += current.is_measured, info.run_us += run.us;
   info.executables = current.executables;
   if (run.us > info.slowest.us) info.slowest = run;
   if (info.kept.size() < kKeptRuns)
@@ -312,7 +315,7 @@ void Observer::describe_if_new(uint64_t executable, const ir::Graph& graph, cons
 
 void Observer::starts() {
   current.begin.reset();
-  if (current.is_measured) current.begin = DeviceTimes::mark();
+  if (current.is_running && current.is_measured) current.begin = DeviceTimes::mark();
 }
 
 void Observer::ran(uint64_t executable, const ir::Graph& graph, const lowering::Plan& plan, uint32_t step, Time begin,

@@ -85,7 +85,7 @@ class Observer final : public jit::RunObserver {
     std::vector<Launch> launches;
   };
   struct TraceInfo {
-    int64_t ops = 0, runs = 0, ends = 0, compiles = 0, line = 0;
+    int64_t ops = 0, runs = 0, measured = 0, ends = 0, compiles = 0, line = 0;
     SyncReason reason = SyncReason::Read;
     double first_us = 0, run_us = 0, compile_us = 0;
     jit::CompileStats stats;
