@@ -11,6 +11,7 @@
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -62,6 +63,25 @@ Cpu describe_cpu(const std::string& wanted) {
   return cpu;
 }
 
+// What makes object code, one module after the other. To set up its passes takes as long as a small kernel does.
+struct Generator {
+  std::unique_ptr<llvm::TargetMachine> machine;
+  llvm::SmallVector<char, 0> out;
+  llvm::raw_svector_ostream stream{out};
+  llvm::legacy::PassManager passes;
+
+  Generator(std::unique_ptr<llvm::TargetMachine> m, llvm::CodeGenFileType type) : machine(std::move(m)) {
+    if (machine->addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true))
+      throw InternalError("LLVM cannot emit code for " + machine->getTargetTriple().str());
+  }
+  std::vector<char> run(llvm::Module& module) {
+    passes.run(module);
+    const std::vector<char> bytes(out.begin(), out.end());
+    out.clear();
+    return bytes;
+  }
+};
+
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Compiler::State {
@@ -69,40 +89,47 @@ struct [[gnu::visibility("hidden")]] Compiler::State {
   std::string triple, fingerprint;
   const llvm::Target* target = nullptr;
   std::unique_ptr<llvm::orc::LLJIT> jit;
-  // A TargetMachine serves one thread at a time.
+  // One serves one thread at a time. By kind of code, those that serve none.
   mutable std::mutex mutex;
-  mutable std::vector<std::unique_ptr<llvm::TargetMachine>> idle;
+  mutable std::array<std::vector<std::unique_ptr<Generator>>, 2> idle;
 
-  std::unique_ptr<llvm::TargetMachine> machine() const {
+  std::unique_ptr<llvm::TargetMachine> machine(CodeKind kind) const {
+    const auto level = kind == CodeKind::Fast ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::None;
+    std::unique_ptr<llvm::TargetMachine> m(target->createTargetMachine(
+        triple, cpu.name, cpu.features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, level, true));
+    // It selects few vector instructions, and leaves the others to the other selector, at more cost.
+    m->setO0WantsFastISel(false);
+    return m;
+  }
+  std::unique_ptr<Generator> generator(CodeKind kind) const {
     {
       std::lock_guard lock(mutex);
-      if (!idle.empty()) {
-        auto m = std::move(idle.back());
-        idle.pop_back();
-        return m;
+      if (auto& there = idle[static_cast<size_t>(kind)]; !there.empty()) {
+        auto g = std::move(there.back());
+        there.pop_back();
+        return g;
       }
     }
-    llvm::TargetOptions options;
-    return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-        triple, cpu.name, cpu.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Less, true));
+    return std::make_unique<Generator>(machine(kind), llvm::CodeGenFileType::ObjectFile);
   }
-  void give_back(std::unique_ptr<llvm::TargetMachine> m) const {
+  void give_back(std::unique_ptr<Generator> g, CodeKind kind) const {
     std::lock_guard lock(mutex);
-    idle.push_back(std::move(m));
+    idle[static_cast<size_t>(kind)].push_back(std::move(g));
   }
 
   std::unique_ptr<llvm::Module> module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
-                                       const lowering::LoopNest& nest, const std::string& symbol) const;
-  llvm::SmallVector<char, 0> emit(const lowering::LoopNest& nest, const std::string& symbol,
-                                  llvm::CodeGenFileType type) const;
+                                       const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind) const;
 };
 
 std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
-                                                      const lowering::LoopNest& nest, const std::string& symbol) const {
+                                                      const lowering::LoopNest& nest, const std::string& symbol,
+                                                      CodeKind kind) const {
   auto module = std::make_unique<llvm::Module>(symbol, context);
   module->setTargetTriple(triple);
   module->setDataLayout(m.createDataLayout());
-  lowering::emit_cpu_kernel(*module, nest, symbol, cpu.target);
+  lowering::CpuTarget target_cpu = cpu.target;
+  target_cpu.compact = kind == CodeKind::SoonMade;
+  lowering::emit_cpu_kernel(*module, nest, symbol, target_cpu);
 #ifndef NDEBUG
   std::string problem;
   llvm::raw_string_ostream out(problem);
@@ -110,23 +137,6 @@ std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context
     throw InternalError("invalid code for a kernel: " + problem + "\n" + nest.print());
 #endif
   return module;
-}
-
-llvm::SmallVector<char, 0> Compiler::State::emit(const lowering::LoopNest& nest, const std::string& symbol,
-                                                 llvm::CodeGenFileType type) const {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::TargetMachine> m = machine();
-  std::unique_ptr<llvm::Module> code = module(context, *m, nest, symbol);
-  llvm::SmallVector<char, 0> out;
-  {
-    llvm::raw_svector_ostream stream(out);
-    llvm::legacy::PassManager passes;
-    if (m->addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true))
-      throw InternalError("LLVM cannot emit code for " + triple);
-    passes.run(*code);
-  }
-  give_back(std::move(m));
-  return out;
 }
 
 Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
@@ -162,9 +172,12 @@ Compiler& Compiler::host() {
   return *compiler;
 }
 
-ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& symbol) const {
-  auto bytes = state_->emit(nest, symbol, llvm::CodeGenFileType::ObjectFile);
-  return {symbol, {bytes.begin(), bytes.end()}};
+ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind) const {
+  llvm::LLVMContext context;
+  std::unique_ptr<Generator> generator = state_->generator(kind);
+  ObjectCode code{symbol, generator->run(*state_->module(context, *generator->machine, nest, symbol, kind))};
+  state_->give_back(std::move(generator), kind);
+  return code;
 }
 
 LoadedKernel Compiler::load(const ObjectCode& code) {
@@ -186,16 +199,16 @@ LoadedKernel Compiler::load(const ObjectCode& code) {
 
 std::string Compiler::ir_text(const lowering::LoopNest& nest, const std::string& symbol) const {
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::TargetMachine> m = state_->machine();
   std::string out;
   llvm::raw_string_ostream stream(out);
-  state_->module(context, *m, nest, symbol)->print(stream, nullptr);
-  state_->give_back(std::move(m));
+  state_->module(context, *state_->machine(CodeKind::Fast), nest, symbol, CodeKind::Fast)->print(stream, nullptr);
   return out;
 }
 
 std::string Compiler::assembly_text(const lowering::LoopNest& nest, const std::string& symbol) const {
-  auto out = state_->emit(nest, symbol, llvm::CodeGenFileType::AssemblyFile);
+  llvm::LLVMContext context;
+  Generator generator(state_->machine(CodeKind::Fast), llvm::CodeGenFileType::AssemblyFile);
+  const auto out = generator.run(*state_->module(context, *generator.machine, nest, symbol, CodeKind::Fast));
   return {out.begin(), out.end()};
 }
 

@@ -17,6 +17,12 @@ struct ObjectCode {
   std::vector<char> bytes;
 };
 
+// What code is good at. Whichever it is, it gives the same bits.
+enum class CodeKind : uint8_t {
+  SoonMade,  // in half the time
+  Fast,
+};
+
 // A kernel in memory, where it stays while somebody has a copy of this.
 class LoadedKernel {
  public:
@@ -25,6 +31,7 @@ class LoadedKernel {
       : function_(function), code_(std::move(code)) {}
   void operator()(const int64_t* args, int64_t begin, int64_t end) const { function_(args, begin, end); }
   explicit operator bool() const { return function_ != nullptr; }
+  lowering::KernelFn address() const { return function_; }
 
  private:
   lowering::KernelFn function_ = nullptr;
@@ -40,7 +47,7 @@ class Compiler {
   ~Compiler();
   static Compiler& host();
 
-  ObjectCode compile(const lowering::LoopNest& nest, const std::string& symbol) const;
+  ObjectCode compile(const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind = CodeKind::Fast) const;
   // The compiler must outlive what it loads.
   LoadedKernel load(const ObjectCode& code);
 

@@ -17,9 +17,7 @@ namespace lazuli::jit {
 namespace {
 
 struct Entry {
-  Entry(const lowering::LoopNest& n, std::shared_ptr<const Kernel> k, uint64_t now)
-      : nest(n), kernel(std::move(k)), used(now) {}
-  const lowering::LoopNest nest;
+  Entry(std::shared_ptr<const Kernel> k, uint64_t now) : kernel(std::move(k)), used(now) {}
   std::shared_ptr<const Kernel> kernel;
   std::atomic<uint64_t> used;  // when, by the count of requests
 };
@@ -35,7 +33,7 @@ struct Cache {
   std::shared_ptr<const Kernel> find(uint64_t hash, const lowering::LoopNest& nest) {
     auto [first, last] = entries.equal_range(hash);
     for (auto it = first; it != last; ++it)
-      if (it->second->nest == nest) {
+      if (it->second->kernel->nest == nest) {
         it->second->used = ++requests;
         return it->second->kernel;
       }
@@ -68,20 +66,34 @@ Cache& cache() {
 constexpr const char* kSymbol = "lazuli_kernel";
 
 // All that decides the code.
-std::string key_of(const lowering::LoopNest& nest) {
+std::string key_of(const lowering::LoopNest& nest, CodeKind kind) {
   const std::vector<uint64_t> words = nest.words();
-  return build_id() + Compiler::host().fingerprint() +
+  return build_id() + (kind == CodeKind::Fast ? "fast;" : "soon made;") + Compiler::host().fingerprint() +
          std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(uint64_t));
 }
 
-LoadedKernel make(const lowering::LoopNest& nest) {
-  static const DiskCache& disk = *new DiskCache(DiskCache::of_kind("cpu"));  // outlives every thread
-  Compiler& compiler = Compiler::host();
-  const std::string code = code_for(disk, key_of(nest), [&] {
-    const std::vector<char> bytes = compiler.compile(nest, kSymbol).bytes;
-    return std::string(bytes.begin(), bytes.end());
-  });
-  return compiler.load({kSymbol, {code.begin(), code.end()}});
+const DiskCache& disk() {
+  static const DiskCache& d = *new DiskCache(DiskCache::of_kind("cpu"));  // outlives every thread
+  return d;
+}
+
+std::string compiled(const lowering::LoopNest& nest, CodeKind kind) {
+  const std::vector<char> bytes = Compiler::host().compile(nest, kSymbol, kind).bytes;
+  return {bytes.begin(), bytes.end()};
+}
+
+void give(const Kernel& kernel, const std::string& code, CodeKind kind) {
+  kernel.function.set(Compiler::host().load({kSymbol, {code.begin(), code.end()}}), kind);
+}
+
+// The best code that is on disk, or what is soon made.
+void make(const Kernel& kernel) {
+  if (const auto kept = disk().load(key_of(kernel.nest, CodeKind::Fast))) {
+    count_kernel(KernelSource::Disk);
+    return give(kernel, *kept, CodeKind::Fast);
+  }
+  const CodeKind kind = CodeKind::SoonMade;
+  give(kernel, code_for(disk(), key_of(kernel.nest, kind), [&] { return compiled(kernel.nest, kind); }), kind);
 }
 
 }  // namespace
@@ -98,18 +110,43 @@ std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const s
   }
   const auto start = std::chrono::steady_clock::now();
   const std::string text = label();
-  auto kernel = std::make_shared<Kernel>();
+  auto kernel = std::make_shared<Kernel>(nest);
   kernel->name = "k" + std::to_string(c.named++) + (text.empty() ? "" : "_" + text);
-  kernel->function = make(nest);
+  make(*kernel);
   kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   std::vector<std::unique_ptr<Entry>> unused;  // whose code goes when nobody waits for the lock
   std::unique_lock lock(c.mutex);
   if (auto known = c.find(hash, nest)) return known;
   unused = c.take_unused();
-  c.entries.emplace(hash, std::make_unique<Entry>(nest, kernel, ++c.requests));
+  c.entries.emplace(hash, std::make_unique<Entry>(kernel, ++c.requests));
   lock.unlock();
   return kernel;
+}
+
+std::string fast_code(const lowering::LoopNest& nest) {
+  const std::string key = key_of(nest, CodeKind::Fast);
+  if (auto kept = disk().load(key)) return *std::move(kept);  // of another process
+  std::string code = compiled(nest, CodeKind::Fast);
+  disk().store(key, code);
+  return code;
+}
+
+void use_fast_code(const Kernel& kernel, const std::string& code) { give(kernel, code, CodeKind::Fast); }
+
+void prepare_to_compile() {
+  const ir::DType type = ir::DType::F32;
+  lowering::LoopNest nest;
+  nest.accesses = {{.dtype = type, .stride = lowering::VectorStride::One},
+                   {.dtype = type, .stride = lowering::VectorStride::One, .store = true}};
+  nest.insts = {{.code = lowering::Code::Load, .dtype = type, .slot = 0},
+                {.prim = ir::Prim::exp, .dtype = type, .args = {0}},
+                {.code = lowering::Code::Store, .dtype = type, .slot = 1, .args = {1}}};
+  const CodeKind kind = CodeKind::SoonMade;
+  const std::string key = key_of(nest, kind);
+  std::optional<std::string> code = disk().load(key);  // then what the program needs is most likely there, too
+  if (!code) disk().store(key, *(code = compiled(nest, kind)));
+  Compiler::host().load({kSymbol, {code->begin(), code->end()}});
 }
 
 bool has_kernel(const lowering::LoopNest& nest) {

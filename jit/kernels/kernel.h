@@ -6,14 +6,17 @@
 #include <string>
 #include "jit/kernels/compiler.h"
 #include "jit/kernels/disk_cache.h"
+#include "jit/kernels/kernel_code.h"
 #include "lowering/nest/loop_nest.h"
 
 namespace lazuli::jit {
 
 struct Kernel {
-  LoadedKernel function;
+  explicit Kernel(lowering::LoopNest n) : nest(std::move(n)) {}
+  const lowering::LoopNest nest;
   std::string name;  // "k17_add_mul_sum"
   double compile_ms = 0;
+  KernelCode function;
 };
 
 // Where a kernel comes from that somebody asked for.
@@ -26,6 +29,14 @@ struct KernelStats {
 // It stays while somebody has it, and some that nobody has stay, too. Thread-safe. Throws InternalError if LLVM
 // refuses.
 std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label);
+// Object code that runs faster than what the kernel has: from the disk or compiled, which is then put there. Throws as
+// above.
+std::string fast_code(const lowering::LoopNest& nest);
+// Puts it in the place of what the kernel has. On one thread at a time.
+void use_fast_code(const Kernel& kernel, const std::string& code);
+// Does what the first kernel of a process has to wait for: LLVM is made ready, and its code read from the disk, as much
+// of it as compiling a small kernel takes.
+void prepare_to_compile();
 // Whether this process has it already.
 bool has_kernel(const lowering::LoopNest& nest);
 // How many of the CPU's kernels stay that nobody has: about so many, 2048 unless set. Each takes about 20 KB.

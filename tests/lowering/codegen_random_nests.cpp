@@ -1,4 +1,5 @@
-// Random nests: compiled code against the interpreter, bit for bit, on every kind of CPU that this machine can run.
+// Random nests: compiled code of both kinds against the interpreter, bit for bit, on every kind of CPU that this
+// machine can run.
 #include <gtest/gtest.h>
 
 #include "jit/kernels/compiler.h"
@@ -22,17 +23,20 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
     const lowering::LoopNest& nest = random.nest();
     const std::string symbol = "random" + std::to_string(seed);
     if (heavy) row_by_row += compiler.ir_text(nest, symbol).find("columns") != std::string::npos;
-    const jit::LoadedKernel kernel = compiler.load(compiler.compile(nest, symbol));
+    const jit::LoadedKernel kernels[] = {compiler.load(compiler.compile(nest, symbol, jit::CodeKind::SoonMade)),
+                                         compiler.load(compiler.compile(nest, symbol, jit::CodeKind::Fast))};
     for (int64_t size : {0, 1, 15, 16, 17, 33, tiled ? 70 : 1000}) {
-      testing::NestMemory expected = random.memory(size), actual = random.copy(expected);
+      testing::NestMemory expected = random.memory(size);
+      testing::NestMemory actual[] = {random.copy(expected), random.copy(expected)};
       const int64_t units = lowering::units(nest, expected.args());
       const int64_t middle = units / 3;
       lowering::interpret(nest, expected.args(), 0, units);
-      kernel(actual.args(), 0, middle);
-      kernel(actual.args(), middle, units);
-      const std::string difference = actual.difference(expected);
-      ASSERT_EQ(difference, "") << "seed " << seed << " size " << size << "\n"
-                                << nest.print() << compiler.ir_text(nest, symbol);
+      for (size_t k = 0; k < 2; ++k) {
+        kernels[k](actual[k].args(), 0, middle);
+        kernels[k](actual[k].args(), middle, units);
+        ASSERT_EQ(actual[k].difference(expected), "") << "seed " << seed << " size " << size << " kind " << k << "\n"
+                                                      << nest.print() << compiler.ir_text(nest, symbol);
+      }
     }
   }
   if (heavy) {

@@ -10,6 +10,7 @@
 #include "jit/devices/cpu/launch.h"
 #include "jit/devices/emission.h"
 #include "jit/kernels/compiler.h"
+#include "jit/kernels/improvement.h"
 #include "jit/kernels/kernel.h"
 #include "jit/run/arena_pool.h"
 #include "lowering/threads/crew.h"
@@ -22,6 +23,8 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
+  CpuDevice() { prepare_ahead(); }
+
   lowering::PlanOptions plan_options(const CompileOptions& options) const override {
     return {.fusion = options.fusion,
             .groups = options.fusion,

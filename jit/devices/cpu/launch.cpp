@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 #include "jit/failures.h"
+#include "jit/kernels/improvement.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::jit {
@@ -53,7 +54,10 @@ void CpuLaunch::run(std::span<const Buffer> memory, std::span<const int64_t> sca
   for (auto& words : status_) std::ranges::fill(words, 0);
   const int64_t wanted = std::min(units_, total_ / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>(wanted, lowering::crew_size()));
-  lowering::share_out(total_, threads, [&](int64_t begin, int64_t end, int) { run_range(begin, end); });
+  {
+    const Watch watch(kernel_);
+    lowering::share_out(total_, threads, [&](int64_t begin, int64_t end, int) { run_range(begin, end); });
+  }
   if (std::ranges::any_of(status_, [](const auto& words) { return std::ranges::find(words, 1) != words.end(); }))
     raise_failures();
 }

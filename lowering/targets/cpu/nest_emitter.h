@@ -77,6 +77,7 @@ class NestEmitter {
   Value* square_buffer(ir::DType type);
   void written_out(const Square& s);
   void buffered(const Square& s);
+  void copy_elements(size_t access, const Square& s);
   void start_row(const Square& s, const std::vector<Value*>& before, bool first);
   void for_each_across(bool stores, const std::function<void(size_t)>& body);
   unsigned block_size(size_t access) const;

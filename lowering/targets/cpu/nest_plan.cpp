@@ -105,6 +105,16 @@ bool goes_row_by_row(const LoopNest& nest, const NestPlan& p) {
   return looping == 1;
 }
 
+// One vector a pass, but where several accumulators of a row decide in which order its elements are added up.
+void leave_out_copies(const LoopNest& nest, NestPlan& p) {
+  std::vector<bool> accumulates(nest.stages);
+  if (nest.schedule == Schedule::Row)
+    for (const Inst& x : nest.insts)
+      if (x.code == Code::Reduce) accumulates[x.stage] = true;
+  for (unsigned stage = 0; stage < nest.stages; ++stage)
+    if (!accumulates[stage]) p.unroll[stage] = 1;
+}
+
 // Light bodies need several vectors in flight, for independent accumulators and less loop; with two of them elementary
 // functions run a third faster. The heaviest gain little from copies, which cost compile time.
 unsigned unroll_for(unsigned work, bool wide) {
@@ -143,6 +153,7 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
   p.masked_only = target.masks;
   p.row_by_row = goes_row_by_row(nest, p);
   p.rows_written_out = nest.tiled() && p.lanes <= 16 && total <= 12;
+  if (target.compact) leave_out_copies(nest, p);
   return p;
 }
 

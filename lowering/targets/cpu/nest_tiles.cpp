@@ -47,6 +47,7 @@ void NestEmitter::squares(Value* row, Value* rows, Value* lane, Value* lanes) {
   emit_loop(b_, "square.rows", row, rows, step, {}, [&](Value* r) {
     emit_loop(b_, "square.lanes", lane, lanes, step, {}, [&](Value* l) {
       const Square s{r, l, smaller(b_, step, b_.CreateSub(rows, r)), smaller(b_, step, b_.CreateSub(lanes, l))};
+      if (target_.compact) return buffered(s);
       auto* whole = llvm::BasicBlock::Create(b_.getContext(), "square.whole", function_);
       auto* part = llvm::BasicBlock::Create(b_.getContext(), "square.part", function_);
       auto* next = llvm::BasicBlock::Create(b_.getContext(), "square.next", function_);
@@ -117,6 +118,7 @@ void NestEmitter::buffered(const Square& s) {
     return Place{b_.CreateGEP(element, buffered_row(a, b_.CreateAdd(r, b_.getInt64(k))), l)};
   };
   for_each_across(false, [&](size_t a) {
+    if (target_.compact) return copy_elements(a, s);
     VectorIR ir(b_, block_size(a));
     each_block(a, [&](Value* l, Value* r) {
       const auto block = load_block(a, s, l, r);
@@ -139,6 +141,7 @@ void NestEmitter::buffered(const Square& s) {
   });
   address_ = outside;
   for_each_across(true, [&](size_t a) {
+    if (target_.compact) return copy_elements(a, s);
     VectorIR ir(b_, block_size(a));
     each_block(a, [&](Value* l, Value* r) {
       llvm::SmallVector<Value*, 16> block;
@@ -146,6 +149,21 @@ void NestEmitter::buffered(const Square& s) {
         block.push_back(load_elements(ir, target_, nest_.accesses[a].dtype, place(a, l, r, k)));
       store_block(a, s, l, r, block);
     });
+  });
+}
+
+// Between memory and the square's buffer, one by one.
+void NestEmitter::copy_elements(size_t a, const Square& s) {
+  llvm::Type* element = memory_element(b_, nest_.accesses[a].dtype);
+  Value* first = b_.CreatePtrAdd(address_[a], b_.CreateMul(s.lane, stride_[a][nest_.vector_dim()]));
+  emit_loop(b_, "copy.lanes", b_.getInt64(0), s.lanes, b_.getInt64(1), {&first}, [&](Value* l) {
+    emit_loop(b_, "copy.rows", b_.getInt64(0), s.rows, b_.getInt64(1), {}, [&](Value* r) {
+      Value* memory = b_.CreateGEP(element, first, b_.CreateAdd(s.row, r));
+      Value* buffer = b_.CreateGEP(element, buffered_row(a, r), l);
+      const bool stores = nest_.accesses[a].store;
+      b_.CreateStore(b_.CreateLoad(element, stores ? buffer : memory), stores ? memory : buffer);
+    });
+    first = b_.CreatePtrAdd(first, stride_[a][nest_.vector_dim()]);
   });
 }
 
