@@ -10,6 +10,7 @@ STORED = {
         "memory-cpu": "memory",
         "memory-cpu-attention": "memory --attention",
         "shapes-cpu": "shapes",
+        "programs-cpu": "programs",
         "kernels-cpu": "kernels",
         "libraries-cpu": "libraries",
         "dispatch-cpu": "dispatch",

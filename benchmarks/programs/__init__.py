@@ -1,0 +1,1 @@
+"""Short programs in new processes."""
