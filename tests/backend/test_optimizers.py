@@ -62,6 +62,28 @@ def test_five_steps(name, options):
     assert_same(lambda device: five_steps(name, options, device), rtol=1e-4, atol=1e-5)
 
 
+KINDS = [name for name in CASES if name != "LBFGS"] + ["SGD nesterov alone"]
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"foreach": False}], ids=str)
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients_after_a_step(name, options):
+    """They are as backward left them, unless torch itself writes into them on the CPU, too."""
+    case = CASES.get(name, {"lr": 0.1, "momentum": 0.9, "nesterov": True})
+
+    def two_steps(device):
+        p = normal(3, 4, device=device, grad=True)
+        optimizer = getattr(torch.optim, name.split()[0])([p], **case, **options)
+        p.square().sum().backward()
+        found = []
+        for _ in range(2):
+            optimizer.step()
+            found += [p.grad.clone(), p.detach().clone(), p.grad._version]
+        return found
+
+    assert_same(two_steps, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"foreach": False}], ids=str)
 def test_a_learning_rate_that_changes(options):
     def train(device):

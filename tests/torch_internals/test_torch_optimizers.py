@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from torch.optim import adam, optimizer, swa_utils
+from torch.optim import adam, optimizer, sgd, swa_utils
 from versions import TORCH
 
 LISTS = 6
@@ -58,6 +58,20 @@ def test_the_fused_operator_takes_the_same(device):
         assert handed_on == {a.name for a in schema.arguments[LISTS:]}, (
             f"{name} must take the options of _multi_tensor_adam, by the same names"
         )
+
+
+def test_sgd_is_one_function(spy):
+    calls = spy(sgd, "sgd")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    torch.optim.SGD([parameter], lr=0.1, momentum=0.9, nesterov=True).step()
+    assert len(calls) == 1, "SGD must call torch.optim.sgd.sgd"
+    lists, options = calls[0]
+    assert lists[1][0] is parameter.grad
+    assert {"foreach", "fused", "nesterov"} <= set(options), (
+        "sgd must take the parameters, the gradients, and these options by name: Lazuli hands it "
+        "copies of the gradients where it would write into them"
+    )
 
 
 def test_one_function_says_which_devices_take_lists(spy):

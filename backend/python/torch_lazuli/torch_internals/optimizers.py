@@ -7,7 +7,7 @@ import functools
 import sys
 
 import torch
-from torch.optim import adam, optimizer, swa_utils
+from torch.optim import adam, optimizer, sgd, swa_utils
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from torch_lazuli.devices import TYPE
@@ -88,6 +88,30 @@ def choose_lists_at_less_cost() -> None:
     for module in [sys.modules[m] for m in sys.modules if m.startswith("torch.optim.")]:
         if getattr(module, name, None) is original:
             setattr(module, name, default_to_fused_or_foreach)
+
+
+def keep_gradients_of_nesterov() -> None:
+    """Steps on copies of the gradients where torch's SGD over lists would write into them.
+
+    With nesterov it adds the momentum to `p.grad`, and one tensor after the other, as on the CPU,
+    it does not. Who asks for lists by `foreach=True` gets that on the CPU, too.
+    """
+    original = sgd.sgd
+
+    @functools.wraps(original)
+    def step(parameters, gradients, *rest, **options):
+        by_default = options.get("foreach") is options.get("fused") is None
+        ours = parameters and _device_of(parameters[0]).type == TYPE
+        if ours and by_default and options.get("nesterov") and not _takes_lists_below():
+            gradients = [g.clone() for g in gradients]
+        return original(parameters, gradients, *rest, **options)
+
+    sgd.sgd = step
+
+
+def _takes_lists_below() -> bool:
+    """Whether torch's optimizers take operators over lists on the backing device."""
+    return torch.ops.lazuli._backing().type in optimizer._get_foreach_kernels_supported_devices()
 
 
 def step_as_eager() -> None:

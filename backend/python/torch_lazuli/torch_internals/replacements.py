@@ -41,4 +41,5 @@ def apply(library: Path) -> None:
         optimizers.step_as_eager()
     else:
         optimizers.step_adam_in_one_call()
+        optimizers.keep_gradients_of_nesterov()
     optimizers.end_traces_after_steps()
