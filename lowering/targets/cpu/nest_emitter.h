@@ -29,9 +29,9 @@ class NestEmitter {
 
   static constexpr unsigned kNoStage = ~0u;
   // Sums of floating types are cut into so many terms each, and chunks of these, so that rounding errors grow with the
-  // sum of the three numbers, not with their product. The vectors of a row are many sums already.
+  // sum of the numbers, not with their product. The vectors of a row are many sums already.
   static constexpr std::array<int64_t, 3> kChunks = {32768, 1024, 32};
-  static constexpr std::array<int64_t, 1> kVectorChunks = {256};
+  static constexpr std::array<int64_t, 2> kVectorChunks = {1024, 32};
 
   // Units (nest_emitter.cpp).
   void read_arguments();
