@@ -153,10 +153,25 @@ Tensor div_mode(const Tensor& a, const Tensor& b, std::optional<c10::string_view
   return fall_back<Tensor>("aten::div", "Tensor_mode", a, b, mode ? std::optional<std::string>(*mode) : std::nullopt);
 }
 
-std::optional<ir::Op> root_of(double exponent) {
-  if (exponent == 0.5) return ir::Op::sqrt;
-  if (exponent == -0.5) return ir::Op::rsqrt;
+// In float16 torch computes a power, which of minus infinity and of minus zero is none of these.
+std::optional<ir::Op> root_of(const Tensor& x, const Scalar& exponent) {
+  if (!is_floating(x) || x.scalar_type() == at::kHalf || exponent.isComplex()) return {};
+  if (exponent.toDouble() == 0.5) return ir::Op::sqrt;
+  if (exponent.toDouble() == -0.5) return ir::Op::rsqrt;
   return {};
+}
+
+// The derivatives of these read their result, and torch's node of a power keeps its operand alone: so what is kept is
+// not the result, which may be written before backward.
+Tensor apart_from_kept(const Tensor& x, ir::Op op) {
+  Tensor kept = elementwise(op, {{&x, {}}});
+  if (!kept.defined() || !x.requires_grad()) return kept;
+  lazy::Order order;
+  if (!kept.is_contiguous()) lazy::memory_order(kept.sizes(), kept.strides(), order);
+  lazy::Recording r;
+  Tensor out = r.tensor(r.mul(r.value(kept, order), 1.0), kept.scalar_type(), order);
+  take_strides_of_ones(out, {{&kept, {}}}, kept.scalar_type());
+  return out;
 }
 
 // Small exponents are products and roots: exact, and cheap in a kernel. Any other exponent is a run-time number.
@@ -169,8 +184,8 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
       Tensor square = elementwise(ir::Op::mul, {{&x, {}}, {&x, {}}});
       return elementwise(ir::Op::mul, {{&square, {}}, {&x, {}}});
     }
-    if (const auto root = root_of(e)) return elementwise(*root, {{&x, {}}});
-    if (e == -1) return elementwise(ir::Op::reciprocal, {{&x, {}}});
+    if (const auto root = root_of(x, exponent)) return apart_from_kept(x, *root);
+    if (e == -1) return apart_from_kept(x, ir::Op::reciprocal);
     if (Tensor r = elementwise(ir::Op::pow, {{&x, {}}, {nullptr, exponent}}); r.defined()) return r;
   }
   return fall_back<Tensor>("aten::pow", "Tensor_Scalar", x, exponent);
@@ -178,7 +193,7 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
 
 // In place and into a given tensor only these are other rows: pow gives another infinity's and another zero's root.
 Tensor& power_into(Tensor& out, const Tensor& x, const Scalar& exponent, bool is_out) {
-  const auto root = is_floating(x) && !exponent.isComplex() ? root_of(exponent.toDouble()) : std::nullopt;
+  const auto root = root_of(x, exponent);
   Operands operands{{&x, {}}};
   if (!root) operands.push_back({nullptr, exponent, is_out});
   if (elementwise_into(out, root.value_or(ir::Op::pow), operands, is_out)) return out;
