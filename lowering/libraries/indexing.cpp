@@ -24,6 +24,7 @@ struct ScatterPlan {
   int64_t size = 0, stride = 0;  // of the dimension that is indexed
   int64_t dim = 0;               // the dimension, as an error names it
   bool rows = false;             // an index stands for a whole row: index_add or index_copy
+  bool outermost = false;        // ... of the first or the last of several dimensions
   ScatterMode mode = ScatterMode::Assign;
 };
 
@@ -115,12 +116,14 @@ class Scatter final : public LibraryCall {
       fail(*at);
     }
   }
-  // In torch's words: those of index_add, of index_copy, of scatter and scatter_add.
+  // In torch's words: those of index_add, of index_copy, of scatter and scatter_add, which torch also calls for most
+  // index_add.
   [[noreturn]] void fail(int64_t at) const {
-    if (p_.rows && p_.mode == ScatterMode::Add) throw IndexError("index out of range in self");
+    const bool adds = p_.mode == ScatterMode::Add, scatters = p_.outermost && p_.index_type == ir::DType::I64;
+    if (p_.rows && adds && !scatters) throw IndexError("index out of range in self");
     const std::string text = "index " + std::to_string(at) + " is out of bounds for dimension " +
                              std::to_string(p_.dim) + " with size " + std::to_string(p_.size);
-    if (p_.rows) throw IndexError("index_copy_(): " + text);
+    if (p_.rows && !adds) throw IndexError("index_copy_(): " + text);
     throw std::runtime_error(text);
   }
   bool outside(int64_t at) const { return at < 0 || at >= p_.size; }
@@ -253,7 +256,7 @@ std::unique_ptr<LibraryCall> make_index_add(const Layout& base, const Layout& in
   ScatterPlan p = plan_for(base, index, src, out, mode);
   const size_t rank = out.shape.size(), at = static_cast<size_t>(dim), wide = index.shape.size();
   if (at >= rank) throw TypeError("index_add: no such dimension");
-  p.dim = dim, p.rows = true;
+  p.dim = dim, p.rows = true, p.outermost = rank > 1 && (at == 0 || at == rank - 1);
   Layout entries = index;
   const bool flat = src.shape.size() == rank && wide != 1;
   if (flat) {
