@@ -683,3 +683,54 @@ def test_indices_into_nothing(device, call):
 
     expected, actual = (raised_class(run, where) for where in ("cpu", device))
     assert expected is actual
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, -1, 2, 3, 1.5])
+def test_a_power_that_is_written_before_backward(device, exponent):
+    """Torch's node of a power keeps its operand alone."""
+
+    def run(device):
+        x = normal(2, 3, device=device).abs().t().detach().requires_grad_()
+        y, z = x.pow(exponent), x.pow(exponent)
+        y[0] = 2
+        (y.sum() + (z * z).sum()).backward()
+        return y.detach(), y.stride(), x.grad
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+def test_powers_of_infinity_and_zero_in_float16(device, exponent):
+    """There torch computes powers, elsewhere roots."""
+
+    def run(device):
+        special = [-float("inf"), -0.0, 0.0, float("inf"), 4.0, float("nan"), -1.0]
+        results = []
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            x = torch.tensor(special, dtype=dtype).to(device)
+            results += [x.pow(exponent), x.clone().pow_(exponent)]
+            results.append(torch.pow(x, exponent, out=torch.empty_like(x)))
+        return results
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((3,), 0), ((3, 4), 0), ((3, 4), 1), ((3, 4, 2), 1)])
+def test_class_of_an_index_add_error(device, shape, dim):
+    def run(device):
+        x, index = torch.ones(shape).to(device), torch.tensor([9]).to(device)
+        x.index_add_(dim, index, torch.ones(shape).narrow(dim, 0, 1).to(device)).sum().item()
+
+    expected = raised_class(run, "cpu")
+    assert expected is not None
+    assert raised_class(run, device) is expected
+
+
+def test_the_sum_of_many_equal_numbers(device):
+    """Errors of one direction add up, unless sums are cut into sums of a few terms."""
+    for number in (0.3, 0.7, 1.1):
+        x = torch.full((100_003,), number)
+        exact = x.double().sum()
+        with torch.lazuli.config.patch(unplanned="never"):
+            error = (x.to(device).sum().cpu().double() - exact).abs()
+        assert error < 10 * torch.finfo(torch.float32).eps * exact
