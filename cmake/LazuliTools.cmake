@@ -6,8 +6,8 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/tools/lazuli_opt.cpp")
   set_target_properties(lazuli-opt PROPERTIES BUILD_RPATH "${LAZULI_DNNL_FOLDER}")
 endif()
 
-# Built when asked for (tools/bench libraries asks for the second).
-foreach(_program kernels_core libraries_core)
+# Built when asked for (tools/bench libraries asks for the second, tools/bench decode for the third).
+foreach(_program kernels_core libraries_core bandwidth_core)
   if(EXISTS "${CMAKE_SOURCE_DIR}/benchmarks/kernels/${_program}.cpp")
     add_executable(${_program} EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/benchmarks/kernels/${_program}.cpp")
     target_link_libraries(${_program} PRIVATE lazuli_core)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/capture_pool.h"
+#include "lazy/memory/host_block.h"
 #include "lazy/run/runner.h"
 #include "lazy/support/config.h"
 #include "lazy/support/mutex.h"
@@ -32,8 +33,8 @@ size_t size_class(size_t bytes) {
 class Allocator {
  public:
   // A block and its size, which is another class's at most twice as large where this one has none: programs whose sizes
-  // change would else ask for fresh memory most of the time.
-  std::pair<void*, size_t> take(size_t size) {
+  // change would else ask for fresh memory most of the time. `used`: what is wanted of it now.
+  std::pair<void*, size_t> take(size_t size, size_t used) {
     {
       std::lock_guard lock(mutex_);
       count(size);
@@ -51,12 +52,12 @@ class Allocator {
       }
       reserve(size);
     }
-    void* p = std::aligned_alloc(64, size);
+    void* p = allocate_block(size, used);
     if (!p) {
       release();
       std::lock_guard lock(mutex_);
       ++stats_.num_alloc_retries;
-      p = std::aligned_alloc(64, size);
+      p = allocate_block(size, used);
     }
     if (!p) {
       std::lock_guard lock(mutex_);
@@ -176,7 +177,7 @@ jit::Buffer allocate_on_device(size_t bytes) {
 jit::Buffer allocate_buffer(size_t bytes) {
   if (!backing().shares_host_memory) return allocate_on_device(bytes);
   const size_t taken = size_class(bytes);
-  const auto [p, size] = allocator().take(taken);
+  const auto [p, size] = allocator().take(taken, bytes);
   return {p, bytes, std::shared_ptr<void>(p, [taken, size](void* q) { allocator().give(q, taken, size); })};
 }
 CountedMemory::CountedMemory(size_t bytes) : bytes_(bytes) { allocator().adopt(bytes); }
