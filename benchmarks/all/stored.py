@@ -13,6 +13,7 @@ STORED = {
         "programs-cpu": "programs",
         "kernels-cpu": "kernels",
         "libraries-cpu": "libraries",
+        "decode-cpu": "decode",
         "dispatch-cpu": "dispatch",
         "host-cpu": "host",
         "start-cpu": "start",

@@ -1,13 +1,14 @@
 """Measures generation on a CPU, a token a step: milliseconds a token, and how near to the memory's
 speed the weights are read, in float32 and in fewer bits.
 
-A decoder of 12 layers of 768 with a vocabulary of 32,768 generates from a prompt of 64 tokens, with
+A decoder of 12 layers of 768 with a vocabulary of 32,768 generates from a prompt of 16 tokens, with
 a cache that grows through all turns, and each token is read before the next. `GB/s` is the bytes of
-the weights that a token reads (all but the embeddings, and without the cache) over its time; `of memory` is that over what two threads read
-at best in the same minutes: sums in registers along halves of a memory as large as the model in
-float32, fetched ahead, the better of usual and large pages (benchmarks/kernels/bandwidth_core.cpp).
-`int8` are weights of int8 as torchao multiplies them, `int4` torch's packed ones, `dynamic int8`
-what torch.ao.quantization.quantize_dynamic makes. The arms and the memory take turns; medians.
+the weights that a token reads (all but the embeddings, and without the cache) over its time; `of
+memory` is that over what two threads read at best in the same minutes: sums in registers along
+halves of a memory as large as the model in float32, fetched ahead, the better of usual and large
+pages (benchmarks/kernels/bandwidth_core.cpp). `int8` are weights of int8 as torchao multiplies
+them, `int4` torch's packed ones, `dynamic int8` what torch.ao.quantization.quantize_dynamic makes.
+The arms and the memory take turns; medians.
 """
 
 import gc
@@ -32,7 +33,10 @@ class Memory:
 
     def __init__(self, path: Path, size: int, threads: int) -> None:
         self.process = subprocess.Popen(
-            [path, str(size), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [path, str(size), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def measure(self) -> dict[str, float]:

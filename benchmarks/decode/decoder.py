@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-LAYERS, WIDTH, HEADS, VOCABULARY, PROMPT = 12, 768, 12, 32768, 64
+LAYERS, WIDTH, HEADS, VOCABULARY, PROMPT = 12, 768, 12, 32768, 16
 
 Cache = list[tuple[torch.Tensor, torch.Tensor]]
 

@@ -1,5 +1,6 @@
 """Linear layers with weights of few bits, and how many bytes of them a token reads."""
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -38,7 +39,9 @@ class Int4Linear(nn.Module):
             numbers.reshape(rows, depth).to(torch.int32), 1
         )
         self.register_buffer("weight", packed)
-        self.register_buffer("scales", torch.stack([scale, low + 8 * scale], 2).transpose(0, 1).contiguous())
+        self.register_buffer(
+            "scales", torch.stack([scale, low + 8 * scale], 2).transpose(0, 1).contiguous()
+        )
         self.rows, self.bias = rows, linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +63,11 @@ def replace_linears(model: nn.Module, by: Callable[[nn.Linear], nn.Module]) -> n
 def dynamic(model: nn.Module) -> nn.Module:
     from torch.ao.quantization import quantize_dynamic
 
-    return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # torch moves it to a library of its own
+        return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
 
 
 # How each kind of weights is made of a model in float32.
@@ -83,6 +90,10 @@ def bytes_read(model: nn.Module) -> int:
         total += sum(tensor.numel() * tensor.element_size() for tensor in own)
         if hasattr(module, "_packed_params"):
             weight, bias = module._weight_bias()
-            scales = weight.q_per_channel_scales() if weight.qscheme() == torch.per_channel_affine else []
+            scales = (
+                weight.q_per_channel_scales()
+                if weight.qscheme() == torch.per_channel_affine
+                else []
+            )
             total += weight.numel() + 4 * (len(scales) + (0 if bias is None else bias.numel()))
     return total

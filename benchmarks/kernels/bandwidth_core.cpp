@@ -21,20 +21,19 @@ constexpr int64_t kPage = int64_t{2} << 20, kPiece = 1024, kAhead = 4096;  // by
 
 template <InstructionSet>
 struct Reading;
-#define INSTRUCTION_SET(name, target, is_there, rows, bytes, ...)                                     \
-  template <>                                                                                         \
-  struct Reading<InstructionSet::name> {                                                              \
-    target static float sum(const char* from, const char* to) {                                       \
-      typedef float Vector __attribute__((vector_size(bytes), may_alias));                            \
-      Vector sums[8] = {};                                                                            \
-      for (; from < to; from += kPiece)                                                               \
-        _Pragma("GCC unroll 64") for (int64_t at = 0; at < kPiece; at += bytes) {                     \
-          if (at % 64 == 0) __builtin_prefetch(from + at + kAhead);                                   \
-          sums[at / bytes % 8] += *reinterpret_cast<const Vector*>(from + at);                        \
-        }                                                                                             \
-      for (int i = 1; i < 8; ++i) sums[0] += sums[i];                                                 \
-      return sums[0][0];                                                                              \
-    }                                                                                                 \
+#define INSTRUCTION_SET(name, target, is_there, rows, bytes, ...)                                                 \
+  template <>                                                                                                     \
+  struct Reading<InstructionSet::name> {                                                                          \
+    target static float sum(const char* from, const char* to) {                                                   \
+      typedef float Vector __attribute__((vector_size(bytes), may_alias));                                        \
+      Vector sums[8] = {};                                                                                        \
+      for (; from < to; from += kPiece) _Pragma("GCC unroll 64") for (int64_t at = 0; at < kPiece; at += bytes) { \
+          if (at % 64 == 0) __builtin_prefetch(from + at + kAhead);                                               \
+          sums[at / bytes % 8] += *reinterpret_cast<const Vector*>(from + at);                                    \
+        }                                                                                                         \
+      for (int i = 1; i < 8; ++i) sums[0] += sums[i];                                                             \
+      return sums[0][0];                                                                                          \
+    }                                                                                                             \
   };
 #include "lowering/instruction_sets/all.def"
 

@@ -3,6 +3,7 @@
 #include "ir/body.h"
 #include "ir/passes/rewrite.h"
 #include "lowering/fusion/library_calls.h"
+#include "lowering/graph/depth_pieces.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -30,33 +31,55 @@ class Products {
     const ir::Node& n = graph_.nodes[id];
     const Value a = n.inputs[0], b = n.inputs[1];
     ir::Builder& to = r.builder();
+    const ir::DType type = n.types[0].dtype;
     const auto turned = [&](Value x) { return to.transpose(r[x]); };
-    if (is_short(graph_.type(a).shape[0]) && is_dequantized(n, b)) return sum(to, r[a], turned(b), n.types[0].dtype);
-    if (is_short(graph_.type(b).shape[1]) && is_dequantized(n, a))
-      return to.transpose(sum(to, turned(b), r[a], n.types[0].dtype));
+    if (is_short(graph_.type(a).shape[0])) {
+      DepthPieces pieces(graph_, before_transpose(b));
+      if (is_dequantized(n, b, pieces)) return sum(r, r[a], pieces, turned(b), type);
+    }
+    if (is_short(graph_.type(b).shape[1])) {
+      DepthPieces pieces(graph_, a);
+      if (is_dequantized(n, a, pieces)) return to.transpose(sum(r, turned(b), pieces, r[a], type));
+    }
     return {};
   }
 
  private:
-  // [m, n]: each of m rows times each of n rows of `matrix`. Their sums have one iteration space, so that one kernel
-  // computes an element of the matrix once for all of them. Narrow floats are multiplied and added up in float32, as in
-  // any product.
-  static Value sum(ir::Builder& b, Value rows, Value matrix, DType type) {
+  // What v is the transpose of, if anything.
+  Value before_transpose(Value v) const {
+    const ir::Node& node = graph_[v];
+    return node.op == Op::permute && ir::Dims(node.attrs.list(0)) == Dims{1, 0} ? node.inputs[0] : Value{};
+  }
+
+  // [m, n]: each of m rows times each of n rows of the matrix, `whole` or in pieces. Their sums have one iteration
+  // space, so that one kernel computes an element of the matrix once for all of them. Narrow floats are multiplied and
+  // added up in float32, as in any product.
+  static Value sum(ir::Rewriter& r, Value rows, DepthPieces& pieces, Value whole, DType type) {
+    ir::Builder& b = r.builder();
     const DType wide = ir::compute_type(type);
-    const Dims shape = b.shape(matrix);
-    const Size m = b.shape(rows)[0], k = shape[1];
-    matrix = b.convert(matrix, wide), rows = b.convert(rows, wide);
+    const Size m = b.shape(rows)[0], n = b.shape(whole)[0];
+    std::vector<Value> matrices;
+    for (int64_t p = 0; p < pieces.count(); ++p)
+      matrices.push_back(b.convert(pieces.count() == 1 ? whole : pieces.matrix(r, p), wide));
+    rows = b.convert(pieces.count() == 1 ? rows : pieces.in_order(b, rows), wide);
+    const Dims shape = b.shape(matrices[0]);
+    const Size k = shape[1];
     std::vector<Value> results;
     for (Size i = 0; i < m; i += 1) {
-      const Value row = b.emit(Op::slice, {rows}, Attrs().add(Dims{i, 0}).add(Dims{1, k}).add(Dims{1, 1}));
-      results.push_back(b.reshape(b.sum(b.mul(matrix, b.broadcast(row, shape)), Dims{1}, true), Dims{1, shape[0]}));
+      Value terms;
+      for (int64_t p = 0; p < pieces.count(); ++p) {
+        const Value row = b.emit(Op::slice, {rows}, Attrs().add(Dims{i, k * p}).add(Dims{1, k}).add(Dims{1, 1}));
+        const Value products = b.mul(matrices[static_cast<size_t>(p)], b.broadcast(row, shape));
+        terms = terms ? b.add(terms, products) : products;
+      }
+      results.push_back(b.reshape(b.sum(terms, Dims{1}, true), Dims{1, n}));
     }
     return b.convert(m == 1 ? results[0] : b.emit(Op::cat, results, Attrs{{0}}), type);
   }
 
   // Whether the matrix is computed for this product alone, element by element, from values of fewer bytes. Bytes are
   // made int32 by the product itself.
-  bool is_dequantized(const ir::Node& product, Value v) const {
+  bool is_dequantized(const ir::Node& product, Value v, const DepthPieces& pieces) const {
     const Size elements = graph_.type(v).numel();
     if (elements.is_symbolic() || elements < kLeastElements) return false;
     if (product.op == Op::int_mm) return true;
@@ -68,7 +91,8 @@ class Products {
       left.pop_back();
       if (!x || !seen.insert(x.node).second) continue;
       const ir::Node& node = graph_[x];
-      if (!ir::is_elementwise(node.op) && !ir::is_view(node.op)) {
+      const bool put_together = pieces.is_concatenation(x.node);
+      if (!ir::is_elementwise(node.op) && !ir::is_view(node.op) && !put_together) {
         bytes += node.types[x.result].bytes();
         continue;
       }

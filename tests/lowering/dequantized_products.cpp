@@ -83,6 +83,42 @@ TEST(DequantizedProducts, OfBytes) {
   }
 }
 
+// Numbers of 4 bits that lie in the halves of bytes: stacked, or one half behind the other, under a scale a group.
+Graph of_halves(int64_t rows, bool alternate, bool grouped) {
+  constexpr int64_t kDepth = 512, kColumns = 256, kGroup = 64;
+  Graph graph;
+  GraphBuilder b(graph);
+  const Value packed = b.input({DType::U8, {kColumns, kDepth / 2}});
+  const auto number = [&](double v) { return b.full(b.shape(packed), v, DType::U8); };
+  std::vector<Value> halves{b.emit(Op::bitwise_and, {packed, number(15)}),
+                            b.emit(Op::shift_right, {packed, number(4)})};
+  if (alternate)
+    for (Value& half : halves) half = b.reshape(half, Dims{kColumns, kDepth / 2, 1});
+  Value w = b.emit(Op::cat, halves, Attrs{{alternate ? 2 : 1}});
+  const Dims shape = grouped ? Dims{kColumns, kDepth / kGroup, kGroup} : Dims{kColumns, kDepth};
+  w = b.convert(b.reshape(w, shape), DType::F32);
+  if (grouped) w = b.mul(w, b.broadcast(b.input({DType::F32, {kColumns, kDepth / kGroup, 1}}), shape));
+  w = b.transpose(b.reshape(w, Dims{kColumns, kDepth}));
+  graph.outputs = {b.emit(Op::matmul, {b.input({DType::F32, {rows, kDepth}}), w})};
+  return graph;
+}
+
+TEST(DequantizedProducts, OfWhatIsPutTogether) {
+  for (int64_t rows : {1, 3})
+    for (int form = 0; form < 4; ++form) {
+      const Graph graph = of_halves(rows, (form & 1) != 0, (form & 2) != 0);
+      const Graph after = rewritten(graph);
+      EXPECT_EQ(products(after), 0u) << print(after);
+      for (const Node& node : after.nodes)
+        if (node.op == Op::cat) EXPECT_LE(node.types[0].numel(), rows * 512) << print(after);
+      std::mt19937 generator(1);
+      std::vector<Tensor> inputs;
+      for (const Type& t : input_types(graph)) inputs.push_back(random_tensor(t, generator, 0, 200));
+      const auto want = interpret(graph, inputs), got = interpret(after, inputs);
+      expect_close(got[0], want[0], 1e-5, print(after));
+    }
+}
+
 TEST(DequantizedProducts, OthersStay) {
   EXPECT_EQ(products(rewritten(make({.rows = 5}))), 1u);
   EXPECT_EQ(products(rewritten(make({.kept = true}))), 1u);                            // it is in memory in any case
