@@ -77,7 +77,12 @@ def tour(e: Environment, **options) -> None:
 
 
 def demo(e: Environment) -> None:
-    e.pip("install", "-r", ROOT / "requirements" / "demo.txt")
+    packages = (ROOT / "requirements" / "demo.txt").read_text().splitlines()
+    packages = [line for line in packages if line and not line.startswith("#")]
+    try:
+        e.pip("install", *packages)
+    except Failed:  # some of these versions are not for an older Python
+        e.pip("install", *(package.partition("==")[0] for package in packages))
     e.pip("install", "--no-deps", "-r", ROOT / "requirements" / "alone.txt")
     e.run(ROOT / "demo" / "compare.py")
 
