@@ -11,6 +11,7 @@
 #include "backend/autograd/region.h"
 #include "backend/autograd/step.h"
 #include "backend/device/generator.h"
+#include "jit/kernels/improvement.h"
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/record/recording.h"
@@ -198,6 +199,7 @@ TORCH_LIBRARY(lazuli, m) {
     }
     lazy::Runner::end();
     lazy::RunAhead::end();
+    jit::end_improvements();
   });
   m.def("_memory_stats(int device) -> str", memory_stats);
   m.def("_reset_peak_memory_stats(int device) -> ()", reset_peak);

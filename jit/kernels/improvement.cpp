@@ -71,6 +71,13 @@ class Improver {
     here_ = nullptr;
   }
 
+  void end() {
+    if (has_ended_.exchange(true)) return;
+    lock();  // the first for good
+    wanted_.clear();
+    mutex_.unlock();
+  }
+
   void finish() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return (wanted_.empty() && !current_) || !has_thread_; });
@@ -87,13 +94,6 @@ class Improver {
 
   void lock() { busy_.lock(), mutex_.lock(); }
   void unlock() { mutex_.unlock(), busy_.unlock(); }
-  void end() {
-    lock();  // the first for good
-    has_ended_ = true;
-    wanted_.clear();
-    mutex_.unlock();
-  }
-
   bool is_known(const std::shared_ptr<const Kernel>& kernel) const {
     return kernel == current_ || kernel.get() == here_ || std::ranges::find(wanted_, kernel) != wanted_.end();
   }
@@ -148,7 +148,8 @@ class Improver {
   std::deque<std::shared_ptr<const Kernel>> wanted_;
   std::shared_ptr<const Kernel> current_;      // what the thread is at
   std::atomic<const Kernel*> here_ = nullptr;  // what another thread is at
-  bool has_thread_ = false, has_ended_ = false;
+  bool has_thread_ = false;
+  std::atomic<bool> has_ended_ = false;
 };
 
 }  // namespace
@@ -164,6 +165,8 @@ void ran(const std::shared_ptr<const Kernel>& kernel, std::chrono::nanoseconds t
 }
 
 void prepare_ahead() { Improver::get().prepare(); }
+
+void end_improvements() { Improver::get().end(); }
 
 void finish_improvements() { Improver::get().finish(); }
 

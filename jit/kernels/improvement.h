@@ -11,6 +11,8 @@ namespace lazuli::jit {
 void ran(const std::shared_ptr<const Kernel>& kernel, std::chrono::nanoseconds time);
 // Has that thread make ready what the first kernel needs (prepare_to_compile), while the program does something else.
 void prepare_ahead();
+// As the process ends, before its static objects are destroyed, LLVM's among them: no code is made any more.
+void end_improvements();
 // Waits until no faster code is wanted, for tests.
 void finish_improvements();
 

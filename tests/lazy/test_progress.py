@@ -12,7 +12,7 @@ import torch
 x = torch.rand(8, 8, device="lazuli")
 for turn in range(2):
     results = []
-    for i in range(160):
+    for i in range(240):
         y = x + turn
         for bit in range(24):
             y = y.sin() if (i * 2654435761 >> bit) & 1 else y.sigmoid() * y.tanh()
