@@ -167,21 +167,6 @@ Tensor int_mm(const Tensor& a, const Tensor& b) {
   return r.tensor(r.emit(ir::Op::int_mm, {r.value(a), r.value(b)}), at::kInt);
 }
 
-// [M, K] x [N, K] of bytes, each of whose rows has a scale.
-Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& scales) {
-  const bool fits = lazy::backing().has_host_kernels && is_floating(x) && is_ours(weight) && is_ours(scales) &&
-                    weight.scalar_type() == at::kChar && scales.scalar_type() == x.scalar_type() && x.dim() == 2 &&
-                    weight.dim() == 2 && x.is_contiguous() && weight.is_contiguous() && x.size(1) == weight.size(1) &&
-                    scales.dim() == 1 && scales.size(0) == weight.size(0) && x.scalar_type() != at::kDouble;
-  if (!fits) return fall_back<Tensor>("aten::_weight_int8pack_mm", "", x, weight, scales);
-  lazy::Recording r;
-  // Rounded once, after the scales: what they bring back may be out of a narrow type's range.
-  const ir::DType type = lazy::to_ir(x.scalar_type()), wide = ir::compute_type(type);
-  const ir::Value w = r.permute(r.convert(r.value(weight), wide), ir::Dims{1, 0});
-  const ir::Value products = r.emit(ir::Op::matmul, {r.convert(r.value(x), wide), w});
-  return r.tensor(r.convert(r.mul(products, r.convert(r.value(scales), wide)), type), x.scalar_type());
-}
-
 // Of real numbers there is nothing to conjugate: vdot is the same.
 template <bool conjugates>
 Tensor dot(const Tensor& a, const Tensor& b) {
@@ -303,7 +288,6 @@ void register_contractions(torch::Library& m) {
   register_product<Vectors>(m);
   m.impl("addr", addr);
   m.impl("_int_mm", int_mm);
-  m.impl("_weight_int8pack_mm", weight_int8pack_mm);
   m.impl("dot", dot<false>);
   m.impl("vdot", dot<true>);
   m.impl("convolution_overrideable", convolution);

@@ -45,6 +45,7 @@ void register_rows(torch::Library& m) {
   register_triangles(m);
   register_upsampling(m);
   register_weight_norm(m);
+  register_weights_of_few_bits(m);
   register_wider_operands(m);
   register_windows(m);
   register_table(m);

@@ -44,6 +44,7 @@ void register_triangles(torch::Library& m);
 void register_upsampling(torch::Library& m);
 void register_views(torch::Library& m);
 void register_weight_norm(torch::Library& m);
+void register_weights_of_few_bits(torch::Library& m);
 void register_wider_operands(torch::Library& m);
 void register_windows(torch::Library& m);
 // Reference mode (lazy/support/config.h): torch's own kernels, for all that computes, and what torch writes in other

@@ -81,6 +81,33 @@ void interpret_int_mm(const Node&, std::span<const Tensor* const> in, std::span<
     }
 }
 
+void interpret_int4_mm(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
+  const Tensor &x = *in[0], &w = *in[1], &scales = *in[2];
+  const int64_t group = node.attrs.number(0), block = node.attrs.number(1);
+  const bool paired = node.attrs.number(2) != 0;
+  const int64_t m = x.type.shape[0], k = x.type.shape[1], n = w.type.shape[0];
+  const auto bits = [&](int64_t row, int64_t l) {
+    const int64_t first = row / block * block;
+    const bool apart = !paired && first + block <= n;
+    const int64_t half = std::min(block, n - first) / 2, in_block = row - first;
+    const int64_t at = first * k / 2 + l * half + (apart ? in_block % half : in_block / 2);
+    const bool high = apart ? in_block >= half : in_block % 2 != 0;
+    return static_cast<int>(w.at(at)) >> (high ? 4 : 0) & 15;
+  };
+  dispatch(compute_type(x.type.dtype), [&]<class T>() {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        Accumulator<T> sum = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          const int64_t scale = (l / group * n + j) * 2;
+          const auto weight = static_cast<Accumulator<T>>(bits(j, l) - 8) * load<T>(scales, scale);
+          sum += static_cast<Accumulator<T>>(load<T>(x, i * k + l)) * (weight + load<T>(scales, scale + 1));
+        }
+        store<T>(out[0], i * n + j, static_cast<T>(sum));
+      }
+  });
+}
+
 void interpret_convolution(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
   const Tensor &x = *in[0], &w = *in[1];
   dispatch(compute_type(x.type.dtype), [&]<class T>() {

@@ -37,6 +37,20 @@ void infer_int_mm(std::span<const Type* const> in, const Attrs&, std::span<Type>
   out[0] = {DType::I32, Dims{a.shape[0], b.shape[1]}};
 }
 
+void infer_int4_mm(std::span<const Type* const> in, const Attrs& attrs, std::span<Type> out) {
+  const Type &x = *in[0], &w = *in[1], &scales = *in[2];
+  const int64_t group = attrs.number(0), block = attrs.number(1);
+  if (!is_floating(x.dtype) || x.dtype == DType::F64 || w.dtype != DType::U8 || scales.dtype != x.dtype)
+    type_error("int4_mm: expected floats of at most 32 bits, bytes, and scales like the floats, but got: ",
+               name(x.dtype), ", ", name(w.dtype), " and ", name(scales.dtype));
+  if (group <= 0 || block <= 0 || block % 2 != 0) type_error("int4_mm: no groups of ", group, " or blocks of ", block);
+  if (x.rank() != 2 || w.rank() != 2 || x.shape[1] != w.shape[1] * 2 || x.shape[1] % group != 0 ||
+      w.shape[0] % 2 != 0 || scales.shape != Dims{x.shape[1] / group, w.shape[0], 2})
+    type_error("int4_mm: the operands' shapes do not fit: ", to_string(x), ", ", to_string(w), " and ",
+               to_string(scales));
+  out[0] = {x.dtype, Dims{x.shape[0], w.shape[0]}};
+}
+
 void vjp_matmul(Builder& b, const Application& a, std::span<const Value> cotangents, uint32_t needs,
                 std::span<Value> out) {
   Value gy = cotangents[0];

@@ -6,7 +6,9 @@
 #include "lowering/libraries/onednn.h"
 #include "lowering/libraries/pooling/pooling.h"
 #include "lowering/libraries/primitive.h"
+#include "lowering/libraries/product/int4_mm.h"
 #include "lowering/libraries/scan.h"
+#include "lowering/libraries/strided_copy.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -32,6 +34,11 @@ ConvolutionParams convolution_params(const ir::Attrs& a) {
 
 Call matmul(const Arguments& a) { return make_matmul(a.in[0], a.in[1], a.out[0], a.post_ops, a.effort); }
 Call int_mm(const Arguments& a) { return make_int_mm(a.in[0], a.in[1], a.out[0], a.effort); }
+Call int4_mm(const Arguments& a) {
+  const ir::Attrs& attrs = a.node.attrs;
+  return make_int4_mm(a.in[0], a.in[1], a.in[2], a.out[0],
+                      {.group = attrs.number(0), .block = attrs.number(1), .paired = attrs.number(2) != 0});
+}
 Call convolution(const Arguments& a) {
   return make_convolution(a.in[0], a.in[1], a.out[0], convolution_params(a.node.attrs), a.post_ops, a.effort);
 }
@@ -106,6 +113,7 @@ struct Service {
 const Service kServices[] = {
     {ir::Op::matmul, matmul, true, packed_matmul},
     {ir::Op::int_mm, int_mm, false, packed_int_mm},
+    {ir::Op::int4_mm, int4_mm},
     {ir::Op::convolution, convolution, true, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
@@ -144,8 +152,9 @@ class CpuLibraries final : public Libraries {
     const Service* e = service(node.op);
     return e && e->post_ops;
   }
-  // Attention walks along rows.
+  // Attention walks along rows, and numbers of 4 bits lie in an order of their own.
   bool reads(const ir::Node& node, const Layout& x) const override {
+    if (node.op == ir::Op::int4_mm) return is_dense(x);
     if (node.op != ir::Op::attention && node.op != ir::Op::attention_backward) return true;
     return x.shape.empty() || x.shape.back() == 1 || x.strides.back() == 1;
   }

@@ -140,6 +140,10 @@ Layout with_canonical_strides(Layout layout) {
   return layout;
 }
 
+bool is_dense(const Layout& layout) {
+  return with_canonical_strides(layout).strides == dense_layout(layout.dtype, layout.shape).strides;
+}
+
 size_t extent_bytes(const Layout& layout) {
   int64_t last = 0;
   for (size_t d = 0; d < layout.shape.size(); ++d) {

@@ -15,6 +15,8 @@ Layout channels_last_layout(ir::DType dtype, const ir::Dims& shape);
 // `layout` with the strides of its one-element dimensions made those of a dense tensor, so that equal addresses
 // give equal descriptions.
 Layout with_canonical_strides(Layout layout);
+// Whether it is dense, whatever the strides of dimensions of one element.
+bool is_dense(const Layout& layout);
 // Bytes from the first to one past the last element.
 size_t extent_bytes(const Layout& layout);
 inline size_t round_up_64(size_t bytes) { return (bytes + 63) & ~size_t{63}; }

@@ -1,4 +1,8 @@
-"""Linear layers whose weights have four bits, by formulas that unpack them."""
+"""Linear layers whose weights have four bits: torch's packed products, and formulas that unpack."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -6,6 +10,92 @@ from differential import assert_same, normal
 from torch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("planned_at_once")
+
+aten = torch.ops.aten
+TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
+
+
+def packed(rows, depth, group, dtype):
+    """Numbers of four bits as torch packs them, scales and zeros, and the matrix in float64."""
+    numbers = torch.randint(0, 16, (rows, depth), dtype=torch.int32)
+    factors = torch.randn(depth // group, rows, 2).to(dtype) / 16
+    scales, zeros = (factors.double()[..., i].t()[..., None] for i in range(2))
+    matrix = (numbers.double() - 8).view(rows, -1, group) * scales + zeros
+    weights = aten._convert_weight_to_int4pack_for_cpu(numbers, 1)
+    return weights, factors, matrix.view(rows, depth)
+
+
+def check(x, weights, group, factors, matrix):
+    """Against float64: eager's order of sums is its own affair."""
+    y = aten._weight_int4pack_mm_for_cpu(
+        x.to("lazuli"), weights.to("lazuli"), group, factors.to("lazuli")
+    )
+    assert y.dtype == x.dtype
+    expected, most = x.double() @ matrix.t(), x.double().abs() @ matrix.abs().t()
+    assert ((y.cpu() - expected).abs() / most).max() < TOLERANCES[x.dtype]
+
+
+# Rows: of whole blocks, with some that remain, and of none.
+@pytest.mark.parametrize("rows", [16, 48, 64, 96, 304])
+@pytest.mark.parametrize("group", [32, 256])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 33])
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_packed_product(dtype, count, group, rows, counters):
+    weights, factors, matrix = packed(rows, 512, group, dtype)
+    x = torch.randn(count, 512).to(dtype)
+    check(x, weights, group, factors, matrix)
+    assert not torch.lazuli.metrics()["external_calls"]
+
+
+@pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
+@pytest.mark.parametrize("cpu", ["", "avx2"])
+def test_other_processors_order(capability, cpu):
+    """Torch packs for the processor that it computes on; our kernels follow."""
+    if cpu and capability == "avx512":
+        pytest.skip("LAZULI_CPU=avx2 holds torch to AVX2, too")
+    code = (
+        "import sys; sys.path.insert(0, '.'); sys.path.insert(0, 'backend')\n"
+        "import torch, test_int4_weights as t\n"
+        "for rows in (16, 48, 160):\n"
+        "    for count in (1, 3, 7):\n"
+        "        weights, factors, matrix = t.packed(rows, 256, 64, torch.float32)\n"
+        "        t.check(torch.randn(count, 256), weights, 64, factors, matrix)\n"
+        "assert not torch.lazuli.metrics()['external_calls']\n"
+    )
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability, "LAZULI_CPU": cpu}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, cwd=_tests())
+
+
+def _tests():
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def test_packing_on_the_device(counters):
+    numbers = torch.randint(0, 16, (96, 128), dtype=torch.int32)
+    expected = aten._convert_weight_to_int4pack_for_cpu(numbers, 1)
+    given = aten._convert_weight_to_int4pack_for_cpu(numbers.to("lazuli"), 1)
+    assert given.device.type == "lazuli"
+    assert torch.equal(given.cpu(), expected)
+
+
+def test_what_is_not_taken_fails_as_on_the_cpu():
+    weights, factors, _ = packed(64, 128, 64, torch.float32)
+    x = torch.randn(2, 128)
+    cases = [
+        (x[:, :96].contiguous(), weights, 64, factors),
+        (x, weights, 48, factors),
+        (x, weights.to(torch.int32), 64, factors),
+        (x.to(torch.float64), weights, 64, factors.double()),
+    ]
+    for case in cases:
+        errors = []
+        for device in ("cpu", "lazuli"):
+            moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in case]
+            with pytest.raises(RuntimeError) as raised:
+                aten._weight_int4pack_mm_for_cpu(*moved).cpu()
+            errors.append(str(raised.value).splitlines()[0])
+        assert errors[0] == errors[1]
+
 
 ROWS, DEPTH = 304, 512
 
