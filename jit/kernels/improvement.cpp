@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -88,12 +89,28 @@ class Improver {
     static std::atomic<Improver*>& current = improver;
     // LLVM's own data are whole in a child only if nobody is changing them.
     pthread_atfork([] { current.load()->lock(); }, [] { current.load()->unlock(); }, [] { current = new Improver; });
-    // LLVM's static objects are destroyed after this.
-    std::atexit([] { current.load()->end(); });
+    end_before_statics();
+  }
+  // Of LLVM's static objects those are destroyed after this that are there already: some are made by the first
+  // compilation, so it is said again after that.
+  static void end_before_statics() {
+    std::atexit([] { Improver::get().end(); });
   }
 
-  void lock() { busy_.lock(), mutex_.lock(); }
-  void unlock() { mutex_.unlock(), busy_.unlock(); }
+  // Who waits for code that is being made lets the thread have the priority of others meanwhile: on a busy machine it
+  // would stand still.
+  void lock() {
+    set_policy(SCHED_OTHER);
+    busy_.lock(), mutex_.lock();
+  }
+  void unlock() {
+    mutex_.unlock(), busy_.unlock();
+    set_policy(SCHED_IDLE);
+  }
+  void set_policy(int policy) const {
+    const sched_param none{};
+    if (const pid_t thread = thread_) sched_setscheduler(thread, policy, &none);
+  }
   bool is_known(const std::shared_ptr<const Kernel>& kernel) const {
     return kernel == current_ || kernel.get() == here_ || std::ranges::find(wanted_, kernel) != wanted_.end();
   }
@@ -115,8 +132,9 @@ class Improver {
   // lock with others but those of a few instructions: it makes code, which who runs the kernel then loads.
   [[noreturn]] void serve() {
     prepare_here();
-    const sched_param none{};
-    sched_setscheduler(0, SCHED_IDLE, &none);
+    end_before_statics();
+    thread_ = gettid();
+    set_policy(SCHED_IDLE);
     for (;;) {
       std::unique_lock lock(mutex_);
       current_ = nullptr;
@@ -149,6 +167,7 @@ class Improver {
   std::shared_ptr<const Kernel> current_;      // what the thread is at
   std::atomic<const Kernel*> here_ = nullptr;  // what another thread is at
   bool has_thread_ = false;
+  std::atomic<pid_t> thread_ = 0;  // once it has its priority
   std::atomic<bool> has_ended_ = false;
 };
 
