@@ -10,8 +10,7 @@ namespace {
 
 using at::Tensor;
 
-// Rows that are multiplied where the weights' numbers become floats in registers; with more of them the matrix of
-// floats
+// Rows that are multiplied where the weights become floats in registers; with more of them the matrix of floats
 // pays.
 constexpr int64_t kFewRows = 4;
 
@@ -39,8 +38,7 @@ Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& s
 }
 
 // How torch packs numbers of 4 bits (the row int4_mm): into blocks of how many rows depends on the processor, and on
-// what
-// torch was told of it. So it is seen in what torch makes of two columns that say which row it is.
+// what torch was told of it. So it is seen in what torch makes of two columns that say which row it is.
 struct Packing {
   int64_t block;
   bool paired;

@@ -23,8 +23,7 @@ inline constexpr int64_t kInt4Vectors = kRegisterBlock<set>.vector_bytes == 64 ?
 
 // sums[i][0 or 1][byte]: M rows of x, `x_stride` apart, times V vectors of low halves and of high ones. `totals` has of
 // each row and group the sum of x, M rows that are `totals_stride` apart. The sum of x times (q - 8) * scale + zero
-// over
-// a group is taken as scale * (sum of x * q - 8 * sum of x) + zero * (sum of x).
+// over a group is taken as scale * (sum of x * q - 8 * sum of x) + zero * (sum of x).
 template <InstructionSet>
 struct Int4Kernel;
 #define LAZULI_INT4_KERNEL(set, target)                                                                               \
