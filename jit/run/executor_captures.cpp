@@ -45,8 +45,13 @@ bool Executor::run_captured(Run& run, CapturePool& pool) {
   CapturedRun* const captured = captured_runs_->decide(memory_, pool);
   if (!captured) return false;
   const bool is_first = captured->places.empty();
-  // Given back at the end, for the next capture.
-  const std::vector<Buffer> fixed = is_first ? fix_places(run.host, pool, *captured) : std::vector<Buffer>{};
+  std::vector<Buffer> fixed;  // given back at the end, for the next capture
+  if (is_first) try {
+      fixed = fix_places(run.host, pool, *captured);
+    } catch (const std::exception& e) {  // no pool, or no memory for it
+      captured_runs_->give_up(e.what());
+      return false;
+    }
   std::vector<void*> own(plan_.blocks.size());
   for (uint32_t b = 0; b < own.size(); ++b) {
     own[b] = memory_[b].data;

@@ -109,7 +109,7 @@ class CapturingDevice final : public jit::Device {
 struct CapturingHost final : TestHost, jit::CapturePool {
   explicit CapturingHost(CapturingDevice& d) : device(d) {}
   CapturingDevice& device;
-  bool in_pool = false, is_always = true, captures_calls = false;
+  bool in_pool = false, is_always = true, captures_calls = false, has_no_pool = false;
   uint64_t pool_number = 0;
   std::string why;
   std::vector<Buffer> kept;
@@ -141,6 +141,7 @@ struct CapturingHost final : TestHost, jit::CapturePool {
   jit::CapturePool* capture_pool() override { return this; }
   void* stream() override { return nullptr; }
   std::shared_ptr<void> enter() override {
+    if (has_no_pool) throw std::runtime_error("there is no pool");
     in_pool = true;
     return {this, [](CapturingHost* host) { host->in_pool = false; }};
   }
@@ -291,6 +292,15 @@ TEST(ExecutorCaptures, SaysWhyNot) {
   CapturingHost host(device);
   launches_of(row(1'500), device, host, true, 16);
   EXPECT_EQ(host.why, "9000000 bytes of its inputs and results are elsewhere in each run");
+}
+
+TEST(ExecutorCaptures, WithoutAPoolLaunchesAreMadeOneByOne) {
+  CapturingDevice device;
+  CapturingHost host(device);
+  host.has_no_pool = true;
+  expect_same({7, false, false, true, true}, device, host);
+  EXPECT_EQ(device.captures + device.launches, 0);
+  EXPECT_EQ(host.why, "there is no pool");
 }
 
 TEST(ExecutorCaptures, OnlyWhereTheDeviceWaits) {
