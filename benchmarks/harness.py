@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,16 @@ _began: dict[str, object] = {}  # the revision, when measuring began
 
 def on_gpu() -> bool:
     return _device == "cuda"
+
+
+def core_program(name: str) -> Path:
+    """A program of benchmarks/kernels, built; or the one beside the library of LAZULI_LIBRARY."""
+    if library := os.environ.get("LAZULI_LIBRARY"):
+        return Path(library).with_name(name)
+    folder = ROOT / "build" / os.environ.get("LAZULI_PRESET", "release")
+    command = ["cmake", "--build", str(folder), "--target", name]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder / name
 
 
 def device_of(arm: str) -> str:

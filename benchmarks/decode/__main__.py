@@ -13,7 +13,6 @@ The arms and the memory take turns; medians.
 
 import gc
 import json
-import os
 import statistics
 import subprocess
 import time
@@ -48,16 +47,6 @@ class Memory:
     def close(self) -> None:
         self.process.stdin.close()
         self.process.wait()
-
-
-def program() -> Path:
-    """The program, built; or the one beside the library that LAZULI_LIBRARY names."""
-    if library := os.environ.get("LAZULI_LIBRARY"):
-        return Path(library).with_name(PROGRAM)
-    folder = harness.ROOT / "build" / os.environ.get("LAZULI_PRESET", "release")
-    command = ["cmake", "--build", str(folder), "--target", PROGRAM]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return folder / PROGRAM
 
 
 class Arm:
@@ -125,7 +114,7 @@ def main() -> None:
     if harness.on_gpu():
         parser.error("generation is measured on a CPU")
     size = 4 * (decoder.LAYERS * 12 * decoder.WIDTH**2 + decoder.VOCABULARY * decoder.WIDTH)
-    memory = Memory(program(), size, arguments.threads)
+    memory = Memory(harness.core_program(PROGRAM), size, arguments.threads)
     rows = []
     for kind in arguments.weights:
         rows += measure(kind, arguments.arms, memory, arguments.rounds, arguments.tokens)

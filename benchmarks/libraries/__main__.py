@@ -31,16 +31,6 @@ VARIANTS = (
 )
 
 
-def program() -> Path:
-    """The program, built; or the one beside the library that LAZULI_LIBRARY names."""
-    if library := os.environ.get("LAZULI_LIBRARY"):
-        return Path(library).with_name(PROGRAM)
-    folder = harness.ROOT / "build" / os.environ.get("LAZULI_PRESET", "release")
-    command = ["cmake", "--build", str(folder), "--target", PROGRAM]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return folder / PROGRAM
-
-
 def measure(path: Path, part: str, threads: int) -> list[dict[str, object]]:
     """What the program prints of the calls whose name has `part`: a line for each variant."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -79,7 +69,7 @@ def main() -> None:
     parser.set_defaults(arms=[], rounds=3)
     arguments = parser.parse_args()
     harness.start(arguments)
-    path = program()
+    path = harness.core_program(PROGRAM)
     if not path.exists():
         sys.exit(f"{path} is not there: unset LAZULI_LIBRARY to have it built")
     lines = []

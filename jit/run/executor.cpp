@@ -50,7 +50,7 @@ std::string where(const ir::Graph& graph, uint32_t node) {
 std::string Executor::where_of(uint32_t step) const { return where(graph_, plan_.steps[step].node); }
 
 Executor::Executor(const ir::Graph& graph, const lowering::Plan& plan, Device& device)
-    : graph_(graph), plan_(plan), device_(device), steps_(plan.steps.size()), can_capture_(device.can_capture()) {
+    : graph_(graph), plan_(plan), device_(device), steps_(plan.steps.size()) {
   for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
     steps_[s].next = plan_.launch(s).last;
     steps_[s].operands.resize(plan_.steps[s].operands.size());
@@ -97,7 +97,7 @@ void Executor::run(Host& host, std::span<Buffer> inputs, std::span<const bool> d
   Run run{host, scalars, host.observer(), {}};
   device_.start();
   place_inputs(host, inputs, donate);
-  CapturePool* const pool = can_capture_ ? pool_for(run) : nullptr;
+  CapturePool* const pool = pool_for(run);
   if (!pool || !run_captured(run, *pool)) {
     const Buffer arena = make_arena(host);
     place_arena(arena);
@@ -197,6 +197,12 @@ Buffer Executor::make_arena(Host& host) {
   }
 }
 
+void Executor::place(Host& host, uint32_t block) {
+  memory_[block] = allocate(host, block);
+  for (uint32_t guest : guests_[block])
+    memory_[guest].data = static_cast<char*>(memory_[block].data) + plan_.blocks[guest].offset;
+}
+
 void Executor::place_arena(const Buffer& arena) {
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
     if (const Block& block = plan_.blocks[b]; block.kind == Block::Arena && block.host == lowering::kNoBlock)
@@ -243,10 +249,7 @@ void Executor::run_step(Host& host, uint32_t s, std::span<const int64_t> scalars
 
 void Executor::do_step(Host& host, uint32_t s, std::span<const int64_t> scalars) {
   for (uint32_t b : steps_[s].born) {
-    if (memory_[b].data) continue;  // placed before
-    memory_[b] = allocate(host, b);
-    for (uint32_t guest : guests_[b])
-      memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
+    if (!memory_[b].data) place(host, b);  // else it was placed before
   }
   switch (plan_.steps[s].kind) {
     case PlanStep::Kernel:

@@ -44,6 +44,7 @@ class Executor {
     return take();
   }
   Buffer allocate(Host& host, uint32_t block);
+  void place(Host& host, uint32_t block);  // with the blocks that lie in it
   Buffer make_arena(Host& host);
   void place_arena(const Buffer& arena);
   void place_inputs(Host& host, std::span<Buffer> inputs, std::span<const bool> donate);
@@ -104,7 +105,6 @@ class Executor {
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
   std::vector<Buffer> memory_;                 // of a run, by block
   void* stream_ = nullptr;                     // of a run
-  const bool can_capture_;
   std::optional<CapturedRuns> captured_runs_;  // goes before the kernels that they launch
   const uint64_t number_ = next_executable_number();
   std::mutex mutex_;

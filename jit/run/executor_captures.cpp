@@ -11,7 +11,8 @@ using lowering::PlanStep;
 using lowering::StepRange;
 
 CapturePool* Executor::pool_for(const Run& run) {
-  CapturePool* pool = run.observer ? nullptr : run.host.capture_pool();  // who observes wants to see each step
+  if (run.observer || !device_.can_capture()) return nullptr;  // who observes wants to see each step
+  CapturePool* pool = run.host.capture_pool();
   if (!pool) return nullptr;
   if (!captured_runs_) captured_runs_.emplace(plan_, [&](int64_t call) { return run.host.may_capture(call); });
   if (const auto why = captured_runs_->take_refusal())
@@ -30,12 +31,8 @@ void Executor::run_paced(Run& run) {
 }
 
 void Executor::place_outputs(Host& host) {
-  for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
-    if (plan_.blocks[b].kind != Block::Output) continue;
-    memory_[b] = allocate(host, b);
-    for (uint32_t guest : guests_[b])
-      memory_[guest].data = static_cast<char*>(memory_[b].data) + plan_.blocks[guest].offset;
-  }
+  for (uint32_t b = 0; b < plan_.blocks.size(); ++b)
+    if (plan_.blocks[b].kind == Block::Output) place(host, b);
 }
 
 bool Executor::run_captured(Run& run, CapturePool& pool) {

@@ -7,7 +7,7 @@ using ir::Value;
 
 InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const std::function<uint32_t(Value)>& home,
                  size_t count)
-    : graph_(graph), steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
+    : steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     for (uint32_t r = 0; r < node.types.size(); ++r) bytes_[home({n, r})] = node.types[r].bytes();
@@ -24,7 +24,19 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
     for (const BlockView& v : step.operands)
       if (v.block != kNoBlock) users_[v.block].push_back(s);
   }
+  find_origins(graph);
   for (uint32_t s = 0; s < steps.size(); ++s) consider(s);
+}
+
+void InPlace::find_origins(const ir::Graph& graph) {
+  origins_.assign(graph.nodes.size(), kNoBlock);
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (node.op == ir::Op::input)
+      origins_[n] = home_({n, 0});
+    else if ((ir::is_elementwise(node.op) || ir::is_view(node.op)) && !node.inputs.empty() && node.inputs[0])
+      origins_[n] = origins_[node.inputs[0].node];
+  }
 }
 
 void InPlace::consider(uint32_t s) {
@@ -32,7 +44,7 @@ void InPlace::consider(uint32_t s) {
   std::vector<uint32_t> others;
   for (uint32_t a = 0; a < loops.accesses.size(); ++a) {
     if (!loops.nest.accesses[a].store || loops.accesses[a].partial) continue;
-    const uint32_t first = origin(loops.accesses[a].value);
+    const uint32_t first = origins_[loops.accesses[a].value.node];
     if (first == kNoBlock || !take(s, a, first)) others.push_back(a);
   }
   for (uint32_t a : others) take(s, a, kNoBlock);
@@ -52,16 +64,6 @@ bool InPlace::take(uint32_t s, uint32_t store, uint32_t only) {
     return true;
   }
   return false;
-}
-
-uint32_t InPlace::origin(Value v) const {
-  for (;;) {
-    const ir::Node& node = graph_.nodes[v.node];
-    if (node.op == ir::Op::input) return home_(v);
-    if (!(ir::is_elementwise(node.op) || ir::is_view(node.op)) || node.inputs.empty() || !node.inputs[0])
-      return kNoBlock;
-    v = node.inputs[0];
-  }
 }
 
 // Every read of `taken` in these loops happens at the point, and no later than the stage, at which `store` overwrites

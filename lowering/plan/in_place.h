@@ -27,10 +27,8 @@ class InPlace {
   void consider(uint32_t s);
   // Gives `store` the place of the first load that may be taken; `only`: of this home value.
   bool take(uint32_t s, uint32_t store, uint32_t only);
-  // The home of the input that the value is made of, first operand by first operand, as p - rate * m is of p.
-  uint32_t origin(ir::Value v) const;
+  void find_origins(const ir::Graph& graph);
 
-  const ir::Graph& graph_;
   std::span<const PlanStep> steps_;
   const std::function<uint32_t(ir::Value)>& home_;
   std::vector<ir::Size> bytes_;
@@ -38,6 +36,9 @@ class InPlace {
   std::vector<uint8_t> taken_;                // once only: who copied a value into its place still reads it there
   std::vector<std::vector<uint32_t>> users_;  // steps that read, by value
   std::vector<Taking> takings_;
+  // By node: the home of the input that it is made of, first operand by first operand, as p - rate * m is of p; else
+  // kNoBlock.
+  std::vector<uint32_t> origins_;
 };
 
 }  // namespace lazuli::lowering
