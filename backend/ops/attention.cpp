@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
@@ -89,22 +90,22 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
 }
 
 // What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits,
-// rows of 16 bytes, no dropout.
+// rows of 16 bytes, no dropout. A tensor of a graph that is being traced may have symbolic sizes.
 bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
                      bool causal) {
-  const auto is_walked = [](const Tensor& t) { return t.size(-1) <= 1 || t.stride(-1) == 1; };
+  const auto is_walked = [](const Tensor& t) { return t.sym_size(-1) <= 1 || t.sym_stride(-1) == 1; };
   for (const Tensor* t : {&q, &k, &v})
     if (!is_ours(*t) || t->dim() != 4 || !c10::isFloatingType(t->scalar_type()) ||
-        t->scalar_type() != q.scalar_type() || t->numel() == 0 || !is_walked(*t))
+        t->scalar_type() != q.scalar_type() || t->sym_numel() == 0 || !is_walked(*t))
       return false;
   if (mask && mask->defined()) {
-    const bool walks = mask->dim() == 0 || is_walked(*mask) || mask->stride(-1) == 0;
+    const bool walks = mask->dim() == 0 || is_walked(*mask) || mask->sym_stride(-1) == 0;
     if (!walks || causal || (mask->scalar_type() != at::kBool && mask->scalar_type() != q.scalar_type())) return false;
   }
   const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
-  if (q.scalar_type() == at::kDouble || q.size(3) % lane) return false;
-  return dropout == 0.0 && q.size(0) == k.size(0) && q.size(1) == k.size(1) && k.sizes() == v.sizes() &&
-         q.size(3) == k.size(3);
+  if (q.scalar_type() == at::kDouble || q.sym_size(3) % lane != 0) return false;
+  return dropout == 0.0 && q.sym_size(0) == k.sym_size(0) && q.sym_size(1) == k.sym_size(1) &&
+         k.sym_sizes() == v.sym_sizes() && q.sym_size(3) == k.sym_size(3);
 }
 
 // What eager would choose on the host: it looks at sizes, strides and settings, not at numbers. It asks for a mask
@@ -112,11 +113,15 @@ bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const op
 int64_t host_choice(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
                     bool causal, optional<double> scale, bool gqa) {
   optional<Tensor> dense = mask;
-  if (mask && mask->defined() && mask->dim() > 0 && mask->stride(-1) != 1)
-    dense = at::empty(mask->sizes(), mask->options().device(at::kMeta)).set_requires_grad(mask->requires_grad());
+  if (mask && mask->defined() && mask->dim() > 0 && mask->sym_stride(-1) != 1)
+    dense = at::empty_symint(mask->sym_sizes(), mask->options().device(at::kMeta))
+                .set_requires_grad(mask->requires_grad());
   return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, dense, dropout,
                                                  causal, scale, gqa);
 }
+
+// Whether a graph that this thread traces is for the device.
+thread_local bool keeps_attention = false;
 
 // The order is the one of aten's function table: (out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, seed, offset,
 // mask). In logsumexp's place the row has statistics, which its own derivative reads.
@@ -171,8 +176,9 @@ int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, cons
   // Torch then calls the host's kernel by its own operator, with that one's derivative.
   if (lazy::is_reference_mode() && lazy::backing().has_host_kernels)
     return host_choice(q, k, v, mask, dropout, causal, scale, gqa);
-  // While a graph is captured for autograd: torch's meta kernel promises other results than the host's attention has.
-  if (q.key_set().has(c10::DispatchKey::Python)) return static_cast<int64_t>(sdp::SDPBackend::math);
+  // In graphs that others take, attention is made of operators that they know.
+  if (q.key_set().has(c10::DispatchKey::Python) && !keeps_attention)
+    return static_cast<int64_t>(sdp::SDPBackend::math);
   const auto is_there = [](const Tensor& t) { return !t.defined() || is_ours(t); };
   const bool are_ours = is_ours(q) && is_ours(k) && is_ours(v) && is_there(mask.value_or(Tensor()));
   // Where eager takes products and softmax apart, its result lies otherwise, too.
@@ -181,6 +187,10 @@ int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, cons
                                                  static_cast<int64_t>(sdp::SDPBackend::flash_attention);
   auto choice = is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math;
   return static_cast<int64_t>(choice);
+}
+
+TORCH_LIBRARY_FRAGMENT(lazuli, m) {
+  m.def("_keep_attention(bool keep) -> bool", [](bool keep) { return std::exchange(keeps_attention, keep); });
 }
 
 }  // namespace lazuli::backend

@@ -310,6 +310,99 @@ def test_attention_on_the_cpu_draws_only_for_dropout(dropout, recorded):
     assert recorded == ([] if dropout else [True])
 
 
+@pytest.fixture
+def operators(monkeypatch):
+    """The names of the operators of each graph."""
+    graphs = []
+    begin = Captured.__init__
+
+    def noted(self, module, *arguments):
+        graphs.append({str(n.target) for n in module.graph.nodes if n.op == "call_function"})
+        begin(self, module, *arguments)
+
+    monkeypatch.setattr(Captured, "__init__", noted)
+    return graphs
+
+
+def attention_over(mask=None, **options):
+    def f(q, k, v):
+        given = None if mask is None else mask(q.shape[1], k.shape[2]).to(q.device)
+        y = torch.nn.functional.scaled_dot_product_attention(
+            q.transpose(1, 2), k, v, attn_mask=given, **options
+        )
+        return y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1).sin()
+
+    return f
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True, "scale": 0.3},
+        {"mask": lambda n, m: torch.ones(n, m).tril() > 0},
+        {"mask": lambda n, m: torch.linspace(-1, 1, m).expand(1, 1, n, m)},
+        {"enable_gqa": True},
+    ],
+    ids=["plain", "causal", "boolean", "additive", "grouped"],
+)
+def test_attention_stays_one_operator(options, dynamic, operators):
+    f = attention_over(**options)
+    run = compiled(f, dynamic=dynamic)
+    heads = 2 if "enable_gqa" in options else 4
+
+    def results(function, tensors):
+        tensors = [t.requires_grad_() for t in tensors]
+        y = function(*tensors)
+        return [y.detach(), *torch.autograd.grad(y.cos().sum(), tensors)]
+
+    for n in (5, 7, 9):
+        made = [torch.randn(2, n, 4, 8), *(torch.randn(2, heads, n, 8) for _ in range(2))]
+        expected = results(f, [t.clone() for t in made])
+        got = results(run, [t.to("lazuli") for t in made])
+        torch.testing.assert_close(on_cpu(got), expected, rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(run(*(t.to("lazuli") for t in made)).cpu(), expected[0])
+    # A GPU's own kernels take as many heads of keys as of queries.
+    if "enable_gqa" not in options or ops._backing().type == "cpu":
+        assert all(any("attention" in name for name in names) for names in operators)
+        assert not any(any("softmax" in name for name in names) for names in operators)
+
+
+def test_attention_is_taken_apart_in_graphs_of_others():
+    from torch._dynamo.testing import AotEagerAndRecordGraphs
+
+    graphs = AotEagerAndRecordGraphs()
+    q = torch.randn(2, 4, 5, 8).to("lazuli")
+    run = torch.compile(torch.nn.functional.scaled_dot_product_attention, backend=graphs)
+    compiled(torch.nn.functional.scaled_dot_product_attention)(q, q, q)
+    run(q, q, q)
+    names = {str(n.target) for n in graphs.fw_graphs[0].graph.nodes}
+    assert not any("overrideable" in name for name in names), names
+
+
+def test_a_loop_of_a_graph_ends_traces_soon():
+    """So that the device computes while more is recorded."""
+
+    @torch.no_grad()
+    def f(x, w):
+        for _ in range(10):
+            x = torch.tanh(x @ w)
+        return x
+
+    run = compiled(f)
+    x, w = torch.randn(4, 8).to("lazuli"), torch.randn(8, 8).to("lazuli") / 8
+    expected = f(x.cpu(), w.cpu())
+    for _ in range(3):
+        torch.lazuli.reset_metrics()
+        kept = [run(x, w) for _ in range(30)]
+        syncs = torch.lazuli.metrics()["syncs"]
+        for got in kept:
+            torch.testing.assert_close(got.cpu(), expected)
+    assert syncs.get("repetition", 0) >= 2, syncs
+
+
 @pytest.mark.parametrize("where", WHERE)
 def test_a_checkpoint_of_a_compiled_function(where):
     run = compiled(lambda x: torch.nn.functional.dropout(x, 0.5))

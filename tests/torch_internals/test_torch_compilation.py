@@ -68,3 +68,18 @@ def test_an_export_that_keeps_an_lstm_has_a_kernel_for_it(monkeypatch):
     program.run_decompositions({})
     kept, usual = found[-1]
     assert kept is not usual, "an export must put its own kernel into `py_kernels`"
+
+
+def test_what_attention_gives_in_a_graph_can_be_said_for_a_device(device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch_lazuli.torch_internals.compilation import know_results_of_attention
+
+    know_results_of_attention()
+    attention = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    with FakeTensorMode():
+        ours = attention(*(torch.empty(2, 3, 4, 8, device=device) for _ in range(3)))
+        others = attention(*(torch.empty(2, 3, 4, 8, device="meta") for _ in range(3)))
+    assert ours[6] is None, "`register_op_impl` must be asked before torch's own kernels for graphs"
+    assert others[6] is not None, (
+        "torch no longer promises a state of dropout: know_results_of_attention may go"
+    )

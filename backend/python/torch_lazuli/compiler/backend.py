@@ -10,7 +10,7 @@ from torch_lazuli.compiler.captured import Captured
 from torch_lazuli.compiler.host import Host
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
-from torch_lazuli.torch_internals.compilation import save_random_states_in_graphs
+from torch_lazuli.torch_internals.compilation import attention_kept, save_random_states_in_graphs
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
 
     compiler = aot_autograd(fw_compiler=compiled, keep_inference_input_mutations=True)
     try:
-        return compiler(graph, inputs)
+        with attention_kept():
+            return compiler(graph, inputs)
     except TorchDynamoException:  # Dynamo's own: it may want to begin anew
         raise
     except Exception as error:

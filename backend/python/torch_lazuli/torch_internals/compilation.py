@@ -1,10 +1,12 @@
 """What torch.compile's parts know of devices: Inductor, and Python's kernels for symbolic sizes."""
 
+import contextlib
 import functools
 
 import torch
 
 from torch_lazuli.devices import TYPE
+from torch_lazuli.operators import ops
 
 
 def leave_to_the_device() -> None:
@@ -106,3 +108,50 @@ def save_random_states_in_graphs() -> None:
 
     replace(rng_prims.run_and_save_rng_state, run_and_save)
     replace(rng_prims.run_with_rng_state, run_with)
+
+
+@contextlib.contextmanager
+def attention_kept():
+    """Graphs traced meanwhile, on this thread, have attention as one operator.
+
+    Others have what it consists of, which whoever takes them knows.
+    """
+    know_results_of_attention()
+    before = ops._keep_attention(True)
+    try:
+        yield
+    finally:
+        ops._keep_attention(before)
+
+
+@functools.cache
+def know_results_of_attention() -> None:
+    """Says what attention gives on the device: torch says it for its own devices' kernels.
+
+    Where those have the state of dropout, the device's have nothing.
+    """
+    from torch._subclasses.fake_impls import register_op_impl
+
+    aten = torch.ops.aten
+
+    def heads_last(like: torch.Tensor) -> torch.Tensor:
+        batch, heads, rows, columns = like.shape
+        return like.new_empty(batch, rows, heads, columns).transpose(1, 2)
+
+    @register_op_impl(aten._scaled_dot_product_fused_attention_overrideable.default)
+    def attention(mode, operator, query, key, *arguments, **named):
+        if query.device.type != TYPE:
+            return NotImplemented
+        on_gpu = ops._backing().type != "cpu"
+        result = heads_last(query) if on_gpu else torch.empty_like(query)
+        # Only the device's own derivative reads this, whatever its sizes are.
+        statistics = query.new_empty(query.shape[:3], dtype=torch.float32)
+        rows, keys = query.shape[2], key.shape[2]
+        return result, statistics, None, None, rows, keys, None, None, None
+
+    @register_op_impl(aten._scaled_dot_product_fused_attention_overrideable_backward.default)
+    def backward(mode, operator, gradient, query, key, value, bias, wanted, *arguments, **named):
+        if query.device.type != TYPE:
+            return NotImplemented
+        of_bias = torch.empty_like(bias) if bias is not None and wanted[3] else None
+        return *map(heads_last, (query, key, value)), of_bias
