@@ -92,6 +92,7 @@ class Recording final : public ir::Builder {
   void repeat(const Trace::Excerpt& e) { trace_.append(e); }
   // Records a captured graph; its own values are numbered from the result on. The block has to outlive the recording.
   ValueId repeat(Block& block, std::span<const ValueId> inputs, std::span<const int64_t> numbers) {
+    recorder().repetition.begins_block(&block, trace_);
     block_begin_ = trace_.size(), block_ = &block;
     return block.append(trace_, inputs, numbers);
   }

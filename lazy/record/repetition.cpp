@@ -5,9 +5,9 @@
 namespace lazuli::lazy {
 namespace {
 
-constexpr size_t kRepeats = 3;         // of a period, before it counts as one
-constexpr size_t kDeepest = 128;       // more repeats than a network has equal layers
-constexpr size_t kTraceEntries = 512;  // that make a cut worth its cost
+constexpr size_t kRepeats = 3;    // of a period, before it counts as one
+constexpr size_t kDeepest = 128;  // more repeats than a network has equal layers
+constexpr size_t kPeriods = 32;   // that are tried
 
 // A run-time number's place in the list of them is its own.
 std::span<const int64_t> common_attrs(const Trace& trace, const Entry& e) {
@@ -175,6 +175,17 @@ bool is_iteration(const Body& body, size_t p, size_t begin, size_t repeats) {
 void Repetition::restart() {
   due_ = kFirstLook;
   period_.clear();
+  trace_entries_ = kTraceEntries;
+  block_ = nullptr;
+}
+
+void Repetition::begins_block(const void* block, const Trace& trace) {
+  if (in_loop() || trace_entries_ == kTraceEntriesOfBlocks) return;
+  if (!block_) block_ = block, block_count_ = 0;
+  block_count_ += block == block_;
+  if (block_count_ <= kRepeats || trace.size() < kTraceEntriesOfBlocks) return;
+  trace_entries_ = kTraceEntriesOfBlocks;
+  due_ = std::min(due_, trace.size());
 }
 
 bool Repetition::find(const Trace& trace) {
@@ -182,10 +193,13 @@ bool Repetition::find(const Trace& trace) {
   const std::vector<uint64_t> kinds = kinds_of(body);
   const std::vector<size_t> matches = matches_before(kinds);
   const size_t n = body.size();
-  for (size_t p = 1; p <= n / kRepeats; ++p) {
+  size_t tried = 0;
+  for (size_t p = 1; p <= n / kRepeats && tried < kPeriods; ++p) {
     if (matches[p] < (kRepeats - 1) * p || !entries_repeat(body, p)) continue;
+    ++tried;
     const size_t begin = narrowest(body, p);
-    if (!is_iteration(body, p, begin, matches[p] / p + 1)) return false;  // and neither is a multiple of it
+    // A layer of the loop's body, perhaps, of which the body has several.
+    if (!is_iteration(body, p, begin, matches[p] / p + 1)) continue;
     period_.resize(p);
     for (size_t b = n - p; b < n; ++b) period_[b % p] = kinds[b];
     known_ = n;
@@ -225,7 +239,7 @@ bool Repetition::look(const Trace& trace) {
   std::rotate(period_.begin(), period_.begin() + static_cast<ptrdiff_t>(body % p), period_.end());
   if (known_ > 0) {
     // Not as many periods as there are now, which may be what a bound on bytes allows.
-    const size_t periods = std::min((kTraceEntries + p - 1) / p, std::max(body / p, size_t{2}) - 1);
+    const size_t periods = std::min((trace_entries_ + p - 1) / p, std::max(body / p, size_t{2}) - 1);
     cut_at_ = periods * p;
     known_ = 0;
   }
