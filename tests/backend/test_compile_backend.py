@@ -370,6 +370,75 @@ def test_attention_stays_one_operator(options, dynamic, operators):
         assert not any(any("softmax" in name for name in names) for names in operators)
 
 
+def from_ranges(opens, keys=None, dtype=None):
+    """Attention whose mask a model makes of ranges of positions."""
+
+    def f(q, k, v):
+        rows = torch.arange(q.shape[2], device=q.device)
+        positions = torch.arange(keys or q.shape[2], device=q.device)
+        mask = opens(rows[:, None] + 0, positions[None, :])
+        if dtype is not None:
+            mask = torch.zeros(mask.shape, dtype=dtype, device=q.device).masked_fill(
+                ~mask, -torch.inf
+            )
+        mask = mask.expand(q.shape[0], 1, *mask.shape)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    return f
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize(
+    ("opens", "keys", "dtype", "stays"),
+    [
+        (lambda i, j: i >= j, None, None, False),
+        (lambda i, j: i >= j, None, torch.float32, False),
+        (lambda i, j: (i >= 0) & (j >= 0), None, None, False),
+        (lambda i, j: (i >= j) & (i - j < 3), None, None, True),
+        (lambda i, j: i >= j, 9, None, True),
+        (lambda i, j: i > j - 1 - (j == 4).long(), None, None, True),
+    ],
+    ids=["causal", "causal added", "open", "window", "more keys", "nearly causal"],
+)
+def test_masks_that_are_constants(opens, keys, dtype, stays, trains, monkeypatch):
+    masks = []
+    begin = Captured.__init__
+
+    def noted(self, module, *arguments):
+        nodes = [n for n in module.graph.nodes if "attention" in str(n.target)]
+        masks.extend(n.args[4 if "backward" in str(n.target) else 3] is not None for n in nodes)
+        begin(self, module, *arguments)
+
+    monkeypatch.setattr(Captured, "__init__", noted)
+    f = from_ranges(opens, keys, dtype)
+    run = compiled(f)
+    q = torch.randn(2, 2, 7, 8)
+    k, v = (torch.randn(2, 2, keys or 7, 8) for _ in range(2))
+
+    def results(function, on):
+        given = [t.to(on).requires_grad_(trains) for t in (q, k, v)]
+        y = function(*given)
+        return [y, *torch.autograd.grad(y.cos().sum(), given)] if trains else [y]
+
+    for _ in range(3):
+        torch.testing.assert_close(
+            on_cpu(results(run, "lazuli")), results(f, "cpu"), rtol=1e-4, atol=1e-5
+        )
+    assert masks == [stays] * (2 if trains else 1)
+
+
+def test_a_mask_that_data_decide_stays():
+    def f(q, mask):
+        opens = torch.arange(5, device=q.device)[:, None] >= torch.arange(5, device=q.device)
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=opens & mask)
+
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    other = torch.rand(5, 5) > 0.5
+    other.fill_diagonal_(True)
+    q = torch.randn(1, 2, 5, 8)
+    check(f, (q, mask), (q, other), (q, mask))
+
+
 def test_attention_is_taken_apart_in_graphs_of_others():
     from torch._dynamo.testing import AotEagerAndRecordGraphs
 

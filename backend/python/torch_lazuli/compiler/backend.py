@@ -8,6 +8,7 @@ import torch
 
 from torch_lazuli.compiler.captured import Captured
 from torch_lazuli.compiler.host import Host
+from torch_lazuli.compiler.masks import look_at_masks, partition
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
 from torch_lazuli.torch_internals.compilation import attention_kept, save_random_states_in_graphs
@@ -50,6 +51,7 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
     save_random_states_in_graphs()
 
     def compiled(module: torch.fx.GraphModule, _) -> Callable[[list], list]:
+        look_at_masks(module)
         captured = kind(module)
 
         def run(arguments: list) -> list:  # torch wraps functions, and knows them by this mark
@@ -58,7 +60,9 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
         run._boxed_call = True
         return run
 
-    compiler = aot_autograd(fw_compiler=compiled, keep_inference_input_mutations=True)
+    compiler = aot_autograd(
+        fw_compiler=compiled, partition_fn=partition, keep_inference_input_mutations=True
+    )
     try:
         with attention_kept():
             return compiler(graph, inputs)

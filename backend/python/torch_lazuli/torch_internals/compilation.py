@@ -155,3 +155,20 @@ def know_results_of_attention() -> None:
             return NotImplemented
         of_bias = torch.empty_like(bias) if bias is not None and wanted[3] else None
         return *map(heads_last, (query, key, value)), of_bias
+
+
+def default_partition(joint: torch.fx.GraphModule, *arguments, **named):
+    """Takes a graph of forward and backward apart, as AOTAutograd does unless told otherwise."""
+    from torch._functorch.partitioners import default_partition
+
+    return default_partition(joint, *arguments, **named)
+
+
+@contextlib.contextmanager
+def computed_now():
+    """Operators compute meanwhile, though a graph is being traced."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with torch.no_grad(), unset_fake_temporarily(), _disable_current_modes():
+        yield
