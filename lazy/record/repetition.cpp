@@ -161,13 +161,15 @@ size_t narrowest(const Body& body, size_t p) {
   return best;
 }
 
+// Whether the period at `begin` reads mostly values of its own, as a network's layer does.
+bool is_layer(const Outside& outside) { return outside.brought >= outside.reused + outside.carried; }
+
 // Whether an iteration of a loop begins at `begin`, and not a layer.
 bool is_iteration(const Body& body, size_t p, size_t begin, size_t repeats) {
   const Outside outside = outside_of(body, p, begin);
   const size_t held = held_of_older(body, p);
   if (held > 1 + p / 8) return false;
-  const bool layer = outside.brought >= outside.reused + outside.carried;
-  return layer ? outside.carried > 0 && repeats >= kDeepest : outside.carried > 0 || held > 0;
+  return is_layer(outside) ? outside.carried > 0 && repeats >= kDeepest : outside.carried > 0 || held > 0;
 }
 
 }  // namespace
@@ -197,9 +199,11 @@ bool Repetition::find(const Trace& trace) {
   for (size_t p = 1; p <= n / kRepeats && tried < kPeriods; ++p) {
     if (matches[p] < (kRepeats - 1) * p || !entries_repeat(body, p)) continue;
     ++tried;
+    const size_t repeats = matches[p] / p + 1;
+    // A layer may repeat several times in a loop's body: then a multiple of it is the period.
+    if (repeats < kDeepest && is_layer(outside_of(body, p, n - 2 * p))) continue;
     const size_t begin = narrowest(body, p);
-    // A layer of the loop's body, perhaps, of which the body has several.
-    if (!is_iteration(body, p, begin, matches[p] / p + 1)) continue;
+    if (!is_iteration(body, p, begin, repeats)) continue;
     period_.resize(p);
     for (size_t b = n - p; b < n; ++b) period_[b % p] = kinds[b];
     known_ = n;
