@@ -193,6 +193,14 @@ def test_a_report_of_a_program_that_fails(script, tmp_path):
     assert page.exists()
 
 
+def test_a_report_that_cannot_be_written_is_said_at_once(script, tmp_path):
+    script.write_text("import sys, torch\ntorch.ones(2).cuda()\nprint('works', file=sys.stderr)\n")
+    done = run("--report", tmp_path / "nowhere" / "page.html", script)
+    assert done.returncode == 0
+    said, works = done.stderr.index("there will be no report"), done.stderr.index("works")
+    assert said < works
+
+
 def test_a_program_that_does_not_use_its_cuda_is_told(script):
     hint = "With --from cuda,cpu it runs on lazuli"
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch'])\n"

@@ -273,3 +273,9 @@ def test_a_block_whose_work_fails_is_reported_and_ends(tmp_path):
     with torch.lazuli.report() as another:
         (torch.ones(4, device="lazuli") + 1).sum().item()
     assert another.data["texts"]
+
+
+def test_a_page_that_cannot_be_written_is_an_error_before_the_block(tmp_path, device):
+    written_to = torch.lazuli.report(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(NotADirectoryError, match="nowhere"), written_to:
+        pytest.fail("the block runs")

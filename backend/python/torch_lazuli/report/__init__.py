@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_lazuli.operators import ops
+from torch_lazuli.report import page
 
 
 class Report:
@@ -111,7 +112,10 @@ def report(path: str | PathLike[str] | None = None) -> Iterator[Report]:
 
     The page needs no network. What is given to `as` can be saved later, too, and a notebook
     displays it. Blocks must not be nested. If the block raises, the page is written all the same.
+    Raises OSError before the block if no page can be written there.
     """
+    if path is not None:
+        page.check(Path(path))
     start()
     with _ending(path) as result:
         yield result

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from torch_lazuli.report import page
+
 VARIABLE = "LAZULI_REPORT"
 
 
@@ -14,9 +16,14 @@ def start() -> None:
     """Begins it, as the plugin is loaded. It is written when the process ends.
 
     Processes that this one starts write none, except those of torchrun: a rank other than 0 writes
-    its own beside the first one's.
+    its own beside the first one's. Says so where none can be written.
     """
     path = _of_rank(Path(os.environ.pop(VARIABLE)).absolute())
+    try:
+        page.check(path)
+    except OSError as error:  # now, and not when a long run has ended
+        print(f"lazuli: there will be no report in {path}: {error}", file=sys.stderr)
+        return
     torch.ops.lazuli._report_start()
     atexit.register(_write, path, os.getpid())
 

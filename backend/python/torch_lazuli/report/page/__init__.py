@@ -12,11 +12,25 @@ _HERE = Path(__file__).parent
 LIBRARIES = ["d3.min.js", "dagre.js"]
 
 
+def check(path: Path) -> None:
+    """Raises OSError if no page can be written there: before there is anything to lose."""
+    _check_libraries()
+    if not path.absolute().parent.is_dir():
+        raise NotADirectoryError(f"{path.absolute().parent} is no folder")
+
+
+def _check_libraries() -> None:
+    for name in LIBRARIES:
+        path = _HERE / "libraries" / name
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} is not there; run tools/page_libraries, which fetches it"
+            )
+
+
 def _library(name: str) -> str:
-    path = _HERE / "libraries" / name
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is not there; run tools/page_libraries, which fetches it")
-    return path.read_text(encoding="utf-8")
+    _check_libraries()
+    return (_HERE / "libraries" / name).read_text(encoding="utf-8")
 
 
 def packed(data: dict[str, Any]) -> str:
