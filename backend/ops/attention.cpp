@@ -114,8 +114,8 @@ int64_t host_choice(const Tensor& q, const Tensor& k, const Tensor& v, const opt
                     bool causal, optional<double> scale, bool gqa) {
   optional<Tensor> dense = mask;
   if (mask && mask->defined() && mask->dim() > 0 && mask->sym_stride(-1) != 1)
-    dense = at::empty_symint(mask->sym_sizes(), mask->options().device(at::kMeta))
-                .set_requires_grad(mask->requires_grad());
+    dense =
+        at::empty_symint(mask->sym_sizes(), mask->options().device(at::kMeta)).set_requires_grad(mask->requires_grad());
   return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), q, k, v, dense, dropout,
                                                  causal, scale, gqa);
 }
@@ -177,8 +177,7 @@ int64_t attention_choice(const Tensor& q, const Tensor& k, const Tensor& v, cons
   if (lazy::is_reference_mode() && lazy::backing().has_host_kernels)
     return host_choice(q, k, v, mask, dropout, causal, scale, gqa);
   // In graphs that others take, attention is made of operators that they know.
-  if (q.key_set().has(c10::DispatchKey::Python) && !keeps_attention)
-    return static_cast<int64_t>(sdp::SDPBackend::math);
+  if (q.key_set().has(c10::DispatchKey::Python) && !keeps_attention) return static_cast<int64_t>(sdp::SDPBackend::math);
   const auto is_there = [](const Tensor& t) { return !t.defined() || is_ours(t); };
   const bool are_ours = is_ours(q) && is_ours(k) && is_ours(v) && is_there(mask.value_or(Tensor()));
   // Where eager takes products and softmax apart, its result lies otherwise, too.

@@ -8,10 +8,10 @@
 // so a period must use again more values than it brings, unless it has been seen more often than networks are deep. Of
 // older periods next to nothing may still be held: a forward pass that keeps its activations has more to come.
 //
-// Looking happens at sizes that double and at a bound on bytes, so that recording pays one comparison an op. A block that
-// comes several times (block.h) is looked at sooner, and cut into shorter traces: it is recorded so fast that a device
-// which waits for the trace's end would have nothing to do meanwhile. The cut goes where the fewest bytes are carried over, usually the end of the loop's body; from then on a trace is a few whole
-// periods, and they are equal.
+// Looking happens at sizes that double and at a bound on bytes, so that recording pays one comparison an op. A block
+// that comes several times (block.h) is looked at sooner, and cut into shorter traces: it is recorded so fast that a
+// device which waits for the trace's end would have nothing to do meanwhile. The cut goes where the fewest bytes are
+// carried over, usually the end of the loop's body; from then on a trace is a few whole periods, and they are equal.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -44,8 +44,8 @@ class Repetition {
   size_t cut_at_ = 0;             // where the trace should end; entries that are no inputs count
   uint64_t last_cut_ = 0;         // hash of the trace that ended so before
   size_t trace_entries_ = kTraceEntries;
-  const void* block_ = nullptr;   // the trace's first one
-  size_t block_count_ = 0;        // how often it came
+  const void* block_ = nullptr;  // the trace's first one
+  size_t block_count_ = 0;       // how often it came
 };
 
 }  // namespace lazuli::lazy
