@@ -26,6 +26,7 @@ CASES = {
     "RAdam": {"lr": 0.01},
     "Rprop": {"lr": 0.01},
     "ASGD": {"lr": 0.01},
+    "Adafactor": {"lr": 0.1},
     "LBFGS": {"lr": 0.1, "max_iter": 4},
 }
 FUSED = [name for name in CASES if name.split()[0] in ("SGD", "Adam", "AdamW", "Adagrad")]

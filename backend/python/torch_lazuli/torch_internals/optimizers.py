@@ -145,7 +145,7 @@ def know_that_nothing_is_captured() -> None:
         if (
             torch.compiler.is_compiling()
             or not ours
-            or any(group["capturable"] for group in self.param_groups)
+            or any(group.get("capturable") for group in self.param_groups)
         ):
             original(self)
 
