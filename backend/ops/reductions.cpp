@@ -5,6 +5,7 @@
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
+#include "lazy/memory/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -198,7 +199,10 @@ Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& c
   if (!variance_covered(x)) return fall_back<Tensor>("aten::std", "correction", x, dims, correction, keepdim);
   lazy::Recording r;
   const ir::DType t = lazy::to_ir(x.scalar_type());
-  ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, ir::compute_type(t));
+  // Deviations that float32 holds may have squares that it does not: the host's kernels add those up in double.
+  const bool in_double = lazy::backing().has_host_kernels && t != ir::DType::F16;
+  const ir::DType wide = in_double ? ir::DType::F64 : ir::compute_type(t);
+  ir::Value v = variance(r, x, dims_of(dims, x.dim()), correction.value_or(1).toDouble(), keepdim, wide);
   return r.tensor(r.convert(r.emit(ir::Op::sqrt, {v}), t), x.scalar_type());
 }
 Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim,

@@ -41,3 +41,17 @@ def test_two_derivatives(equal):
         return first, second
 
     assert_same(derivatives, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-23, 1e22, 1e36])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("unplanned", ["auto", "never"])
+def test_a_deviation_whose_square_its_type_does_not_hold(size, dtype, unplanned):
+    def deviations(device):
+        x = (normal(6, 50, device=device) * size).to(dtype).requires_grad_()
+        deviation = x.std(1)
+        deviation.sum().backward()
+        return x.std(0), x.std(), deviation, x.grad
+
+    with torch.lazuli.config.patch(unplanned=unplanned):
+        assert_same(deviations, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=0)
