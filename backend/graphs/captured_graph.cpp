@@ -87,12 +87,21 @@ at::Tensor stand_in(Recording& r, const at::Tensor& t, ir::Value v) {
 // Whether a window on the stand-in is at the same place in the input.
 bool lie_alike(const at::Tensor& input, const at::Tensor& stand_in) { return input.strides() == stand_in.strides(); }
 
+// A view as an operator makes it: what is written to it counts as written to its base, and the other way round.
+// Autograd asks when it reads what a graph has saved for its backward.
+at::Tensor view_of(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  const at::Tensor view = lazy::make_view(base, sizes, strides, offset);
+  if (!base.is_inference())
+    view.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());
+  return view;
+}
+
 // The results as a caller gets them, in place of those over stand-ins.
 at::Tensor of_input(const at::Tensor& result, const at::Tensor& input, const at::Tensor& stand_in) {
   if (result.is_same(stand_in)) return input;
   if (!lie_alike(input, stand_in) || result.scalar_type() != input.scalar_type() || result.is_conj() || result.is_neg())
     return result;  // has the same numbers
-  return lazy::make_view(input, result.sizes(), result.strides(), input.storage_offset() + result.storage_offset());
+  return view_of(input, result.sizes(), result.strides(), input.storage_offset() + result.storage_offset());
 }
 
 void write(Recording& r, const at::Tensor& t, ir::Value v) {
@@ -140,14 +149,17 @@ bool CapturedGraph::repeat(Recorded& known, const Tensors& inputs, Tensors& resu
         break;
       case Result::ViewOfInput: {
         const at::Tensor& base = inputs[result.index];
-        results.push_back(lazy::make_view(base, sizes, strides, base.storage_offset() + result.offset));
+        results.push_back(view_of(base, sizes, strides, base.storage_offset() + result.offset));
         break;
       }
       case Result::Fresh:
         results.push_back(r.tensor(value(known.fresh[result.index]), result.type, sizes, strides));
         break;
+      case Result::Earlier:
+        results.push_back(results[result.index]);
+        break;
       case Result::ViewOfFresh:
-        results.push_back(lazy::make_view(results[result.index], sizes, strides, result.offset));
+        results.push_back(view_of(results[result.index], sizes, strides, result.offset));
         break;
       case Result::WindowOfFresh: {
         const int64_t n = result.elements;
@@ -240,8 +252,12 @@ std::optional<CapturedGraph::Recorded> CapturedGraph::recorded(const Capture& c,
       result.index = i;
     } else if (auto [before, is_new] = first.try_emplace(&lazy::storage_of(t), known.results.size()); !is_new) {
       if (results[before->second].scalar_type() != t.scalar_type()) return refused("results of two types share memory");
-      result.kind = Result::ViewOfFresh;
-      result.index = before->second;
+      // What a graph returns and saves for its backward, too, is one tensor.
+      const auto same = std::find_if(results.begin(), results.begin() + known.results.size(),
+                                     [&](const at::Tensor& earlier) { return earlier.is_same(t); });
+      const auto at = static_cast<size_t>(same - results.begin());
+      result.kind = at < known.results.size() ? Result::Earlier : Result::ViewOfFresh;
+      result.index = result.kind == Result::Earlier ? static_cast<uint32_t>(at) : before->second;
     } else {
       const lazy::Cell& cell = *lazy::storage_of(t).cell();
       const bool is_known =

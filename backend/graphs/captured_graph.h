@@ -44,7 +44,7 @@ class CapturedGraph {
 
  private:
   struct Result {
-    enum Kind : uint8_t { Input, ViewOfInput, Fresh, WindowOfFresh, ViewOfFresh } kind;
+    enum Kind : uint8_t { Input, ViewOfInput, Fresh, WindowOfFresh, ViewOfFresh, Earlier } kind;
     uint32_t index;  // of the input, the fresh value or the earlier result
     c10::ScalarType type;
     ir::Dims sizes, strides;
