@@ -7,9 +7,10 @@ void GrowingParts::grow() {
   find_owners();
   for (; placed_ < listing_.entries.size(); ++placed_) {
     // Nobody knows yet who needs it: nearly everything that is recorded is needed.
-    if (!placer_.cuts_before_next(true)) continue;
-    closed_.push_back({open_, placed_});
-    open_ = placed_;
+    const std::optional<uint32_t> cut = placer_.next(true);
+    if (!cut) continue;
+    closed_.push_back({open_, *cut});
+    open_ = *cut;
   }
 }
 

@@ -7,12 +7,15 @@ namespace lazuli::ir {
 namespace {
 
 constexpr int64_t kWhole = Parts::kWhole;
-constexpr uint32_t kMostHeavy = 8;  // in a row
-constexpr uint32_t kLong = 1024;    // entries after which a part ends at the next place that looks like it
-constexpr uint64_t kPlaces = 16;    // about one place in so many does
+constexpr uint32_t kMostHeavy = 8;       // in a row
+constexpr uint32_t kMostPreparing = 64;  // entries of what is computed for a product alone
+constexpr uint32_t kLong = 1024;         // entries after which a part ends at the next place that looks like it
+constexpr uint64_t kPlaces = 16;         // about one place in so many does
 
 // What costs so much that others may well wait for it: a kernel of its own, or several.
 bool is_heavy(Op op) { return is_contraction(op) || info(op).kind == Kind::External; }
+// What may be computed where its result is read.
+bool prepares(Op op) { return is_elementwise(op) || info(op).kind == Kind::Index; }
 }  // namespace
 
 uint8_t number_lists(Op op) {
@@ -36,17 +39,99 @@ bool CutPlacer::looks_like_a_place() const {
   return h % kPlaces == 0;
 }
 
-bool CutPlacer::cuts_before_next(bool needed) {
+// Whether it computes something that is wanted.
+bool CutPlacer::is_there(uint32_t entry) const { return needed_[entry] && is_computed(listing_.entries[entry].op); }
+
+// The entry that made what v is a view of.
+uint32_t CutPlacer::owner(ValueId v) const {
+  for (;;) {
+    const auto behind = std::ranges::upper_bound(listing_.entries.first(next_), v, {}, &Entry::first_result);
+    const Entry& entry = *std::prev(behind);
+    if (!is_view(entry.op)) return static_cast<uint32_t>(&entry - listing_.entries.data());
+    v = listing_.operands(entry)[0];
+  }
+}
+
+bool CutPlacer::is_of_this_part(uint32_t owner) const {
+  return owner >= begin_ && is_computed(listing_.entries[owner].op);
+}
+
+// Where begin the entries that prepare an operand of the next one, such as weights of few bits that become floats: they
+// read nothing that the part has computed before, and the operand takes more memory than what it is made of. With the
+// product in one part it need not lie in memory at all. If there is no such operand, the next entry.
+uint32_t CutPlacer::begin_of_operands() const {
+  uint32_t begin = next_;
+  while (begin > begin_ && next_ - begin < kMostPreparing &&
+         (!is_there(begin - 1) || prepares(listing_.entries[begin - 1].op)))
+    --begin;
+  for (uint32_t e = begin; e < next_; ++e) {
+    const auto read_before = [&](ValueId v) {
+      if (v == kAbsent) return false;
+      const uint32_t from = owner(v);
+      return from < begin && is_of_this_part(from);
+    };
+    if (!is_there(e)) continue;
+    if (std::ranges::any_of(listing_.operands(listing_.entries[e]), read_before)) begin = e + 1;
+  }
+  while (begin < next_ && !is_there(begin)) ++begin;
+  const auto is_prepared = [&](ValueId v) { return v != kAbsent && grows(v, begin); };
+  return std::ranges::any_of(listing_.operands(listing_.entries[next_]), is_prepared) ? begin : next_;
+}
+
+// Whether v is computed by entries from `from` on, out of clearly fewer bytes than it has.
+bool CutPlacer::grows(ValueId v, uint32_t from) const {
+  Size sources = 0;
+  bool computed = false;
+  std::vector<ValueId> left{v}, seen;
+  while (!left.empty()) {
+    const ValueId x = left.back();
+    left.pop_back();
+    if (x == kAbsent || std::ranges::find(seen, x) != seen.end()) continue;
+    seen.push_back(x);
+    const uint32_t maker = owner(x);
+    const Entry& entry = listing_.entries[maker];
+    if (is_leaf(entry.op) && entry.op != Op::input) continue;
+    if (is_of_this_part(maker)) {
+      if (maker < from) return false;
+      computed = true;
+      const std::span operands = listing_.operands(entry);
+      left.insert(left.end(), operands.begin(), operands.end());
+    } else {
+      const Size whole = listing_.types[entry.first_result]->bytes(), read = listing_.types[x]->bytes();
+      sources += std::min(whole, read);
+    }
+  }
+  return computed && 4 * sources <= 3 * listing_.types[v]->bytes();
+}
+
+// How many of the open part's entries from there on compute something.
+uint32_t CutPlacer::count_from(uint32_t begin) const {
+  if (begin == begin_) return count_;
+  uint32_t count = 0;
+  for (uint32_t e = begin; e < next_; ++e) count += is_there(e);
+  return count;
+}
+
+std::optional<uint32_t> CutPlacer::next(bool needed) {
+  needed_.push_back(needed);
   const Entry& entry = listing_.entries[next_];
   const Op op = entry.op;
   const std::span seams = listing_.seams;
-  bool cut = false;
+  std::optional<uint32_t> cut;
   if (needed && is_computed(op)) {
     const bool at_seam = seam_ < seams.size() && seams[seam_] <= next_;
     const bool heavy = is_heavy(op), row_ends = heavy_in_row_ == 0 || heavy_in_row_ == kMostHeavy;
     const bool gathering = gathers(entry), around = gathering || gathered_;
-    cut = count_ > 0 && (around || (heavy && row_ends) || at_seam || (count_ >= kLong && looks_like_a_place()));
-    if (cut) count_ = 0, heavy_in_row_ = 0;
+    uint32_t begin = begin_;
+    if (around || at_seam || (count_ >= kLong && looks_like_a_place()))
+      begin = next_;
+    else if (heavy && row_ends && count_ > 0)
+      begin = begin_of_operands();
+    if (const uint32_t behind = count_from(begin); behind < count_) {
+      cut = begin_ = begin;
+      count_ = behind;
+      heavy_in_row_ = 0;
+    }
     while (seam_ < seams.size() && seams[seam_] <= next_) ++seam_;
     heavy_in_row_ = heavy ? heavy_in_row_ + 1 : 0;
     gathered_ = gathering;

@@ -1,6 +1,8 @@
 // How parts (parts.h) are found and written down, whoever knows what becomes of their values: the whole listing behind
 // them, or only what became of such a part's before.
 #pragma once
+#include <optional>
+#include <vector>
 #include "ir/parts.h"
 
 namespace lazuli::ir {
@@ -9,12 +11,22 @@ namespace lazuli::ir {
 class CutPlacer {
  public:
   explicit CutPlacer(const Listing& listing) : listing_(listing) {}
-  // Whether a part ends before the next entry. `needed`: somebody wants what it computes.
-  bool cuts_before_next(bool needed);
+  // The entry before which a part ends, if the next entry shows one: itself, or where begins what it is computed from.
+  // `needed`: somebody wants what the next entry computes.
+  std::optional<uint32_t> next(bool needed);
 
  private:
   bool looks_like_a_place() const;
+  bool is_there(uint32_t entry) const;
+  uint32_t owner(ValueId v) const;
+  bool is_of_this_part(uint32_t owner) const;
+  uint32_t begin_of_operands() const;
+  bool grows(ValueId v, uint32_t from) const;
+  uint32_t count_from(uint32_t begin) const;
+
   const Listing& listing_;
+  std::vector<bool> needed_;  // by entry
+  uint32_t begin_ = 0;        // of the open part
   uint32_t next_ = 0, count_ = 0, heavy_in_row_ = 0;
   bool gathered_ = false;  // the last one
   size_t seam_ = 0;

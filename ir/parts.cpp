@@ -58,7 +58,13 @@ class Cutter final : private PartWriter {
   void place_cuts() {
     CutPlacer placer(listing_);
     uint32_t part = 0;
-    for (EntryFate& e : entries_) e.part = part += placer.cuts_before_next(e.needed);
+    for (size_t e = 0; e < entries_.size(); ++e) {
+      if (const std::optional<uint32_t> cut = placer.next(entries_[e].needed)) {
+        ++part;
+        for (size_t later = *cut; later < e; ++later) entries_[later].part = part;
+      }
+      entries_[e].part = part;
+    }
     part_count_ = entries_.empty() ? 0 : part + 1;
   }
 

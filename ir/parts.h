@@ -3,9 +3,10 @@
 // optimizer.
 //
 // Where the cuts are follows from what stands near them and from nothing else, so that the same ops are the same part
-// wherever they come: before products and convolutions, after which a part may do what it likes with their results, at
-// seams, and around an op that gathers many values: as many as there were this time. Leaves and views are in each part
-// that reads them: they cost nothing and hand nothing over.
+// wherever they come: before products and convolutions, after which a part may do what it likes with their results (or
+// before what prepares an operand of theirs, where weights of few bits become floats); at seams; and around an op that
+// gathers many values: as many as there were this time. Leaves and views are in each part that reads them: they cost
+// nothing and hand nothing over.
 #pragma once
 #include <string>
 #include "ir/listing.h"

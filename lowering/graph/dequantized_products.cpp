@@ -19,8 +19,10 @@ constexpr int64_t kMostRows = 4;
 constexpr int64_t kLeastElements = int64_t{1} << 16;  // of the matrix; below it is in a cache in any case
 constexpr size_t kMostSteps = 32;                     // by which an element is computed
 
-// Of a plan that serves other sizes, nothing is asked.
-bool is_short(Size rows) { return !rows.is_symbolic() && rows > 0 && rows <= kMostRows; }
+// Of a plan that serves other sizes, this is not asked before all else is certain: it serves other numbers of rows only
+// where the answer is no.
+bool is_short(Size rows) { return rows > 0 && rows <= kMostRows; }
+bool may_be_short(Size rows) { return rows.is_symbolic() || is_short(rows); }
 
 class Products {
  public:
@@ -33,13 +35,13 @@ class Products {
     ir::Builder& to = r.builder();
     const ir::DType type = n.types[0].dtype;
     const auto turned = [&](Value x) { return to.transpose(r[x]); };
-    if (is_short(graph_.type(a).shape[0])) {
+    if (const Size rows = graph_.type(a).shape[0]; may_be_short(rows) && is_large(b)) {
       DepthPieces pieces(graph_, before_transpose(b));
-      if (is_dequantized(n, b, pieces)) return sum(r, r[a], pieces, turned(b), type);
+      if (is_dequantized(n, b, pieces) && is_short(rows)) return sum(r, r[a], pieces, turned(b), type);
     }
-    if (is_short(graph_.type(b).shape[1])) {
+    if (const Size rows = graph_.type(b).shape[1]; may_be_short(rows) && is_large(a)) {
       DepthPieces pieces(graph_, a);
-      if (is_dequantized(n, a, pieces)) return to.transpose(sum(r, turned(b), pieces, r[a], type));
+      if (is_dequantized(n, a, pieces) && is_short(rows)) return to.transpose(sum(r, turned(b), pieces, r[a], type));
     }
     return {};
   }
@@ -57,7 +59,8 @@ class Products {
   static Value sum(ir::Rewriter& r, Value rows, DepthPieces& pieces, Value whole, DType type) {
     ir::Builder& b = r.builder();
     const DType wide = ir::compute_type(type);
-    const Size m = b.shape(rows)[0], n = b.shape(whole)[0];
+    const int64_t m = b.shape(rows)[0];
+    const Size n = b.shape(whole)[0];
     std::vector<Value> matrices;
     for (int64_t p = 0; p < pieces.count(); ++p)
       matrices.push_back(b.convert(pieces.count() == 1 ? whole : pieces.matrix(r, p), wide));
@@ -65,7 +68,7 @@ class Products {
     const Dims shape = b.shape(matrices[0]);
     const Size k = shape[1];
     std::vector<Value> results;
-    for (Size i = 0; i < m; i += 1) {
+    for (int64_t i = 0; i < m; ++i) {
       Value terms;
       for (int64_t p = 0; p < pieces.count(); ++p) {
         const Value row = b.emit(Op::slice, {rows}, Attrs().add(Dims{i, k * p}).add(Dims{1, k}).add(Dims{1, 1}));
@@ -77,11 +80,15 @@ class Products {
     return b.convert(m == 1 ? results[0] : b.emit(Op::cat, results, Attrs{{0}}), type);
   }
 
+  bool is_large(Value matrix) const {
+    const Size elements = graph_.type(matrix).numel();
+    return !elements.is_symbolic() && elements >= kLeastElements;
+  }
+
   // Whether the matrix is computed for this product alone, element by element, from values of fewer bytes. Bytes are
   // made int32 by the product itself.
   bool is_dequantized(const ir::Node& product, Value v, const DepthPieces& pieces) const {
     const Size elements = graph_.type(v).numel();
-    if (elements.is_symbolic() || elements < kLeastElements) return false;
     if (product.op == Op::int_mm) return true;
     Size bytes = 0;
     size_t steps = 0;
@@ -112,7 +119,7 @@ class Products {
 bool is_of_few_rows(const ir::Node& node, const Libraries& libraries) {
   const ir::Type& type = node.types[0];
   return (node.op == Op::matmul || node.op == Op::int_mm) && type.rank() == 2 && libraries.sums_few_rows() &&
-         (is_short(type.shape[0]) || is_short(type.shape[1]));
+         (may_be_short(type.shape[0]) || may_be_short(type.shape[1]));
 }
 
 ir::Graph dequantized_products(const ir::Graph& graph, const Libraries& libraries) {

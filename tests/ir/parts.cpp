@@ -108,6 +108,78 @@ TEST(Parts, LayersAreTheSamePart) {
   EXPECT_NE(code(0), code(1));
 }
 
+// Layers whose weights are computed where they are used, from `bits` and a scale for each of their columns; `between`:
+// what x becomes after its layer.
+std::string layers_of_few_bits(int count, const std::string& bits, const std::string& between) {
+  std::string text = "%0 : f32[4,16] = input [position=0]\n%1 : " + bits +
+                     "[16,16] = input [position=1]\n%2 : f32[16] = input [position=2]\n";
+  std::string x = "%0";
+  for (int i = 0; i < count; ++i) {
+    const auto name = [&](int k) { return "%" + std::to_string(3 + 4 * i + k); };
+    text += name(0) + " : f32[16,16] = convert %1 [dtype=f32]\n" + name(1) + " : f32[16,16] = mul " + name(0) +
+            ", %2\n" + name(2) + " : f32[4,16] = matmul " + x + ", " + name(1) + "\n" + name(3) +
+            " : f32[4,16] = " + between + " " + name(2) + "\n";
+    x = name(3);
+  }
+  return text + "return " + x + "\n";
+}
+
+TEST(Parts, WhatWeightsAreComputedFromIsInThePartOfTheirProduct) {
+  const auto ops_of = [](const Recorded& recorded, const Parts& parts, size_t part) {
+    std::string ops;
+    for (const Parts::Node& n : parts.nodes_of(part))
+      if (n.input == kAbsent) ops += std::string(name(recorded.listing().entries[n.entry].op)) + " ";
+    return ops;
+  };
+  const Graph graph = parse(layers_of_few_bits(4, "i8", "tanh"));
+  const Recorded recorded(graph);
+  const Parts parts = cut(recorded.listing(), recorded.live(), {});
+  ASSERT_EQ(parts.size(), 4u);
+  for (size_t p = 0; p < 4; ++p) EXPECT_EQ(ops_of(recorded, parts, p), "convert mul matmul tanh ");
+  for (size_t p = 2; p < 4; ++p) EXPECT_TRUE(std::ranges::equal(parts.code_of(p), parts.code_of(1))) << p;
+
+  // As large before as after: they have to be in memory in any case.
+  const Graph wide = parse(layers_of_few_bits(3, "i32", "tanh"));
+  const Recorded of_wide(wide);
+  const Parts at_products = cut(of_wide.listing(), of_wide.live(), {});
+  ASSERT_EQ(at_products.size(), 4u);
+  EXPECT_EQ(ops_of(of_wide, at_products, 1), "matmul tanh convert mul ");
+}
+
+// The part before it has computed what it is made of.
+TEST(Parts, AnOperandThatDependsOnThePartBeforeBeginsNoPart) {
+  const Graph graph = parse(
+      "%0 : f32[4,16] = input [position=0]\n"
+      "%1 : i8[16,16] = input [position=1]\n"
+      "%2 : f32[16,16] = convert %1 [dtype=f32]\n"
+      "%3 : f32[4,16] = matmul %0, %2\n"
+      "%4 : i8[4,16] = convert %3 [dtype=i8]\n"
+      "%5 : f32[4,16] = convert %4 [dtype=f32]\n"
+      "%6 : f32[16,16] = convert %1 [dtype=f32]\n"
+      "%7 : f32[4,16] = matmul %5, %6\n"
+      "return %7\n");
+  const Recorded recorded(graph);
+  const Parts parts = cut(recorded.listing(), recorded.live(), {});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts.ends[0].entries, 6u);
+}
+
+// Nobody wants its results, so it is in the way of nothing.
+TEST(Parts, WhatIsNotWantedEndsNoRunOfOperands) {
+  const Graph graph = parse(
+      "%0 : f32[4,16] = input [position=0]\n"
+      "%1 : i8[16,16] = input [position=1]\n"
+      "%2 : f32[4,16] = tanh %0\n"
+      "%3 : f32[16,16] = convert %1 [dtype=f32]\n"
+      "%4 : f32[4,1] = sum %2 [dims=1 keepdim=1]\n"
+      "%5 : f32[4,16] = matmul %2, %3\n"
+      "return %5\n");
+  const Recorded recorded(graph);
+  const Parts parts = cut(recorded.listing(), recorded.live(), {});
+  // tanh, too, reads nothing but what it is given.
+  ASSERT_EQ(parts.size(), 1u);
+}
+
 // So that all else is the same however many operands there are, and it is the same whatever becomes of them.
 TEST(Parts, WhatGathersIsAPartOfItsOwn) {
   const auto code = [](int count, size_t part, bool donated) {

@@ -162,6 +162,22 @@ TEST(GenericPart, ASequenceOfSizesNeedsFewPlans) {
   EXPECT_EQ(made + resized, 40);
 }
 
+// A sequence is read once, and then a step at a time: the plan for any number of rows is not the one for few.
+TEST(GenericPart, FewRowsTimesWeightsOfFewBitsAreASum) {
+  jit::PartCache cache;
+  int64_t made = 0;
+  for (int64_t rows : {40, 16, 1, 24, 2, 60, 3}) {
+    SCOPED_TRACE(rows);
+    Model m;
+    const Value x = m.input({rows, 320}), weights = m.convert(m.input(DType::I8, {256, 320}), DType::F32);
+    out(m, m.apply(Op::tanh, {m.apply(Op::matmul, {x, m.transpose(weights)})}));
+    const jit::CompileStats stats = expect_same(cache, m.graph);
+    EXPECT_EQ(stats.library_calls, rows > 4);
+    made += stats.new_parts;
+  }
+  EXPECT_EQ(made, 5) << "for the first sizes, for any number of many rows, and for each of few";
+}
+
 TEST(GenericPart, AreForgottenInTime) {
   jit::PartCache cache;
   cache.set_limit(6);
