@@ -35,6 +35,15 @@ DType promote_types(DType a, DType b) {
   return b;
 }
 
+bool preserves(DType from, DType to) {
+  if (from == to || from == DType::Bool) return true;
+  if (to == DType::Bool) return false;
+  if (is_floating(from)) return is_floating(to) && item_size(to) > item_size(from);
+  const int64_t bits = item_size(from) * 8;
+  if (is_integral(to)) return item_size(to) > item_size(from) && (is_signed(to) || !is_signed(from));
+  return bits <= (to == DType::F64 ? 53 : to == DType::F32 ? 24 : 8);
+}
+
 int64_t item_size(DType t) { return kTypes[static_cast<size_t>(t)].size; }
 std::string_view name(DType t) { return kTypes[static_cast<size_t>(t)].name; }
 

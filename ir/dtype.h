@@ -21,6 +21,9 @@ constexpr DType compute_type(DType t) { return is_reduced_floating(t) ? DType::F
 // with i8 meet in the next wider type.
 DType promote_types(DType a, DType b);
 
+// Whether every number of `from` is one of `to`.
+bool preserves(DType from, DType to);
+
 // Bytes of one element; 0 for Opaque, whose size only the backing device knows.
 int64_t item_size(DType t);
 std::string_view name(DType t);  // "f32", "i64", "bool", ...

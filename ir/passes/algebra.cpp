@@ -54,16 +54,6 @@ Value double_not(const Candidate& c) {
   return inner.op == c.node.op && c.r.to().type(inner.inputs[0]).dtype == DType::Bool ? inner.inputs[0] : Value{};
 }
 
-// Every number of `from` is one of `to`.
-bool preserves(DType from, DType to) {
-  if (from == to || from == DType::Bool) return true;
-  if (to == DType::Bool) return false;
-  if (is_floating(from)) return is_floating(to) && item_size(to) > item_size(from);
-  Size bits = item_size(from) * 8;
-  if (is_integral(to)) return item_size(to) > item_size(from) && (is_signed(to) || !is_signed(from));
-  return bits <= (to == DType::F64 ? 53 : to == DType::F32 ? 24 : 8);
-}
-
 Value convert_chain(const Candidate& c) {
   if (c.type(0).dtype == c.result().dtype) return c.in[0];
   const Node& inner = c.producer(0);

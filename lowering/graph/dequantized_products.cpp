@@ -24,6 +24,16 @@ constexpr size_t kMostSteps = 32;                     // by which an element is 
 bool is_short(Size rows) { return rows > 0 && rows <= kMostRows; }
 bool may_be_short(Size rows) { return rows.is_symbolic() || is_short(rows); }
 
+// v in another type, and in one step where the type between holds all that v is made of, as bfloat16 holds bytes.
+Value in_one_step(ir::Rewriter& r, Value v, DType type) {
+  const ir::Node node = r.to()[v];
+  if (node.op == Op::convert && ir::preserves(r.to().type(node.inputs[0]).dtype, node.types[0].dtype))
+    return in_one_step(r, node.inputs[0], type);
+  if (node.op == Op::permute || node.op == Op::reshape)
+    return r.builder().emit(node.op, {in_one_step(r, node.inputs[0], type)}, node.attrs);
+  return r.builder().convert(v, type);
+}
+
 class Products {
  public:
   explicit Products(const ir::Graph& graph) : graph_(graph), uses_(ir::count_uses(graph)) {}
@@ -63,7 +73,7 @@ class Products {
     const Size n = b.shape(whole)[0];
     std::vector<Value> matrices;
     for (int64_t p = 0; p < pieces.count(); ++p)
-      matrices.push_back(b.convert(pieces.count() == 1 ? whole : pieces.matrix(r, p), wide));
+      matrices.push_back(in_one_step(r, pieces.count() == 1 ? whole : pieces.matrix(r, p), wide));
     rows = b.convert(pieces.count() == 1 ? rows : pieces.in_order(b, rows), wide);
     const Dims shape = b.shape(matrices[0]);
     const Size k = shape[1];

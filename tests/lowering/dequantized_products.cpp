@@ -63,6 +63,16 @@ TEST(DequantizedProducts, ComputeTheSame) {
       }
 }
 
+// Not by way of bfloat16, which holds all of them.
+TEST(DequantizedProducts, BytesBecomeFloatsInOneStep) {
+  for (bool turned : {false, true}) {
+    const Graph after = rewritten(make({.type = DType::BF16, .turned = turned}));
+    const Size matrix = after.nodes[0].types[0].numel();
+    for (const Node& n : after.nodes)
+      if (n.op == Op::convert && n.types[0].numel() == matrix) EXPECT_EQ(n.types[0].dtype, DType::F32) << print(after);
+  }
+}
+
 // Bytes that are added up in int32 need no conversion before.
 TEST(DequantizedProducts, OfBytes) {
   for (DType type : {DType::I8, DType::U8}) {
