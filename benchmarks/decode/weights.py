@@ -88,7 +88,8 @@ def bytes_read(model: nn.Module) -> int:
             continue
         own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         total += sum(tensor.numel() * tensor.element_size() for tensor in own)
-        if hasattr(module, "_packed_params"):
+        # The layer and the module that keeps its weights both have them.
+        if isinstance(getattr(module, "_packed_params", None), nn.Module):
             weight, bias = module._weight_bias()
             scales = (
                 weight.q_per_channel_scales()

@@ -60,6 +60,7 @@ LAZULI_INFER(infer_mse_loss)
 LAZULI_INFER(infer_embedding_backward)
 LAZULI_INFER(infer_adam_step)
 LAZULI_INFER(infer_sgd_step)
+LAZULI_INFER(infer_quantize_dynamic)
 LAZULI_INFER(infer_adagrad_step)
 #undef LAZULI_INFER
 
@@ -146,6 +147,7 @@ LAZULI_DECOMPOSE(decompose_mse_loss)
 LAZULI_DECOMPOSE(decompose_embedding_backward)
 LAZULI_DECOMPOSE(decompose_adam_step)
 LAZULI_DECOMPOSE(decompose_sgd_step)
+LAZULI_DECOMPOSE(decompose_quantize_dynamic)
 LAZULI_DECOMPOSE(decompose_adagrad_step)
 #undef LAZULI_DECOMPOSE
 

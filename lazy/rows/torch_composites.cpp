@@ -179,6 +179,13 @@ Tensors adagrad_step(const ir::Node& n, const Tensors& in) {
   const Tensor rate = s.number(4) / (1 + (s.number(3) - 1) * s.number(5)), sum = s.wide(2) + s.gradient * s.gradient;
   return {s.result(0, x - rate * s.gradient / (sum.sqrt() + s.number(7))), s.result(2, sum)};
 }
+Tensors quantize_dynamic(const ir::Node& n, const Tensors& in) {
+  const auto [scale, zero] = at::_choose_qparams_per_tensor(in[0], n.attrs.number(0) == 127);
+  const Tensor bytes = at::quantize_per_tensor(in[0], scale, zero, at::kQUInt8).int_repr();
+  const auto options = in[0].options();
+  return {bytes.bitwise_xor(128).view(at::kChar), at::scalar_tensor(scale, options),
+          at::scalar_tensor(zero - 128, options.dtype(at::kInt))};
+}
 bool is_optimizer_step(Op op) { return op == Op::adam_step || op == Op::sgd_step || op == Op::adagrad_step; }
 
 }  // namespace
@@ -233,6 +240,8 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return sgd_step(n, in);
     case Op::adagrad_step:
       return adagrad_step(n, in);
+    case Op::quantize_dynamic:
+      return quantize_dynamic(n, in);
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};
     default:

@@ -69,6 +69,22 @@ TEST(Decompositions, AmsgradDividesByTheLargestSquare) {
   }
 }
 
+// In a range that holds 0, whose steps are whole here.
+TEST(Decompositions, BytesOfTheRangeThatThereIs) {
+  Sheet s;
+  const Value x = s.number({-10, -0.4, 0.6, 117}, {4}, DType::F32);
+  const auto y = s.apply(Op::quantize_dynamic, {x}, {{127}});
+  const std::vector<double> bytes{0, 10, 11, 127};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(y[0].at(i), bytes[i] - 128);
+  EXPECT_EQ(y[1].at(0), 1);
+  EXPECT_EQ(y[2].at(0), 10 - 128);
+  Sheet above;
+  const auto z = above.apply(Op::quantize_dynamic, {above.number({255, 51}, {2}, DType::F32)}, {{255}});
+  EXPECT_EQ(z[0].at(0), 127);
+  EXPECT_EQ(z[0].at(1), 51 - 128);
+  EXPECT_EQ(z[2].at(0), -128);
+}
+
 TEST(Decompositions, NesterovLooksAhead) {
   for (int64_t nesterov : {0, 1}) {
     Sheet s;
