@@ -41,6 +41,13 @@ Arena::Arena(size_t bytes) {
       p.chunks.erase(best);
       return;
     }
+    // All are too small. The largest is what this one replaces.
+    const auto largest = std::max_element(p.chunks.begin(), p.chunks.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (largest != p.chunks.end()) {
+      std::free(largest->first);
+      p.chunks.erase(largest);
+    }
   }
   bytes = (bytes + 63) / 64 * 64;
   void* data = std::aligned_alloc(64, bytes);

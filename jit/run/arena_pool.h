@@ -1,5 +1,5 @@
 // Memory for temporaries, kept between runs and shared by all executables: a process runs many plans, but seldom two at
-// once.
+// once. A plan that needs more than there is replaces the largest arena that no plan is using.
 #pragma once
 #include <cstddef>
 #include <memory>

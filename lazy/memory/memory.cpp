@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 #include <c10/util/Exception.h>
+#include <malloc.h>
 #include <unistd.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/capture_pool.h"
@@ -199,6 +200,10 @@ void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
   CapturePool::release_all();
   backing().shares_host_memory ? allocator().release() : torch_allocator().emptyCache();
+}
+void give_back_host_memory() {
+  allocator().release();
+  malloc_trim(0);
 }
 std::pair<size_t, size_t> memory_info() {
   if (!backing().shares_host_memory) return torch_allocator().getMemoryInfo(backing().device().index());

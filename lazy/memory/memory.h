@@ -19,6 +19,9 @@ MemoryStats memory_stats();
 void reset_peak_memory();
 void reset_accumulated_memory();
 void release_cached_memory();
+// Gives the system the host's memory that nobody uses: buffers that are kept for reuse, and pages that the C library
+// keeps. Whatever asks for memory next has to fault pages in.
+void give_back_host_memory();
 // Counts host memory that another allocator gave, while a buffer holds it.
 class CountedMemory {
  public:

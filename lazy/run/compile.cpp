@@ -9,6 +9,7 @@
 #include "jit/parts/parts_ahead.h"
 #include "lazy/external/external_calls.h"
 #include "lazy/memory/backing.h"
+#include "lazy/memory/memory.h"
 #include "lazy/record/recording.h"
 #include "lazy/report/observer.h"
 #include "lazy/run/progress.h"
@@ -184,6 +185,9 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     if (!in_parts) {
       const Progress progress(description(trace));
       known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
+      // Parts had other sizes, torch's kernels left holes in the heap, and LLVM its own: none of it serves the plan.
+      constexpr int64_t kWorthGivingBack = 32 << 20;
+      if (trace.pending_bytes() >= kWorthGivingBack) give_back_host_memory();
     }
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();
