@@ -79,6 +79,10 @@ struct Host {
   virtual void free_memory() {}
   // Where operands of library calls stay packed from run to run; null: nowhere, and each run packs them anew.
   virtual PackedOperands* packed_operands() { return nullptr; }
+  // Gives the system the memory of a buffer whose contents are somewhere else: its address stays. What is read there is
+  // undefined until somebody has written all of it, and then let go of what this gives. Null: nothing was done, as the
+  // memory is not the host's alone.
+  virtual std::shared_ptr<void> let_go(const Buffer& /*buffer*/) { return nullptr; }
   // Runs recorded call `call`, which the user made at `line`; returns one dense row-major buffer per result.
   virtual std::vector<Buffer> external(int64_t call, const std::string& line, std::span<const BufferView> inputs,
                                        std::span<const ir::Type> results) = 0;

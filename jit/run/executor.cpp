@@ -64,6 +64,7 @@ void Executor::look_at_blocks() {
   guests_.resize(plan_.blocks.size());
   for (auto& guests : guests_) guests.clear();
   for (Step& step : steps_) step.born.clear(), step.dead.clear();
+  look_at_packed_blocks();
   for (uint32_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     if (block.host != lowering::kNoBlock) guests_[block.host].push_back(b);
@@ -73,6 +74,26 @@ void Executor::look_at_blocks() {
     if ((block.kind == Block::External && !output) || block.kind == Block::Segment)
       steps_[block.last].dead.push_back(b);
   }
+}
+
+// Which blocks are read by calls alone that pack them, all in one order.
+void Executor::look_at_packed_blocks() {
+  is_only_packed_.assign(plan_.blocks.size(), true);
+  std::vector<const std::string*> orders(plan_.blocks.size());
+  for (const PlanStep& step : plan_.steps) {
+    for (uint32_t b : step.blocks) is_only_packed_[b] = false;
+    for (size_t i = 0; i < step.operands.size(); ++i) {
+      const uint32_t b = step.operands[i].block;
+      if (b == lowering::kNoBlock) continue;
+      if (i != kPackedOperand || !step.packed.pack || (orders[b] && *orders[b] != step.packed.order))
+        is_only_packed_[b] = false;
+      else
+        orders[b] = &step.packed.order;
+    }
+    for (const BlockView& v : step.results)
+      if (v.block != lowering::kNoBlock) is_only_packed_[v.block] = false;
+  }
+  for (uint32_t b : plan_.outputs) is_only_packed_[b] = false;
 }
 
 void Executor::resize() {
@@ -220,6 +241,7 @@ void Executor::place_inputs(Host& host, std::span<Buffer> inputs, std::span<cons
     const Block& block = plan_.blocks[b];
     if (block.kind != Block::Input) continue;
     memory_[b] = inputs[block.index];
+    if (packed && !is_only_packed_[b]) packed->bring_back(memory_[b]);
     if (!block.donated) continue;
     if (block.index < donate.size() && donate[block.index]) {
       if (packed) packed->written(inputs[block.index]);
@@ -276,11 +298,24 @@ Buffer Executor::packed_operand(Host& host, uint32_t s) {
   PackedOperands* store = host.packed_operands();
   Buffer packed;
   if (store && (packed = store->find(operand)).data) return packed;
+  if (store) store->bring_back(whole);  // packed in another order
   const bool keep = store && store->wants(operand, p.bytes);
   packed = with_memory(host, [&] { return host.allocate(p.bytes); });
   device_.call(*p.pack, given.data(), &packed.data, scratch(step), stream_);
-  if (keep) store->keep(operand, packed);
+  if (!keep) return packed;
+  store->keep(operand, packed);
+  if (may_let_go(step, whole)) store->replace(operand, p.unpacking, [&] { return host.let_go(whole); });
   return packed;
+}
+
+// Whether a parameter need not be there beside its packed form: nothing in the plan reads it otherwise, and nobody has
+// its buffer but this run, who gave it, and the value whose buffer it is.
+bool Executor::may_let_go(const PlanStep& step, const Buffer& whole) const {
+  constexpr size_t kWorthIt = 64 << 10;  // bytes
+  constexpr long kHolders = 3;
+  const lowering::PackedCall& p = step.packed;
+  return p.unpacking && !p.factor_bytes && p.unpacked_bytes == whole.bytes && whole.bytes >= kWorthIt &&
+         is_only_packed_[step.operands[kPackedOperand].block] && whole.owner.use_count() <= kHolders;
 }
 
 void Executor::run_library(Host& host, uint32_t s) {

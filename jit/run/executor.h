@@ -32,6 +32,7 @@ class Executor {
   };
 
   void look_at_blocks();
+  void look_at_packed_blocks();
   // Calls `take`, once more after freeing memory if there is none.
   template <class F>
   Buffer with_memory(Host& host, F take) {
@@ -85,6 +86,7 @@ class Executor {
                                             lowering::StepRange steps);
   void run_library(Host& host, uint32_t step);
   Buffer packed_operand(Host& host, uint32_t step);
+  bool may_let_go(const lowering::PlanStep& step, const Buffer& whole) const;
   void run_on_host(Host& host, uint32_t step);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }
   void* scratch(const lowering::PlanStep& step) const {
@@ -103,6 +105,7 @@ class Executor {
   Device& device_;
   std::vector<Step> steps_;
   std::vector<std::vector<uint32_t>> guests_;  // by output or segment: what lies in it
+  std::vector<bool> is_only_packed_;           // by block
   std::vector<Buffer> memory_;                 // of a run, by block
   void* stream_ = nullptr;                     // of a run
   std::optional<CapturedRuns> captured_runs_;  // goes before the kernels that they launch

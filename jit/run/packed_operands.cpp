@@ -1,5 +1,7 @@
 #include "jit/run/packed_operands.h"
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
 namespace lazuli::jit {
 
@@ -22,7 +24,9 @@ void PackedOperands::forget_factors(Whole& whole, const Operand& o) {
 }
 
 void PackedOperands::erase(std::unordered_map<const void*, Whole>::iterator it) {
-  for (const Packed& p : it->second.packed) bytes_ -= p.packed.bytes;
+  const Whole& w = it->second;
+  for (const Packed& p : w.packed) bytes_ -= p.packed.bytes;
+  if (w.away) bytes_ += w.packed[0].packed.bytes, --away_;
   wholes_.erase(it);
 }
 
@@ -65,15 +69,60 @@ void PackedOperands::keep(const Operand& operand, Buffer packed) {
   p->packed = std::move(packed);
 }
 
+// An operand that is away was packed in one order only (Executor::may_let_go).
+void PackedOperands::replace(const Operand& o, const Unpacking& unpacking,
+                             const std::function<std::shared_ptr<void>()>& let_go) {
+  std::lock_guard lock(mutex_);
+  const Packed* p = look_up(o);
+  if (!p || !p->packed.data) return;
+  Whole& w = wholes_[o.whole.owner.get()];
+  if (w.away || w.stays || w.packed.size() != 1 || !(w.away = let_go())) return;
+  w.unpacking = unpacking;
+  w.data = o.whole.data;
+  bytes_ -= p->packed.bytes;
+  ++away_;
+}
+
+void PackedOperands::unpack(Whole& w) {
+  const Buffer& packed = w.packed[0].packed;
+  const auto unpack = w.unpacking();
+  void* scratch = nullptr;
+  if (const size_t bytes = unpack->scratch_bytes();
+      bytes && !(scratch = std::aligned_alloc(64, (bytes + 63) / 64 * 64)))
+    throw std::bad_alloc();
+  const std::unique_ptr<void, decltype(&std::free)> free_at_end(scratch, &std::free);
+  const void* from = packed.data;
+  unpack->run(&from, &w.data, scratch);
+  w.unpacking = {};
+  w.away = nullptr;
+  w.stays = true;
+  --away_;
+  bytes_ += packed.bytes;
+  if (bytes_ <= limit_) return;
+  bytes_ -= packed.bytes;
+  w.packed.clear();
+}
+
+void PackedOperands::bring_back(const Buffer& whole) {
+  if (away_ == 0) return;
+  std::lock_guard lock(mutex_);
+  const auto it = wholes_.find(whole.owner.get());
+  if (it == wholes_.end() || it->second.owner.expired() || !it->second.away) return;
+  unpack(it->second);
+}
+
 void PackedOperands::written(const Buffer& whole) {
+  bring_back(whole);
   std::lock_guard lock(mutex_);
   if (const auto it = wholes_.find(whole.owner.get()); it != wholes_.end()) erase(it);
 }
 
 void PackedOperands::clear() {
   std::lock_guard lock(mutex_);
-  wholes_.clear();
-  bytes_ = 0;
+  for (auto it = wholes_.begin(); it != wholes_.end();) {
+    const auto at = it++;
+    if (!at->second.away || at->second.owner.expired()) erase(at);
+  }
 }
 
 size_t PackedOperands::bytes() const {

@@ -8,6 +8,7 @@
 #include <vector>
 #include <c10/util/Exception.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/capture_pool.h"
@@ -70,10 +71,10 @@ class Allocator {
     }
     return {p, size};
   }
-  // `taken`: for how much; `size`: of the block.
-  void give(void* p, size_t taken, size_t size) {
+  // `taken`: for how much; `size`: of the block. `is_away`: it is not counted any more.
+  void give(void* p, size_t taken, size_t size, bool is_away) {
     std::lock_guard lock(mutex_);
-    uncount(taken);
+    if (!is_away) uncount(taken);
     if (cached_ + size > kMaxCached) {
       unreserve(1, size);
       std::free(p);
@@ -93,6 +94,14 @@ class Allocator {
   void abandon(size_t bytes) {
     std::lock_guard lock(mutex_);
     uncount(bytes), unreserve(1, bytes);
+  }
+  void leave(size_t taken) {
+    std::lock_guard lock(mutex_);
+    uncount(taken);
+  }
+  void come_back(size_t taken) {
+    std::lock_guard lock(mutex_);
+    count(taken);
   }
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
@@ -160,6 +169,34 @@ Allocator& allocator() {
   return *a;
 }
 
+// Of our own buffers, by which they are known.
+struct GiveBack {
+  size_t taken, size;  // as Allocator::give has them
+  bool is_away = false;
+  void operator()(void* p) const { allocator().give(p, taken, size, is_away); }
+};
+
+// A buffer whose pages the system has.
+class Absence {
+ public:
+  Absence(const std::shared_ptr<void>& owner, GiveBack& block) : owner_(owner) {
+    block.is_away = true;
+    allocator().leave(block.taken);
+  }
+  ~Absence() {
+    if (const auto owner = owner_.lock()) {
+      GiveBack& block = *std::get_deleter<GiveBack>(owner);
+      block.is_away = false;
+      allocator().come_back(block.taken);
+    }
+  }
+  Absence(const Absence&) = delete;
+  Absence& operator=(const Absence&) = delete;
+
+ private:
+  std::weak_ptr<void> owner_;
+};
+
 c10::DeviceAllocator& torch_allocator() { return *c10::getDeviceAllocator(backing().device().type()); }
 
 jit::Buffer allocate_on_device(size_t bytes) {
@@ -179,7 +216,19 @@ jit::Buffer allocate_buffer(size_t bytes) {
   if (!backing().shares_host_memory) return allocate_on_device(bytes);
   const size_t taken = size_class(bytes);
   const auto [p, size] = allocator().take(taken, bytes);
-  return {p, bytes, std::shared_ptr<void>(p, [taken, size](void* q) { allocator().give(q, taken, size); })};
+  return {p, bytes, std::shared_ptr<void>(p, GiveBack{taken, size})};
+}
+std::shared_ptr<void> let_go(const jit::Buffer& buffer) {
+  GiveBack* const block = std::get_deleter<GiveBack>(buffer.owner);
+  if (!block || buffer.data != buffer.owner.get()) return nullptr;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(buffer.data), first = (begin + page - 1) / page * page,
+             end = (begin + buffer.bytes) / page * page;
+  if (first >= end || madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED) != 0) return nullptr;
+  return std::make_shared<Absence>(buffer.owner, *block);
+}
+void bring_back(const jit::Buffer& buffer) {
+  if (backing().shares_host_memory) packed_operands()->bring_back(buffer);
 }
 CountedMemory::CountedMemory(size_t bytes) : bytes_(bytes) { allocator().adopt(bytes); }
 CountedMemory::~CountedMemory() { allocator().abandon(bytes_); }
@@ -214,10 +263,9 @@ std::pair<size_t, size_t> memory_info() {
 }
 
 jit::PackedOperands* packed_operands() {
-  static auto* operands = new jit::PackedOperands;  // never freed: buffers may be, until the process ends
-  const int64_t limit = config().max_packed_bytes;
-  if (!backing().shares_host_memory || limit == 0) return nullptr;  // a GPU's libraries read operands as they are
-  operands->set_limit(static_cast<size_t>(limit));
+  static auto* operands = new jit::PackedOperands;    // never freed: buffers may be, until the process ends
+  if (!backing().shares_host_memory) return nullptr;  // a GPU's libraries read operands as they are
+  operands->set_limit(static_cast<size_t>(config().max_packed_bytes));
   return operands;
 }
 

@@ -34,7 +34,10 @@ class CountedMemory {
 };
 // Free and total bytes of the backing device's memory.
 std::pair<size_t, size_t> memory_info();
-// What traces that are about to run may keep packed; null where nothing is.
+// What traces that are about to run may keep packed, as far as it may be kept; null on a GPU.
 jit::PackedOperands* packed_operands();
+// As jit::Host and jit::PackedOperands have them. Who reads a ready cell's buffer brings it back first.
+std::shared_ptr<void> let_go(const jit::Buffer& buffer);
+void bring_back(const jit::Buffer& buffer);
 
 }  // namespace lazuli::lazy

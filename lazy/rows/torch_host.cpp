@@ -68,6 +68,7 @@ jit::RunObserver* TorchHost::observer() { return Observer::if_on(); }
 
 void* TorchHost::stream() { return backing().stream(); }
 
+std::shared_ptr<void> TorchHost::let_go(const jit::Buffer& buffer) { return lazy::let_go(buffer); }
 jit::PackedOperands* TorchHost::packed_operands() { return lazy::packed_operands(); }
 
 }  // namespace lazuli::lazy

@@ -15,6 +15,7 @@ struct TorchHost : jit::Host {
   std::shared_ptr<void> profile(const std::function<std::string()>& step) override;
   jit::RunObserver* observer() override;
   void* stream() override;
+  std::shared_ptr<void> let_go(const jit::Buffer& buffer) override;
   jit::PackedOperands* packed_operands() override;
   jit::CapturePool* capture_pool() override;
   bool may_capture(int64_t call) const override;

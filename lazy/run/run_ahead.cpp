@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
+#include "lazy/memory/memory.h"
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
 #include "lazy/shadow/shadow.h"
@@ -91,6 +92,7 @@ void RunAhead::hand_over(const Trace& trace) {
     for (size_t e = handed_.entries; e < trace.size(); ++e)
       if (const Entry& entry = trace.entries()[e]; entry.op == ir::Op::input) {
         const jit::Buffer& b = trace.cell(entry.first_result)->buffer;
+        bring_back(b);
         inbox_.inputs.push_back({b.data, b.bytes, {}});
       }
   }

@@ -57,9 +57,11 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
     donate[i] = may_donate && is_dead(*c, 2);  // the cell and this list hold the buffer
   }
   std::unique_ptr<Shadow> shadow;
-  if (Shadow::is_due()) [[unlikely]]
+  if (Shadow::is_due()) [[unlikely]] {
+    std::ranges::for_each(inputs, bring_back);
     shadow =
         std::make_unique<Shadow>(trace, known.code.lines, known.live, inputs, std::span<const bool>(donate.get(), n));
+  }
   // Dead inputs give their buffers away, so that an executable may reuse or free them early.
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
@@ -396,6 +398,7 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
     c = s.cell();
   }
   LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
+  bring_back(c->buffer);
   if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
     jit::Buffer copy = allocate_buffer(c->buffer.bytes);
     backing().copy(copy.data, c->buffer.data, c->buffer.bytes);

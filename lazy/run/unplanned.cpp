@@ -45,6 +45,7 @@ class Recalling final : public jit::Host {
   Recalling(jit::Host& host, Calls calls) : host_(host), calls_(std::move(calls)) {}
   jit::Buffer allocate(size_t bytes) override { return host_.allocate(bytes); }
   void free_memory() override { host_.free_memory(); }
+  std::shared_ptr<void> let_go(const jit::Buffer& buffer) override { return host_.let_go(buffer); }
   jit::PackedOperands* packed_operands() override { return host_.packed_operands(); }
   std::vector<jit::Buffer> external(int64_t call, const std::string& line, std::span<const jit::BufferView> inputs,
                                     std::span<const ir::Type> results) override {
@@ -191,6 +192,8 @@ class Run {
   void run(std::span<const jit::Buffer> inputs, std::span<const bool> donate, std::span<const int64_t> scalars,
            std::span<jit::Buffer> outputs) {
     donate_ = donate, inputs_ = inputs;
+    if (jit::PackedOperands* packed = host_.packed_operands())
+      for (const jit::Buffer& b : inputs) packed->bring_back(b);
     check_inputs();
     jit::RunObserver* const observer = host_.observer();
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {

@@ -2,6 +2,7 @@
 // data-movement ops that are no loop nest (scatter-add, pooling). A call is prepared once, with everything that
 // depends on shapes decided, and then runs on pointers.
 #pragma once
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -56,6 +57,10 @@ struct PackedCall {
   size_t bytes = 0;
   std::string order;
   size_t factor_bytes = 0;  // 0: there is none
+  // Makes what writes the operand's own bytes, all `unpacked_bytes` of them, from the packed ones. None: they do not
+  // say all of it.
+  std::function<std::unique_ptr<LibraryCall>()> unpacking;
+  size_t unpacked_bytes = 0;
 };
 inline constexpr size_t kPackedOperand = 1, kFactorOperand = 2;
 

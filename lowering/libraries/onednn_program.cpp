@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/invalid_flag.h"
@@ -224,6 +225,22 @@ bool is_mostly_padding(const Descriptor& given, const Descriptor& wanted) {
   return wanted.get_size() > std::max(kSmall, 2 * given.get_size());
 }
 
+// Whether the numbers of a strided operand are all that lies there. A reorder moves floating-point ones bit by bit.
+bool has_no_gaps(const Descriptor& d) {
+  const memory::dims sizes = d.get_dims(), strides = d.get_strides();
+  std::vector<size_t> by_stride(sizes.size());
+  std::iota(by_stride.begin(), by_stride.end(), size_t{0});
+  std::ranges::sort(by_stride, {}, [&](size_t dim) { return strides[dim]; });
+  int64_t next = 1;
+  for (size_t dim : by_stride) {
+    if (sizes[dim] == 1) continue;
+    if (strides[dim] != next) return false;
+    next *= sizes[dim];
+  }
+  const auto type = d.get_data_type();
+  return d.get_inner_nblks() == 0 && (type == memory::data_type::f32 || type == memory::data_type::bf16);
+}
+
 }  // namespace
 
 PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
@@ -233,6 +250,14 @@ PackedCall packing(const Descriptor& given, const Descriptor& wanted) {
   auto pack = std::make_unique<Program>();
   pack->reorder({Value::Operand, 0, given}, {Value::Result, 0, wanted});
   PackedCall p{std::move(pack), nullptr, wanted.get_size(), {}};
+  if (has_no_gaps(given) && given.get_data_type() == wanted.get_data_type()) {
+    p.unpacked_bytes = given.get_size();
+    p.unpacking = [given, wanted] {
+      auto unpack = std::make_unique<Program>();
+      unpack->reorder({Value::Operand, 0, wanted}, {Value::Result, 0, given});
+      return unpack;
+    };
+  }
   append_text(p.order, given);
   append_text(p.order, wanted);
   // Behind bytes that meet signed ones lie sums for oneDNN, which nothing else of the descriptor tells.

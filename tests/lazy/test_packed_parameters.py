@@ -187,3 +187,68 @@ def test_memory_is_given_back() -> None:
         for _ in range(3):
             ours(x).sum().item()
         assert _held() == before
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a GPU's libraries read parameters as they are"
+)
+@torch.no_grad()
+def test_there_is_one_copy_of_parameters() -> None:
+    torch.manual_seed(0)
+    cpu = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
+    ours = copy.deepcopy(cpu).to(DEVICE)
+    x = torch.randn(16, 512)
+    before = _held()
+    for _ in range(8):
+        y = ours(x.to(DEVICE)).cpu()
+    assert _held() - before < 512 * 512 * 4 / 2
+    for ours_now, expected in zip(ours.parameters(), cpu.parameters(), strict=True):
+        assert torch.equal(ours_now.cpu(), expected)
+    assert torch.equal(ours(x.to(DEVICE)).cpu(), y)
+
+
+@torch.no_grad()
+def test_parameters_that_are_packed_are_read_in_other_ways() -> None:
+    """Their own memory is the system's by then."""
+
+    def by_torch(weight):
+        with torch.lazuli.config.patch(unplanned="always"):
+            return (weight * 2).cpu()
+
+    def in_a_shadow_run(weight):
+        with torch.lazuli.shadow():
+            return (weight * 2).cpu()
+
+    def without_packing(weight):
+        with torch.lazuli.config.patch(max_packed_bytes=0):
+            return (weight * 2).cpu()
+
+    def at_its_address(weight):
+        memory = (ctypes.c_float * weight.numel()).from_address(weight.data_ptr())
+        return torch.frombuffer(memory, dtype=torch.float32).view(weight.shape) * 2
+
+    def by_an_operator_without_a_row(weight):
+        return torch.block_diag(weight)[:512] * 2
+
+    def while_it_is_recorded(weight):
+        with torch.lazuli.config.patch(run_ahead="all"):
+            y = weight
+            for _ in range(200):
+                y = y + 0
+            return (y * 2).cpu()
+
+    x = torch.randn(16, 512)
+    for read in (
+        by_torch,
+        in_a_shadow_run,
+        without_packing,
+        at_its_address,
+        by_an_operator_without_a_row,
+        while_it_is_recorded,
+    ):
+        expected = torch.randn(512, 512)
+        weight = nn.Parameter(expected.to(DEVICE))
+        for _ in range(8):
+            y = nn.functional.linear(x.to(DEVICE), weight).cpu()
+        assert torch.equal(read(weight).cpu(), expected * 2), read.__name__
+        assert torch.equal(nn.functional.linear(x.to(DEVICE), weight).cpu(), y), read.__name__

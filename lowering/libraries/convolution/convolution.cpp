@@ -258,6 +258,7 @@ PackedCall make_packed_convolution(const Layout& x, const Layout& w, const Layou
   if (!p.pack) return {};
   p.pack = std::make_shared<ScaledPack>(c.w, std::move(p.pack));
   p.factor_bytes = static_cast<size_t>(c.w.shape[0]) * sizeof(float);
+  p.unpacking = {};
   p.order += "scaled";
   return p;
 }
