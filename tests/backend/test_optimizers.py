@@ -181,3 +181,19 @@ def test_state_moves_with_the_model():
         net(x.to(net.weight.device)).pow(2).mean().backward()
         optimizer.step()
     torch.testing.assert_close(device.weight.cpu(), host.weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_averaged_weights(device, dtype):
+    def run(device):
+        net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)).to(device, dtype)
+        average = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
+        for _ in range(4):
+            net(normal(5, 4, device=device, dtype=dtype)).sum().backward()
+            with torch.no_grad():
+                net[0].weight.sub_(normal(3, 4, device=device, dtype=dtype))
+            average.update_parameters(net)
+        return list(average.state_dict().values())
+
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-13
+    assert_same(run, rtol=tolerance, atol=tolerance)

@@ -116,6 +116,18 @@ def _takes_lists_below() -> bool:
 
 def step_as_eager() -> None:
     """Takes operators over lists where torch takes them for the backing device: not on the CPU."""
+    _ask_the_backing_device(optimizer)
+
+
+def average_as_eager() -> None:
+    """Averages weights over lists where torch does for the backing device.
+
+    There the share of the new weights is a number of float32, in float64 too, which has to be read.
+    """
+    _ask_the_backing_device(swa_utils)
+
+
+def _ask_the_backing_device(module) -> None:
     original = optimizer._get_foreach_kernels_supported_devices
 
     @functools.wraps(original)
@@ -123,8 +135,7 @@ def step_as_eager() -> None:
         backing = torch.ops.lazuli._backing().type
         return [name for name in original() if name != TYPE or backing in original()]
 
-    for module in (optimizer, swa_utils):
-        module._get_foreach_kernels_supported_devices = supported_devices
+    module._get_foreach_kernels_supported_devices = supported_devices
 
 
 def know_that_nothing_is_captured() -> None:

@@ -36,6 +36,7 @@ def apply(library: Path) -> None:
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
     engine.say_which_node_runs()
+    optimizers.average_as_eager()
     optimizers.choose_lists_at_less_cost()
     if reference.is_on():
         optimizers.step_as_eager()
