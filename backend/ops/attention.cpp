@@ -1,5 +1,6 @@
-// Scaled dot-product attention of float32 on the CPU is a row; otherwise it goes to the backing device's fused kernel,
-// as one external call. What neither covers is torch's decomposition into products and softmax.
+// Scaled dot-product attention of float32 on the CPU is a row. So is that of 16 bits for a few queries where no
+// gradient is wanted: then reading keys and values is all it costs. Otherwise it goes to the backing device's fused
+// kernel, as one external call. What neither covers is torch's decomposition into products and softmax.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -25,20 +26,29 @@ using std::optional;
 // [batch, heads, rows, columns] as the row and eager's gradients have it in memory.
 const lazy::Order kHeadsLast{0, 2, 1, 3};
 
-// What the row takes, of what eager's kernel takes; heads may share keys.
-bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask) {
+// What the row takes of this type, of what eager's kernel takes; heads may share keys.
+bool is_row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask,
+            at::ScalarType type = at::kFloat) {
   if (lazy::backing().has_fused_attention) return false;
   for (const Tensor* t : {&q, &k, &v})
-    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != at::kFloat || t->numel() == 0) return false;
+    if (!is_ours(*t) || t->dim() != 4 || t->scalar_type() != type || t->numel() == 0) return false;
   const bool fits =
       q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0;
   if (!fits || !mask || !mask->defined()) return fits;
   if (!is_ours(*mask) || mask->requires_grad() || (mask->dim() != 2 && mask->dim() != 4)) return false;
-  if (mask->scalar_type() != at::kFloat && mask->scalar_type() != at::kBool) return false;
+  if (mask->scalar_type() != type && mask->scalar_type() != at::kBool) return false;
   const std::array<int64_t, 4> scores{q.size(0), q.size(1), q.size(2), k.size(2)};
   for (int64_t d = 1; d <= mask->dim(); ++d)
     if (mask->size(-d) != 1 && mask->size(-d) != scores[static_cast<size_t>(4 - d)]) return false;
   return true;
+}
+
+// The row computes in float32, from copies of keys and values.
+bool is_row_of_few_queries(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask) {
+  constexpr int64_t kFewQueries = 4;
+  const bool wanted = at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  return at::isReducedFloatingType(q.scalar_type()) && !wanted && q.dim() == 4 && q.size(2) <= kFewQueries &&
+         is_row(q, k, v, mask, q.scalar_type());
 }
 
 ir::Attrs attributes(const Tensor& q, optional<double> scale, bool causal) {
@@ -54,19 +64,25 @@ ir::Value mask_value(lazy::Recording& r, const optional<Tensor>& mask) {
   if (mask->scalar_type() == at::kBool)
     m = r.emit(ir::Op::where, {m, r.constant(0.0, ir::DType::F32),
                                r.constant(-std::numeric_limits<double>::infinity(), ir::DType::F32)});
+  m = r.convert(m, ir::DType::F32);
   return mask->dim() == 4 ? m : r.reshape(m, ir::Dims{1, 1, mask->size(0), mask->size(1)});
 }
 
 std::array<Tensor, 2> row(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, bool causal,
                           optional<double> scale) {
   lazy::Recording r;
-  const ir::Value y = r.emit(
-      ir::Op::attention, {r.value(q, kHeadsLast), r.value(k, kHeadsLast), r.value(v, kHeadsLast), mask_value(r, mask)},
-      attributes(q, scale, causal));
+  // In the order in which they lie: whole caches of keys and values may be converted.
+  const auto wide = [&](const Tensor& t) {
+    if (t.scalar_type() == at::kFloat || t.stride(1) < t.stride(2))
+      return r.convert(r.value(t, kHeadsLast), ir::DType::F32);
+    return r.permute(r.convert(r.value(t), ir::DType::F32), kHeadsLast);
+  };
+  const ir::Value y =
+      r.emit(ir::Op::attention, {wide(q), wide(k), wide(v), mask_value(r, mask)}, attributes(q, scale, causal));
+  const ir::Value narrow = r.convert(r.permute(y, kHeadsLast), lazy::to_ir(q.scalar_type()));
   // Eager's result lies as the queries do.
   const Operands queries{{&q}};
-  const Tensor out =
-      tensor_in(r, r.permute(y, kHeadsLast), at::kFloat, result_order(queries, lazy::to_dims(q.sizes())));
+  const Tensor out = tensor_in(r, narrow, q.scalar_type(), result_order(queries, lazy::to_dims(q.sizes())));
   q.is_non_overlapping_and_dense() ? take_strides_like(out, q) : take_strides_of_ones(out, queries);
   return {out, r.tensor(y.next(), at::kFloat)};
 }
@@ -133,7 +149,7 @@ Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const opt
     auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, bias, causal, scale);
     return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
   }
-  if (dropout == 0 && is_row(q, k, v, bias)) {
+  if (dropout == 0 && (is_row(q, k, v, bias) || is_row_of_few_queries(q, k, v, bias))) {
     auto [out, statistics] = row(q, k, v, bias, causal, scale);
     return {out, statistics, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
   }
