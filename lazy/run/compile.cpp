@@ -120,8 +120,9 @@ int64_t most_runs_in_parts(const Trace& trace) {
 }
 
 constexpr int64_t kLoopsWait = 16;
-constexpr int64_t kSoon = 8;      // runs in parts before a plan, which its parts need not have then
-constexpr double kLongUs = 1000;  // beside which what it costs to end a trace is next to nothing
+constexpr int64_t kSoon = 8;                    // runs in parts before a plan, which its parts need not have then
+constexpr int64_t kWorthGivingBack = 32 << 20;  // bytes that a trace computes, for whose run memory is given back
+constexpr double kLongUs = 1000;                // beside which what it costs to end a trace is next to nothing
 
 // Whether a trace runs in parts once more.
 bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
@@ -164,6 +165,8 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     if (is_new) runs.most = most_runs_in_parts(trace);
     const Novelty novelty = is_new ? why_new(trace, key) : Novelty();
     const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;
+    const bool is_large = trace.pending_bytes() >= kWorthGivingBack;
+    if (cuts && is_large && cache.is_heap_new()) give_back_host_memory();
     if (cuts && runs.count > 0 && !is_used && config().unplanned != "always")
       if (KnownRef recent = cache.find_recent(key, settings, trace, known->live)) {
         ++runs.count;
@@ -186,8 +189,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
       const Progress progress(description(trace));
       known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
       // Parts had other sizes, torch's kernels left holes in the heap, and LLVM its own: none of it serves the plan.
-      constexpr int64_t kWorthGivingBack = 32 << 20;
-      if (trace.pending_bytes() >= kWorthGivingBack) give_back_host_memory();
+      if (is_large) give_back_host_memory(), cache.large_runs_in_parts = 0;
     }
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();

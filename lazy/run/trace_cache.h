@@ -1,5 +1,6 @@
 // Traces that were seen before, found again by hash and compared entry by entry.
 #pragma once
+#include <bit>
 #include <list>
 #include <memory>
 #include <optional>
@@ -48,6 +49,11 @@ struct TraceCache {
     int64_t most = 0;   // how often it should, by what it computes
     bool loop = false;  // most of it are turns of a loop
   };
+  // How many large traces have run in parts since the last one was planned. Beside what the first steps made and keep,
+  // such as an optimizer's moments, what they leave in the heap has no room for what comes next; later steps find in it
+  // what they leave themselves.
+  uint64_t large_runs_in_parts = 0;
+  bool is_heap_new() { return ++large_runs_in_parts <= 4 || std::has_single_bit(large_runs_in_parts); }
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what
