@@ -91,13 +91,13 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
                                    const Tensor& out, const Tensor& statistics, const optional<Tensor>& mask,
                                    bool causal, optional<double> scale) {
   lazy::Recording r;
-  const auto by_row = [&](const Tensor& t) { return r.value(t, kHeadsLast); };
+  const auto by_row = [&](const Tensor& t) { return r.convert(r.value(t, kHeadsLast), ir::DType::F32); };
   const ir::Value g =
       r.emit(ir::Op::attention_backward,
              {by_row(gy), by_row(q), by_row(k), by_row(v), by_row(out), r.value(statistics), mask_value(r, mask)},
              attributes(q, scale, causal));
   const auto result = [&](uint32_t i, const Tensor& of) {
-    const Tensor t = r.tensor(g.next(i), at::kFloat, kHeadsLast);
+    const Tensor t = r.tensor(r.convert(g.next(i), lazy::to_ir(of.scalar_type())), of.scalar_type(), kHeadsLast);
     const int64_t rows = of.size(2), heads = of.size(1), columns = of.size(3);
     take_strides(t, ir::Dims{rows * heads * columns, columns, heads * columns, 1});
     return t;
@@ -170,7 +170,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, 
                                                mask && wanted[3], causal, scale);
     return {gq, gk, gv, mask && wanted[3] ? gb : Tensor()};
   }
-  if (dropout == 0 && is_row(q, k, v, mask)) {
+  // The row's statistics are two numbers for each row of scores. A graph of torch.compile does not say in its forward
+  // whether a gradient is wanted, so the row may have served it whatever the type.
+  if (constexpr int64_t kOfRow = 4; lse.dim() == kOfRow) {
     auto [gq, gk, gv] = row_backward(gy, q, k, v, out, lse, mask, causal, scale);
     return {gq, gk, gv, Tensor()};
   }

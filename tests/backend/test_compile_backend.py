@@ -370,6 +370,22 @@ def test_attention_stays_one_operator(options, dynamic, operators):
         assert not any(any("softmax" in name for name in names) for names in operators)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("queries", [2, 9])
+def test_gradients_of_attention_in_16_bits(dtype, queries):
+    made = [torch.randn(2, 3, n, 16).to(dtype) for n in (queries, 9, 9)]
+
+    def results(function, on):
+        given = [t.to(on).requires_grad_() for t in made]
+        y = function(*given)
+        return [y.detach(), *torch.autograd.grad(y.float().cos().sum(), given)]
+
+    attention = torch.nn.functional.scaled_dot_product_attention
+    expected, run = results(attention, "cpu"), compiled(attention)
+    for _ in range(3):
+        torch.testing.assert_close(on_cpu(results(run, "lazuli")), expected, rtol=2e-2, atol=2e-2)
+
+
 def from_ranges(opens, keys=None, dtype=None):
     """Attention whose mask a model makes of ranges of positions."""
 
