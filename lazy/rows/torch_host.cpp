@@ -68,6 +68,8 @@ jit::RunObserver* TorchHost::observer() { return Observer::if_on(); }
 
 void* TorchHost::stream() { return backing().stream(); }
 
+// Nobody takes a buffer meanwhile: on the CPU, a run has the recorder's lock, and nobody works ahead on the trace any
+// more (sync.cpp). Who took one before has it, which the executor sees.
 std::shared_ptr<void> TorchHost::let_go(const jit::Buffer& buffer) { return lazy::let_go(buffer); }
 jit::PackedOperands* TorchHost::packed_operands() { return lazy::packed_operands(); }
 
