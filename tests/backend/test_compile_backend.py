@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from compiled_graphs import check, compiled, on_cpu
 from differential import both
 from torch.utils.checkpoint import checkpoint
 from torch_lazuli.compiler.captured import Captured, _Reader
@@ -33,25 +34,6 @@ def recorded(monkeypatch):
 
     monkeypatch.setattr(Captured, "_record", counted)
     return calls
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="lazuli", fullgraph=True, **options)
-
-
-def check(function, *calls, where="lazuli", **options):
-    """Compares results with eager's for each list of arguments, and what was written to them."""
-    run = compiled(function, **options)
-    for arguments in calls:
-        eager = [a.clone() for a in arguments]
-        ours = [a.clone().to(where) for a in arguments]
-        expected, got = function(*eager), run(*ours)
-        torch.testing.assert_close(on_cpu(got), expected)
-        torch.testing.assert_close(on_cpu(ours), eager)
-
-
-def on_cpu(value):
-    return torch.utils._pytree.tree_map(lambda t: t.cpu() if torch.is_tensor(t) else t, value)
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -308,163 +290,6 @@ def test_attention_on_the_cpu_draws_only_for_dropout(dropout, recorded):
         torch.manual_seed(seed)
         torch.testing.assert_close(got, f(q, k, v))
     assert recorded == ([] if dropout else [True])
-
-
-@pytest.fixture
-def operators(monkeypatch):
-    """The names of the operators of each graph."""
-    graphs = []
-    begin = Captured.__init__
-
-    def noted(self, module, *arguments):
-        graphs.append({str(n.target) for n in module.graph.nodes if n.op == "call_function"})
-        begin(self, module, *arguments)
-
-    monkeypatch.setattr(Captured, "__init__", noted)
-    return graphs
-
-
-def attention_over(mask=None, **options):
-    def f(q, k, v):
-        given = None if mask is None else mask(q.shape[1], k.shape[2]).to(q.device)
-        y = torch.nn.functional.scaled_dot_product_attention(
-            q.transpose(1, 2), k, v, attn_mask=given, **options
-        )
-        return y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1).sin()
-
-    return f
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"is_causal": True, "scale": 0.3},
-        {"mask": lambda n, m: torch.ones(n, m).tril() > 0},
-        {"mask": lambda n, m: torch.linspace(-1, 1, m).expand(1, 1, n, m)},
-        {"enable_gqa": True},
-    ],
-    ids=["plain", "causal", "boolean", "additive", "grouped"],
-)
-def test_attention_stays_one_operator(options, dynamic, operators):
-    f = attention_over(**options)
-    run = compiled(f, dynamic=dynamic)
-    heads = 2 if "enable_gqa" in options else 4
-
-    def results(function, tensors):
-        tensors = [t.requires_grad_() for t in tensors]
-        y = function(*tensors)
-        return [y.detach(), *torch.autograd.grad(y.cos().sum(), tensors)]
-
-    for n in (5, 7, 9):
-        made = [torch.randn(2, n, 4, 8), *(torch.randn(2, heads, n, 8) for _ in range(2))]
-        expected = results(f, [t.clone() for t in made])
-        got = results(run, [t.to("lazuli") for t in made])
-        torch.testing.assert_close(on_cpu(got), expected, rtol=1e-4, atol=1e-5)
-        with torch.no_grad():
-            torch.testing.assert_close(run(*(t.to("lazuli") for t in made)).cpu(), expected[0])
-    # A GPU's own kernels take as many heads of keys as of queries.
-    if "enable_gqa" not in options or ops._backing().type == "cpu":
-        assert all(any("attention" in name for name in names) for names in operators)
-        assert not any(any("softmax" in name for name in names) for names in operators)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("queries", [2, 9])
-def test_gradients_of_attention_in_16_bits(dtype, queries):
-    made = [torch.randn(2, 3, n, 16).to(dtype) for n in (queries, 9, 9)]
-
-    def results(function, on):
-        given = [t.to(on).requires_grad_() for t in made]
-        y = function(*given)
-        return [y.detach(), *torch.autograd.grad(y.float().cos().sum(), given)]
-
-    attention = torch.nn.functional.scaled_dot_product_attention
-    expected, run = results(attention, "cpu"), compiled(attention)
-    for _ in range(3):
-        torch.testing.assert_close(on_cpu(results(run, "lazuli")), expected, rtol=2e-2, atol=2e-2)
-
-
-def from_ranges(opens, keys=None, dtype=None):
-    """Attention whose mask a model makes of ranges of positions."""
-
-    def f(q, k, v):
-        rows = torch.arange(q.shape[2], device=q.device)
-        positions = torch.arange(keys or q.shape[2], device=q.device)
-        mask = opens(rows[:, None] + 0, positions[None, :])
-        if dtype is not None:
-            mask = torch.zeros(mask.shape, dtype=dtype, device=q.device).masked_fill(
-                ~mask, -torch.inf
-            )
-        mask = mask.expand(q.shape[0], 1, *mask.shape)
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-
-    return f
-
-
-@pytest.mark.parametrize("trains", [False, True])
-@pytest.mark.parametrize(
-    ("opens", "keys", "dtype", "stays"),
-    [
-        (lambda i, j: i >= j, None, None, False),
-        (lambda i, j: i >= j, None, torch.float32, False),
-        (lambda i, j: (i >= 0) & (j >= 0), None, None, False),
-        (lambda i, j: (i >= j) & (i - j < 3), None, None, True),
-        (lambda i, j: i >= j, 9, None, True),
-        (lambda i, j: i > j - 1 - (j == 4).long(), None, None, True),
-    ],
-    ids=["causal", "causal added", "open", "window", "more keys", "nearly causal"],
-)
-def test_masks_that_are_constants(opens, keys, dtype, stays, trains, monkeypatch):
-    masks = []
-    begin = Captured.__init__
-
-    def noted(self, module, *arguments):
-        nodes = [n for n in module.graph.nodes if "attention" in str(n.target)]
-        masks.extend(n.args[4 if "backward" in str(n.target) else 3] is not None for n in nodes)
-        begin(self, module, *arguments)
-
-    monkeypatch.setattr(Captured, "__init__", noted)
-    f = from_ranges(opens, keys, dtype)
-    run = compiled(f)
-    q = torch.randn(2, 2, 7, 8)
-    k, v = (torch.randn(2, 2, keys or 7, 8) for _ in range(2))
-
-    def results(function, on):
-        given = [t.to(on).requires_grad_(trains) for t in (q, k, v)]
-        y = function(*given)
-        return [y, *torch.autograd.grad(y.cos().sum(), given)] if trains else [y]
-
-    for _ in range(3):
-        torch.testing.assert_close(
-            on_cpu(results(run, "lazuli")), results(f, "cpu"), rtol=1e-4, atol=1e-5
-        )
-    assert masks == [stays] * (2 if trains else 1)
-
-
-def test_a_mask_that_data_decide_stays():
-    def f(q, mask):
-        opens = torch.arange(5, device=q.device)[:, None] >= torch.arange(5, device=q.device)
-        return torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=opens & mask)
-
-    mask = torch.ones(5, 5, dtype=torch.bool)
-    other = torch.rand(5, 5) > 0.5
-    other.fill_diagonal_(True)
-    q = torch.randn(1, 2, 5, 8)
-    check(f, (q, mask), (q, other), (q, mask))
-
-
-def test_attention_is_taken_apart_in_graphs_of_others():
-    from torch._dynamo.testing import AotEagerAndRecordGraphs
-
-    graphs = AotEagerAndRecordGraphs()
-    q = torch.randn(2, 4, 5, 8).to("lazuli")
-    run = torch.compile(torch.nn.functional.scaled_dot_product_attention, backend=graphs)
-    compiled(torch.nn.functional.scaled_dot_product_attention)(q, q, q)
-    run(q, q, q)
-    names = {str(n.target) for n in graphs.fw_graphs[0].graph.nodes}
-    assert not any("overrideable" in name for name in names), names
 
 
 def test_a_loop_of_a_graph_ends_traces_soon():

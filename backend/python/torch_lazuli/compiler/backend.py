@@ -51,7 +51,6 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
     save_random_states_in_graphs()
 
     def compiled(module: torch.fx.GraphModule, _) -> Callable[[list], list]:
-        look_at_masks(module)
         captured = kind(module)
 
         def run(arguments: list) -> list:  # torch wraps functions, and knows them by this mark
@@ -60,8 +59,15 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
         run._boxed_call = True
         return run
 
+    def compiled_without_autograd(module: torch.fx.GraphModule, inputs) -> Callable[[list], list]:
+        look_at_masks(module)  # else partition() has
+        return compiled(module, inputs)
+
     compiler = aot_autograd(
-        fw_compiler=compiled, partition_fn=partition, keep_inference_input_mutations=True
+        fw_compiler=compiled,
+        inference_compiler=compiled_without_autograd,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
     )
     try:
         with attention_kept():

@@ -24,7 +24,7 @@ def partition(joint: torch.fx.GraphModule, *arguments, **named):
 
 def look_at_masks(module: torch.fx.GraphModule) -> None:
     """Replaces masks that are constants, where attention can be told the same in a word."""
-    known: dict[torch.fx.Node, str | None] = {}
+    known: dict[str, str | None] = {}  # each layer may make the same mask anew
     for node in module.graph.nodes:
         if node.target not in (_FORWARD, _BACKWARD):
             continue
@@ -32,12 +32,16 @@ def look_at_masks(module: torch.fx.GraphModule) -> None:
         mask = given["attn_bias"]
         if not isinstance(mask, torch.fx.Node) or given["is_causal"]:
             continue
-        if mask not in known:
-            known[mask] = _meaning(mask)
-        if known[mask] is None:
+        nodes = _constants_before(mask)
+        if nodes is None:
+            continue
+        how = _how(nodes)
+        if how not in known:
+            known[how] = _meaning(nodes)
+        if known[how] is None:
             continue
         given["attn_bias"] = None
-        given["is_causal"] = known[mask] == "causal"
+        given["is_causal"] = known[how] == "causal"
         parameters = node.target._schema.arguments
         node.args = tuple(given.pop(p.name) for p in parameters if not p.kwarg_only)
         node.kwargs = given
@@ -53,11 +57,18 @@ def _arguments(node: torch.fx.Node) -> dict[str, object]:
     return given | node.kwargs
 
 
-def _meaning(mask: torch.fx.Node) -> str | None:
-    """What the mask opens: "causal", "everything"; None if that is not known, or something else."""
-    nodes = _constants_before(mask)
-    if nodes is None:
-        return None
+def _how(nodes: list[torch.fx.Node]) -> str:
+    """How the last of them is computed, whatever they are called."""
+    numbers = {node: f"%{number}" for number, node in enumerate(nodes)}
+    steps = (
+        (str(node.target), torch.fx.node.map_arg((node.args, node.kwargs), numbers.__getitem__))
+        for node in nodes
+    )
+    return repr(list(steps))
+
+
+def _meaning(nodes: list[torch.fx.Node]) -> str | None:
+    """What the mask, the last of them, opens: "causal", "everything"; None: something else."""
     with computed_now():
         value = _computed(nodes)
         if value.dim() < 2 or value.numel() == 0:

@@ -14,23 +14,17 @@ LIBRARIES = ["d3.min.js", "dagre.js"]
 
 def check(path: Path) -> None:
     """Raises OSError if no page can be written there: before there is anything to lose."""
-    _check_libraries()
+    for name in LIBRARIES:
+        _library(name)
     if not path.absolute().parent.is_dir():
         raise NotADirectoryError(f"{path.absolute().parent} is no folder")
 
 
-def _check_libraries() -> None:
-    for name in LIBRARIES:
-        path = _HERE / "libraries" / name
-        if not path.exists():
-            raise FileNotFoundError(
-                f"{path} is not there; run tools/page_libraries, which fetches it"
-            )
-
-
-def _library(name: str) -> str:
-    _check_libraries()
-    return (_HERE / "libraries" / name).read_text(encoding="utf-8")
+def _library(name: str) -> Path:
+    path = _HERE / "libraries" / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there; run tools/page_libraries, which fetches it")
+    return path
 
 
 def packed(data: dict[str, Any]) -> str:
@@ -41,7 +35,7 @@ def packed(data: dict[str, Any]) -> str:
 
 def page(data: dict[str, Any]) -> str:
     """The page. Raises FileNotFoundError where a library of it was not fetched."""
-    d3, dagre = (_library(name) for name in LIBRARIES)
+    d3, dagre = (_library(name).read_text(encoding="utf-8") for name in LIBRARIES)
     # A module of its own becomes part of ours.
     dagre = dagre.replace("export const { layout, Graph } = dagre;", "globalThis.dagre = dagre;")
     values = {
