@@ -2,6 +2,7 @@
 // Passes do not edit a graph; they build a new one through a Builder, which keeps the order true by construction.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 #include "ir/op.h"
@@ -63,6 +64,15 @@ struct Node {
   std::vector<Type> types;  // one per result
   uint32_t line = 0;        // index into Graph::lines: the Python line that recorded it; 0 = unknown
 };
+
+// The operands that are memory: of an external call, those before its run-time numbers. Its attribute is its number and,
+// if it takes any, how many numbers these are.
+inline std::span<const Value> memory_operands(const Node& n) {
+  const std::span<const Value> all(n.inputs);
+  if (n.op != Op::external) return all;
+  const auto call = n.attrs.list(0);
+  return call.size() > 1 ? all.first(all.size() - static_cast<size_t>(int64_t{call[1]})) : all;
+}
 
 struct Graph {
   std::vector<Node> nodes;

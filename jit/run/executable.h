@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,12 +27,13 @@ struct Buffer {
   std::shared_ptr<void> owner;  // keeps `data` alive; use_count() == 1 means that nobody else can see it
 };
 
-// A strided window on a buffer, for external calls.
+// A strided window on a buffer, for external calls; or one of a call's run-time numbers, which stand last.
 struct BufferView {
-  Buffer buffer;
-  ir::Type type;
-  ir::Dims strides;    // elements
-  int64_t offset = 0;  // elements
+  Buffer buffer = {};
+  ir::Type type = {};
+  ir::Dims strides = {};  // elements
+  int64_t offset = 0;     // elements
+  std::optional<int64_t> number = {};
 };
 
 class PackedOperands;

@@ -282,7 +282,7 @@ void Executor::do_step(Host& host, uint32_t s, std::span<const int64_t> scalars)
       break;
     case PlanStep::External:
     case PlanStep::Eager:
-      run_on_host(host, s);
+      run_on_host(host, s, scalars);
       break;
   }
 }
@@ -337,7 +337,7 @@ void Executor::run_library(Host& host, uint32_t s) {
   device_.call(*step.call, mine.operands.data(), mine.results.data(), scratch(step), stream_);
 }
 
-void Executor::run_on_host(Host& host, uint32_t s) {
+void Executor::run_on_host(Host& host, uint32_t s, std::span<const int64_t> scalars) {
   const PlanStep& step = plan_.steps[s];
   std::vector<BufferView> views;
   for (const BlockView& v : step.operands) {
@@ -348,6 +348,7 @@ void Executor::run_on_host(Host& host, uint32_t s) {
     const int64_t item = std::max<int64_t>(1, ir::item_size(v.type.dtype));
     views.push_back({memory_[v.block], v.type, v.strides, v.byte_offset / item});
   }
+  for (const uint32_t n : step.numbers) views.push_back({.number = scalars[n]});
   std::vector<ir::Type> types;
   std::vector<lowering::Layout> layouts;
   for (const BlockView& v : step.results) {

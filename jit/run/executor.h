@@ -87,7 +87,7 @@ class Executor {
   void run_library(Host& host, uint32_t step);
   Buffer packed_operand(Host& host, uint32_t step);
   bool may_let_go(const lowering::PlanStep& step, const Buffer& whole) const;
-  void run_on_host(Host& host, uint32_t step);
+  void run_on_host(Host& host, uint32_t step, std::span<const int64_t> scalars);
   char* address(uint32_t block) const { return static_cast<char*>(memory_[block].data); }
   void* scratch(const lowering::PlanStep& step) const {
     return step.scratch == lowering::kNoBlock ? nullptr : address(step.scratch);

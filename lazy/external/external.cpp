@@ -63,6 +63,19 @@ void drop_arguments(const ExternalCall& call, Stack* stack) {
   torch::jit::drop(*stack, call.signature.op.schema().arguments().size());
 }
 
+// Adds where a call draws to its operands. Gives its attribute: its number, and how many of them are no memory.
+ir::Dims draw(Recording& r, int64_t id, const ExternalCall& call, const Bound& bound, const Stack& stack,
+              c10::SmallVector<ir::Value, 4>& operands) {
+  const auto& arguments = call.signature.op.schema().arguments();
+  const auto place = std::ranges::find(arguments, "drawn", [](const c10::Argument& a) { return a.name(); });
+  LAZULI_CHECK(bound.numbers.size() == 2 && place != arguments.end(), "a call draws with `seed`, `offset` and `drawn`");
+  const ir::Value seed = r.number(bound.numbers[0], ir::DType::I64),
+                  offset = r.number(bound.numbers[1], ir::DType::I64);
+  r.note_draw(seed, offset, (stack.end() - (arguments.end() - place))->toInt(), /*is_default=*/true);
+  operands.append({seed, offset});
+  return {id, 2};
+}
+
 void record(int64_t id, const ExternalCallRef& learned, const Bound& bound, Stack* stack) {
   Recording r;
   remember_external_call(id, learned);
@@ -74,8 +87,10 @@ void record(int64_t id, const ExternalCallRef& learned, const Bound& bound, Stac
   types.append(call.fresh_types.begin(), call.fresh_types.end());
   c10::SmallVector<at::Tensor, 2> fresh;
   if (!types.empty()) {
-    ir::Value v = r.emit(ir::Op::external, std::span<const ir::Value>(inputs.data(), inputs.size()), {{id}},
-                         std::span<const ir::Type>(types.data(), types.size()));
+    ir::Dims which{id};
+    if (!bound.numbers.empty()) which = draw(r, id, call, bound, *stack, inputs);
+    ir::Value v = r.emit(ir::Op::external, std::span<const ir::Value>(inputs.data(), inputs.size()),
+                         ir::Attrs().add(which), std::span<const ir::Type>(types.data(), types.size()));
     for (uint32_t m : call.mutated) {
       r.rebind_storage(bound.storages[m], v);
       ++v.result;
@@ -210,7 +225,7 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
   const auto& slots = call.signature.slots;
   const HostTensors tensors(call, bound);
   const std::vector<at::Tensor>& host = tensors.tensors;
-  Stack results = call.signature.rebuild(host, backing().device());
+  Stack results = call.signature.rebuild(host, {bound.numbers.data(), bound.numbers.size()}, backing().device());
   {
     ExternalTimer timer(call.signature.name());
     std::optional<lowering::OneThread> alone;
@@ -383,16 +398,54 @@ at::Tensor walked_forward(jit::BufferView v) {
 
 // A recorded operand is a whole storage, but the plan may offer it as a strided window on the memory of another value
 // (a transposed copy that nobody else needed, a slice): the kernel gets its own dense memory then.
-jit::Buffer dense(const jit::BufferView& v) {
-  if (!v.buffer.data || v.type.numel() == 0) return v.buffer;
+bool is_dense(const jit::BufferView& v) {
+  if (!v.buffer.data || v.type.numel() == 0) return true;
   bool row_major = v.offset == 0;
   int64_t expected = 1;
   for (size_t d = v.type.shape.size(); d-- > 0; expected *= v.type.shape[d])
     row_major = row_major && (v.type.shape[d] == 1 || v.strides[d] == expected);
-  if (row_major) return v.buffer;
+  return row_major;
+}
+jit::Buffer dense(const jit::BufferView& v) {
+  if (is_dense(v)) return v.buffer;
   jit::Buffer copy = allocate_buffer(static_cast<size_t>(v.type.bytes()));
   tensor_over({copy, v.type, ir::contiguous_strides(v.type.shape)}).copy_(walked_forward(v));
   return copy;
+}
+
+// An operand whose rows lie apart, for kernels that read it so; undefined: it has to be dense. Rows begin at multiples of
+// a vector and are in one piece.
+at::Tensor rows_apart(const jit::BufferView& v, const Geometry& g) {
+  constexpr int64_t kVector = 16;  // bytes
+  const int64_t item = static_cast<int64_t>(c10::elementSize(g.type));
+  Order order;
+  if (is_dense(v) || g.offset != 0 || !memory_order(to_ref(g.sizes), to_ref(g.strides), order)) return {};
+  ir::Dims strides = g.strides;
+  if (v.type.shape.size() != strides.size() || v.strides.back() != 1) return {};
+  const auto dimension = [&](size_t i) { return order.empty() ? i : static_cast<size_t>(order[i]); };
+  for (size_t i = 0; i < strides.size(); ++i) {
+    if (g.sizes[dimension(i)] != v.type.shape[i]) return {};
+    if (i + 1 < strides.size() && v.strides[i] * item % kVector != 0) return {};
+    strides[dimension(i)] = v.strides[i];
+  }
+  char* data = static_cast<char*>(v.buffer.data) + v.offset * item;
+  if (reinterpret_cast<uintptr_t>(data) % kVector != 0) return {};
+  return tensor_over(data, to_ref(g.sizes), to_ref(strides), g.type, v.buffer.owner);
+}
+
+// The operands of a call that lie so, by slot.
+std::vector<at::Tensor> rows_apart(const ExternalCall& call, std::span<const jit::BufferView> inputs) {
+  std::vector<at::Tensor> found(call.signature.slots.size());
+  if (!call.reads_rows_apart) return found;
+  const auto& slots = call.signature.slots;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Geometry& g = slots[i].geometry;
+    const auto is_of_another = [&](const Slot& s) {
+      return s.geometry.storage == g.storage && s.same != slots[i].same;
+    };
+    if (std::ranges::none_of(slots, is_of_another)) found[i] = rows_apart(inputs[g.storage], g);
+  }
+  return found;
 }
 
 // Whether nobody else has it, or its memory: a kernel of somebody's own may keep what it returns, or return what it was
@@ -409,7 +462,8 @@ bool is_sole(const at::Tensor& t, const std::vector<jit::Buffer>& operands, std:
 
 // Calls the kernel. `written`: for operands that it writes, the memory that stands for `storages`.
 Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& storages,
-                  const std::vector<c10::Storage>& written) {
+                  const std::vector<c10::Storage>& written, std::vector<at::Tensor> apart,
+                  std::span<const int64_t> numbers) {
   try {
     PlainDispatch guard;
     std::optional<DefaultType> type;  // the process's, which only who runs a trace may change
@@ -422,9 +476,12 @@ Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& stor
         continue;
       }
       const uint32_t from = s.geometry.storage;
-      host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
+      if (at::Tensor& t = apart[host.size()]; t.defined())
+        host.push_back(std::move(t));
+      else
+        host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
     }
-    Stack stack = call.signature.rebuild(host, backing().device());
+    Stack stack = call.signature.rebuild(host, numbers, backing().device());
     call.signature.op.callBoxed(stack);
     return stack;
   } catch (const c10::OutOfMemoryError& e) {
@@ -472,7 +529,18 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   if (call.alike) one.emplace(1);
   if (call.little) alone.emplace();
   std::vector<jit::Buffer> storages, out;
-  for (const jit::BufferView& v : inputs) storages.push_back(dense(v));
+  std::vector<int64_t> numbers;
+  std::vector<at::Tensor> apart = rows_apart(call, inputs);
+  const auto is_read_apart = [&](size_t storage) {
+    for (size_t i = 0; i < apart.size(); ++i)
+      if (call.signature.slots[i].geometry.storage == storage && apart[i].defined()) return true;
+    return false;
+  };
+  for (const jit::BufferView& v : inputs)
+    if (v.number)
+      numbers.push_back(*v.number);
+    else
+      storages.push_back(is_read_apart(storages.size()) ? v.buffer : dense(v));
   std::vector<c10::Storage> written(storages.size());
   for (uint32_t m : call.mutated) {
     // Not the buffer's own size: memory inside an arena does not know it.
@@ -482,7 +550,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     written[m] = resizable(copy);
     out.push_back(std::move(copy));
   }
-  Stack stack = call_kernel(call, storages, written);
+  Stack stack = call_kernel(call, storages, written, std::move(apart), numbers);
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];
     if (memory.data() != out[i].data)

@@ -58,14 +58,20 @@ at::Tensor on_storage(const Geometry& g, const at::Tensor& storage_owner, c10::D
   return t;
 }
 
+// None: it has no such argument.
+std::optional<double> dropout_of(const Signature& s) {
+  const auto& declared = s.op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble()) return s.arguments[i].toDouble();
+  return {};
+}
+
 // Whether the call draws from the backing device's generator, which must happen in program order. Attention without
 // dropout carries the tag and draws nothing.
 bool is_random(const Signature& s) {
   if (!s.op.hasTag(at::Tag::nondeterministic_seeded)) return false;
-  const auto& declared = s.op.schema().arguments();
-  for (size_t i = 0; i < declared.size(); ++i)
-    if (declared[i].name() == "dropout_p" && s.arguments[i].isDouble() && s.arguments[i].toDouble() == 0) return false;
-  return true;
+  const auto rate = dropout_of(s);
+  return !rate || *rate != 0;
 }
 
 // Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators
@@ -156,8 +162,17 @@ bool computes_alike_on_threads(const Signature& s) {
   return type == at::kFloat || type == at::kDouble;
 }
 
+// Whether a derivative reads on the host which weights attention has dropped: that of the memory-efficient kernel.
+bool reads_what_was_dropped(const Signature& s) {
+  if (s.op.schema().name() != "lazuli::attention_backward" || dropout_of(s).value_or(0) == 0) return false;
+  const auto& declared = s.op.schema().arguments();
+  const bool has_bias =
+      std::ranges::any_of(s.slots, [&](const Slot& o) { return declared[o.argument].name() == "bias"; });
+  return has_bias || s.slots[0].geometry.type == at::kFloat;
+}
+
 // Known of these, from their sources. One that waits all the same ends the capture with an error.
-bool can_be_captured(const c10::OperatorHandle& op) {
+bool can_be_captured(const Signature& s) {
   static const std::unordered_set<std::string> names = {"lazuli::attention",
                                                         "lazuli::attention_backward",
                                                         "aten::cat",
@@ -172,7 +187,7 @@ bool can_be_captured(const c10::OperatorHandle& op) {
                                                         "aten::upsample_bilinear2d_backward",
                                                         "aten::upsample_nearest2d",
                                                         "aten::upsample_nearest2d_backward"};
-  return names.contains(op.schema().name());
+  return names.contains(s.op.schema().name()) && !reads_what_was_dropped(s);
 }
 
 int64_t bytes_read(const Signature& s) {
@@ -250,7 +265,8 @@ class Analysis {
       const std::string& name = signature_.op.schema().arguments()[s.argument].name();
       if (name.find("pivots") != name.npos) slots_.back().fill_(1);
     }
-    Stack stack = signature_.rebuild(slots_, device);
+    const std::vector<int64_t> numbers(signature_.run_numbers.size(), 0);
+    Stack stack = signature_.rebuild(slots_, numbers, device);
     try {
       PlainDispatch guard;
       signature_.op.callBoxed(stack);
@@ -402,7 +418,8 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   call->promised = is_known && !is_torchs;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = is_little(call->signature, call->alike);
-  call->can_be_captured = can_be_captured(op);
+  call->reads_rows_apart = op.schema().name().starts_with("lazuli::attention");
+  call->can_be_captured = can_be_captured(call->signature);
   std::lock_guard lock(c.mutex);
   if (c.calls.size() >= 4 * static_cast<size_t>(config().max_traces)) forget_undeferrable(c);
   auto [it, fresh] = c.by_key.try_emplace(call->signature.key, c.next);

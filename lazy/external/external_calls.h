@@ -27,7 +27,8 @@ struct ExternalCall {
   // Its kernels launch the same each time, and the host does nothing else for it: it neither waits nor copies to the
   // device.
   bool can_be_captured = false;
-  bool little = false;  // one thread had better compute it alone
+  bool reads_rows_apart = false;  // its kernel reads operands as fast where their rows lie apart, and gives the same
+  bool little = false;            // one thread had better compute it alone
   std::vector<ExternalResult> results;
   std::vector<uint32_t> mutated;  // storages that the kernel writes; their new contents are the first results
   std::vector<ir::Type> fresh_types;

@@ -46,6 +46,8 @@ class Binder {
       std::vector<at::Tensor> tensors;
       for (const auto& t : v.toOptionalTensorVector()) tensors.push_back(t.value_or(at::Tensor()));
       list(i, tensors);
+    } else if (is_run_number(op_.schema(), i)) {
+      bound_.numbers.push_back(v.toInt());
     } else {
       constant(v);
     }
@@ -168,6 +170,12 @@ bool writes(const c10::FunctionSchema& schema, size_t argument) {
          name.ends_with("::batch_norm_gather_stats") || name.ends_with("::batch_norm_gather_stats_with_counts");
 }
 
+bool is_run_number(const c10::FunctionSchema& schema, size_t argument) {
+  if (!schema.name().starts_with("lazuli::")) return false;
+  const std::string& name = schema.arguments()[argument].name();
+  return name == "seed" || name == "offset";
+}
+
 ir::Type memory_type(const Geometry& g) {
   ir::DType dtype = to_ir(g.type);
   ir::Type type{dtype, {}};
@@ -182,7 +190,8 @@ ir::Type memory_type(const Geometry& g) {
   return type;
 }
 
-torch::jit::Stack Signature::rebuild(const std::vector<at::Tensor>& tensors, c10::Device device) const {
+torch::jit::Stack Signature::rebuild(const std::vector<at::Tensor>& tensors, std::span<const int64_t> numbers,
+                                     c10::Device device) const {
   torch::jit::Stack stack = arguments;
   const auto& declared = op.schema().arguments();
   for (size_t i = 0; i < stack.size(); ++i) {
@@ -204,6 +213,7 @@ torch::jit::Stack Signature::rebuild(const std::vector<at::Tensor>& tensors, c10
       }
     }
   }
+  for (size_t i = 0; i < run_numbers.size(); ++i) stack[run_numbers[i]] = numbers[i];
   for (size_t s = 0; s < slots.size(); ++s)
     if (slots[s].element < 0) stack[slots[s].argument] = tensors[s];
   return stack;
@@ -218,13 +228,16 @@ Bound bind_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
 
 Signature signature_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const Bound& bound) {
   const at::ArrayRef<c10::IValue> arguments = torch::jit::last(stack, op.schema().arguments().size());
-  Signature s{op, std::string(bound.key), arguments.vec(), {}, {}};
+  Signature s{op, std::string(bound.key), arguments.vec(), {}, {}, {}};
   for (c10::IValue& v : s.arguments) keep(v);
   for (size_t i = 0; i < bound.places.size(); ++i) {
     const Bound::Place& p = bound.places[i];
     s.slots.push_back({p.argument, p.element, p.same, geometry_of(bound.tensors[i])});
     s.slots.back().geometry.storage = p.storage;
   }
+  if (!bound.numbers.empty())
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (is_run_number(op.schema(), i)) s.run_numbers.push_back(i);
   for (const at::Tensor& t : bound.storages) s.storage_bytes.push_back(static_cast<int64_t>(storage_of(t).nbytes()));
   return s;
 }

@@ -29,6 +29,11 @@ ir::Type memory_type(const Geometry& g);
 // nothing.
 bool writes(const c10::FunctionSchema& schema, size_t argument);
 
+// Whether this argument is a number that may be another one in each call of a signature: `int seed` and `int offset` of
+// our own operators, which say where in a generator's sequence a call draws. Such an operator has `int drawn` too, of how
+// many numbers there it makes use.
+bool is_run_number(const c10::FunctionSchema& schema, size_t argument);
+
 struct Slot {  // where a lazuli tensor stands among the arguments
   size_t argument;
   int64_t element;  // in a tensor list; -1 = the argument itself
@@ -41,12 +46,14 @@ struct Signature {
   std::string key;
   torch::jit::Stack arguments;  // lazuli tensors left out
   std::vector<Slot> slots;
+  std::vector<size_t> run_numbers;  // which arguments
   std::vector<int64_t> storage_bytes;
   caffe2::TypeMeta default_type = c10::get_default_dtype();  // of results that no argument gives a type
   bool grad_mode = c10::GradMode::is_enabled();              // a recurrent layer returns more for backward
 
-  // The arguments with these tensors in the slots and every device argument replaced.
-  torch::jit::Stack rebuild(const std::vector<at::Tensor>& tensors, c10::Device device) const;
+  // The arguments with these tensors in the slots, these run-time numbers, and every device argument replaced.
+  torch::jit::Stack rebuild(const std::vector<at::Tensor>& tensors, std::span<const int64_t> numbers,
+                            c10::Device device) const;
   std::string name() const { return toString(op.operator_name()); }
 };
 
@@ -58,11 +65,12 @@ struct Bound {
     int32_t element;  // likewise, as for a slot
     uint32_t same, storage;
   };
-  c10::SmallVector<Place, 4> places;  // by slot
-  std::vector<at::Tensor> tensors;    // likewise
-  std::vector<at::Tensor> storages;   // one tensor per storage
-  std::string_view key;               // until this thread binds another call
-  bool describable = true;            // false: some argument has no constant form (a generator, an object)
+  c10::SmallVector<Place, 4> places;     // by slot
+  std::vector<at::Tensor> tensors;       // likewise
+  std::vector<at::Tensor> storages;      // one tensor per storage
+  c10::SmallVector<int64_t, 2> numbers;  // of the run, in the order of arguments
+  std::string_view key;                  // until this thread binds another call
+  bool describable = true;               // false: some argument has no constant form (a generator, an object)
 };
 
 // Throws torch's device-mix error when a CPU tensor that is not a plain number stands among lazuli tensors.

@@ -222,6 +222,10 @@ class Run {
     std::vector<jit::BufferView> views;
     Tensors own;
     for (size_t i = 0; i < in.size(); ++i) {
+      if (i >= ir::memory_operands(n).size()) {
+        views.push_back({.number = in[i].item<int64_t>()});
+        continue;
+      }
       if (!in[i].defined()) {
         views.push_back({});
         continue;

@@ -41,7 +41,7 @@ class LayoutChoice {
         if (values_.shares({n, r})) fix({n, r});
       if (const Epilogue* e = epilogues_.of(n); e && !writes_either_way(n, *e)) fix(e->result);
       if (ir::info(node.op).kind != ir::Kind::External) continue;
-      for (Value x : node.inputs)
+      for (Value x : ir::memory_operands(node))
         if (auto operand = read_by_call(x)) fix(operand->base);
     }
   }

@@ -182,7 +182,7 @@ void StorageChoice::require(Value v) {
 }
 
 void StorageChoice::require_operands(const ir::Node& node) {
-  for (Value x : node.inputs)
+  for (Value x : ir::memory_operands(node))
     if (x) require_strided(node, x);
 }
 

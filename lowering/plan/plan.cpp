@@ -159,7 +159,7 @@ class Planner {
     step.nodes = {n};
     step.kind = ir::info(node.op).kind == ir::Kind::External ? PlanStep::External : PlanStep::Library;
     Value weights;  // the memory that operand kPackedOperand lies in
-    for (Value x : node.inputs) {
+    for (Value x : ir::memory_operands(node)) {
       BlockView view;
       if (x) {
         Value obstacle;
@@ -180,6 +180,8 @@ class Planner {
     }
     if (step.kind == PlanStep::External) {
       step.external_call = node.attrs.size(0);
+      for (Value x : std::span(node.inputs).subspan(step.operands.size()))
+        step.numbers.push_back(static_cast<uint32_t>(graph_[x].attrs.number(0)));
     } else {
       step.may_pack = options_.pack && may_pack(weights);
       if (epilogue) add_post_ops(step, *epilogue);

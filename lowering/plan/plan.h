@@ -55,6 +55,7 @@ struct PlanStep {
   bool may_pack = false;  // operand kPackedOperand may be the same memory in the next run
   std::shared_ptr<LibraryCall> call;
   ir::Size external_call = 0;
+  std::vector<uint32_t> numbers;  // External: what it takes after its operands, by their places among the run's numbers
   std::vector<BlockView> operands, results;
   uint32_t scratch = kNoBlock;
 
