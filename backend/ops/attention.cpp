@@ -1,15 +1,20 @@
 // Scaled dot-product attention of float32 on the CPU is a row. So is that of 16 bits for a few queries where no
 // gradient is wanted: then reading keys and values is all it costs. Otherwise it goes to the backing device's fused
 // kernel, as one external call. What neither covers is torch's decomposition into products and softmax.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
+#include <ATen/Context.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include "backend/device/generator.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -105,8 +110,16 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
   return {result(0, q), result(1, k), result(2, v)};
 }
 
+// Whether a fused kernel drops weights at places of our choice. It asks the GPU's default generator, which has to be
+// ours alone for that moment: no other thread draws from it if nobody ever did.
+bool drops_on_gpu(const Tensor& q) {
+  constexpr int64_t kMostColumns = 192;  // beyond, no derivative on some GPUs
+  return q.sym_size(3) <= kMostColumns && !draws_as_eager() &&
+         at::globalContext().defaultGenerator(lazy::backing().device()).get_offset() == 0;
+}
+
 // What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits,
-// rows of 16 bytes, no dropout. A tensor of a graph that is being traced may have symbolic sizes.
+// rows of 16 bytes. A tensor of a graph that is being traced may have symbolic sizes.
 bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& mask, double dropout,
                      bool causal) {
   const auto is_walked = [](const Tensor& t) { return t.sym_size(-1) <= 1 || t.sym_stride(-1) == 1; };
@@ -120,8 +133,22 @@ bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const op
   }
   const int64_t lane = 16 / static_cast<int64_t>(q.itemsize());
   if (q.scalar_type() == at::kDouble || q.sym_size(3) % lane != 0) return false;
-  return dropout == 0.0 && q.sym_size(0) == k.sym_size(0) && q.sym_size(1) == k.sym_size(1) &&
-         k.sym_sizes() == v.sym_sizes() && q.sym_size(3) == k.sym_size(3);
+  if (dropout != 0.0 && !drops_on_gpu(q)) return false;
+  return q.sym_size(0) == k.sym_size(0) && q.sym_size(1) == k.sym_size(1) && k.sym_sizes() == v.sym_sizes() &&
+         q.sym_size(3) == k.sym_size(3);
+}
+
+// Fused kernels of a GPU read a bias in vectors: its rows lie in memory at multiples of 16 elements. What makes the bias
+// writes it so, once for forward and backward.
+optional<Tensor> with_whole_vectors(const optional<Tensor>& bias, const Tensor& k) {
+  constexpr int64_t kVector = 16;
+  const int64_t keys = k.size(2), missing = (kVector - keys % kVector) % kVector;
+  if (!bias || !bias->defined()) return std::nullopt;
+  std::vector<int64_t> sizes = bias->sizes().vec();
+  if (sizes.empty()) sizes.push_back(keys);
+  sizes.back() = keys;  // a row may be one number
+  const Tensor rows = bias->expand(sizes);
+  return missing ? at::constant_pad_nd(rows, {0, missing}) : rows.contiguous();
 }
 
 // What eager would choose on the host: it looks at sizes, strides and settings, not at numbers. It asks for a mask
@@ -145,8 +172,17 @@ using Attention = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::S
 
 Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const optional<Tensor>& bias, double dropout,
                     bool causal, bool, optional<double> scale) {
+  if (lazy::backing().has_fused_attention && dropout != 0) {
+    // At most, from the next multiple of 4 on: for each weight a number, or 32 for each matrix of weights.
+    const int64_t drawn = q.size(0) * q.size(1) * std::max<int64_t>(q.size(2) * k.size(2), 32) + 3;
+    const Generator::Draw from = generator_of(std::nullopt).draw(drawn);
+    auto [out, lse, dropped] =
+        fall_back_tuple<3>("lazuli::attention_with_dropout", "", q, k, v, with_whole_vectors(bias, k), dropout, causal,
+                           scale, from.seed, from.offset, drawn);
+    return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), dropped, Tensor(), Tensor()};
+  }
   if (lazy::backing().has_fused_attention) {
-    auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, bias, causal, scale);
+    auto [out, lse] = fall_back_tuple<2>("lazuli::attention", "", q, k, v, with_whole_vectors(bias, k), causal, scale);
     return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
   }
   if (dropout == 0 && (is_row(q, k, v, bias) || is_row_of_few_queries(q, k, v, bias))) {
@@ -158,17 +194,18 @@ Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const opt
   return {out, lse, Tensor(), Tensor(), q.size(2), k.size(2), Tensor(), Tensor(), Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gy, const Tensor& q, const Tensor& k,
-                                                              const Tensor& v, const Tensor& bias,
-                                                              std::array<bool, 4> wanted, const Tensor& out,
-                                                              const Tensor& lse, const Tensor&, const Tensor&,
-                                                              c10::SymInt, c10::SymInt, double dropout, bool causal,
-                                                              const Tensor&, const Tensor&, optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
+    const Tensor& gy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias, std::array<bool, 4> wanted,
+    const Tensor& out, const Tensor& lse, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout,
+    bool causal, const Tensor& dropped, const Tensor&, optional<double> scale) {
   optional<Tensor> mask = bias.defined() ? optional<Tensor>(bias) : std::nullopt;
   if (lazy::backing().has_fused_attention) {
-    auto [gq, gk, gv, gb] = fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, mask,
-                                               mask && wanted[3], causal, scale);
-    return {gq, gk, gv, mask && wanted[3] ? gb : Tensor()};
+    const optional<Tensor> state = dropout != 0 ? optional<Tensor>(dropped) : std::nullopt;
+    auto [gq, gk, gv, gb] =
+        fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, with_whole_vectors(mask, k),
+                           mask && wanted[3], causal, scale, state, dropout);
+    if (!mask || !wanted[3]) return {gq, gk, gv, Tensor()};
+    return {gq, gk, gv, gb.sum_to_size(bias.sizes())};
   }
   // The row's statistics are two numbers for each row of scores. A graph of torch.compile does not say in its forward
   // whether a gradient is wanted, so the row may have served it whatever the type.

@@ -126,10 +126,7 @@ def attention_kept():
 
 @functools.cache
 def know_results_of_attention() -> None:
-    """Says what attention gives on the device: torch says it for its own devices' kernels.
-
-    Where those have the state of dropout, the device's have nothing.
-    """
+    """Says what attention gives on the device: torch says it for its own devices' kernels."""
     from torch._subclasses.fake_impls import register_op_impl
 
     aten = torch.ops.aten
@@ -139,7 +136,7 @@ def know_results_of_attention() -> None:
         return like.new_empty(batch, rows, heads, columns).transpose(1, 2)
 
     @register_op_impl(aten._scaled_dot_product_fused_attention_overrideable.default)
-    def attention(mode, operator, query, key, *arguments, **named):
+    def attention(mode, operator, query, key, value, bias=None, dropout_p=0.0, *others, **named):
         if query.device.type != TYPE:
             return NotImplemented
         on_gpu = ops._backing().type != "cpu"
@@ -147,7 +144,8 @@ def know_results_of_attention() -> None:
         # Only the device's own derivative reads this, whatever its sizes are.
         statistics = query.new_empty(query.shape[:3], dtype=torch.float32)
         rows, keys = query.shape[2], key.shape[2]
-        return result, statistics, None, None, rows, keys, None, None, None
+        dropped = query.new_empty(2, dtype=torch.int64) if dropout_p else None
+        return result, statistics, None, None, rows, keys, dropped, None, None
 
     @register_op_impl(aten._scaled_dot_product_fused_attention_overrideable_backward.default)
     def backward(mode, operator, gradient, query, key, value, bias, wanted, *arguments, **named):
