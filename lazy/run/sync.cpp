@@ -455,6 +455,7 @@ std::string pending_text() {
 
 void cut_if_due() {
   Recorder& r = recorder();
+  if (r.alone == std::this_thread::get_id()) return;  // what it records is one whole, which a cut would take apart
   const Config& c = config();
   const int64_t limit = c.max_pending_bytes ? c.max_pending_bytes : backing().pending_limit();
   const int64_t bytes = r.trace.pending_bytes();

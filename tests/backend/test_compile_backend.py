@@ -189,6 +189,44 @@ def test_memory_beyond_an_input(where):
 
 
 @pytest.mark.parametrize("where", WHERE)
+def test_windows_on_what_a_graph_made(where):
+    """The derivative of a mean over all points of an image writes to such a window."""
+
+    def f(x, y):
+        made = x * 2
+        window = made.as_strided((2, 3), (1, 2), 1) + y.mean((-1, -2)).as_strided((2, 3), (1, 0))
+        return window, made.as_strided_scatter(y[0, 0, 0], (2,), (3,))
+
+    run = compiled(f)
+    for step in range(4):
+        x, y = torch.arange(8.0) + step, torch.arange(16.0).reshape(2, 2, 2, 2) * step
+        before = torch.lazuli.metrics()["ops_recorded"]
+        got = run(x.to(where), y.to(where))
+        recorded = torch.lazuli.metrics()["ops_recorded"] - before
+        torch.testing.assert_close([g.cpu() for g in got], list(f(x, y)))
+    assert recorded <= 3 or where == "cpu"  # the inputs, and the whole graph
+
+
+def test_a_graph_larger_than_what_may_be_pending():
+    """It is recorded as one whole all the same, and then repeated."""
+
+    def f(x):
+        for _ in range(60):
+            x = (x * 1.01).sin() + 1
+        return x
+
+    run = compiled(f)
+    with torch.lazuli.config.patch(max_pending_ops=40):
+        for step in range(5):
+            x = torch.arange(8.0) + step
+            before = torch.lazuli.metrics()["ops_recorded"]
+            got = run(x.to("lazuli"))
+            recorded = torch.lazuli.metrics()["ops_recorded"] - before
+            torch.testing.assert_close(got.cpu(), f(x))
+    assert recorded <= 2
+
+
+@pytest.mark.parametrize("where", WHERE)
 def test_inputs_that_overlap(where):
     def f(x, y):
         x.add_(1)

@@ -141,10 +141,28 @@ def _does_the_same(node: torch.fx.Node, traced_on: str) -> bool:
         values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
         devices = {v.device.type for v in values if isinstance(v, torch.Tensor)}
         namespace, _, name = node.target._schema.name.partition("::")
-        is_known = namespace in _NAMESPACES and not name.startswith(_BEYOND_OPERANDS)
+        is_known = namespace in _NAMESPACES and (
+            not name.startswith(_BEYOND_OPERANDS)
+            or (name.startswith("as_strided") and _is_made_by_the_graph(node.args[0]))
+        )
         return is_known and devices <= {traced_on}
     # Else it is arithmetic on sizes.
     return not isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _is_made_by_the_graph(node: torch.fx.Node) -> bool:
+    """Whether its memory is the graph's own: not an input's, of which it may show a part."""
+    while isinstance(node, torch.fx.Node) and node.op == "call_function":
+        operator = node.target
+        if not isinstance(operator, torch._ops.OpOverload):
+            return False
+        composite = "CompositeImplicitAutograd"  # may return its operand, and does not say so
+        if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), composite):
+            return False
+        if all(r.alias_info is None for r in operator._schema.returns):
+            return True
+        node = node.args[0]
+    return False
 
 
 class _Reader(torch.fx.Interpreter):
