@@ -139,15 +139,18 @@ bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const op
 }
 
 // Fused kernels of a GPU read a bias in vectors: its rows lie in memory at multiples of 16 elements. What makes the bias
-// writes it so, once for forward and backward.
-optional<Tensor> with_whole_vectors(const optional<Tensor>& bias, const Tensor& k) {
+// writes it so, once for forward and backward. What is repeated along a dimension is written once, but where each
+// element has a gradient of its own.
+optional<Tensor> with_whole_vectors(const optional<Tensor>& bias, const Tensor& k, bool has_gradient = false) {
   constexpr int64_t kVector = 16;
   const int64_t keys = k.size(2), missing = (kVector - keys % kVector) % kVector;
   if (!bias || !bias->defined()) return std::nullopt;
   std::vector<int64_t> sizes = bias->sizes().vec();
   if (sizes.empty()) sizes.push_back(keys);
   sizes.back() = keys;  // a row may be one number
-  const Tensor rows = bias->expand(sizes);
+  Tensor rows = bias->expand(sizes);
+  for (int64_t d = 0; d + 1 < rows.dim() && !has_gradient; ++d)
+    if (rows.stride(d) == 0 && rows.size(d) > 1) rows = rows.narrow(d, 0, 1);
   return missing ? at::constant_pad_nd(rows, {0, missing}) : rows.contiguous();
 }
 
@@ -202,8 +205,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
   if (lazy::backing().has_fused_attention) {
     const optional<Tensor> state = dropout != 0 ? optional<Tensor>(dropped) : std::nullopt;
     auto [gq, gk, gv, gb] =
-        fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse, with_whole_vectors(mask, k),
-                           mask && wanted[3], causal, scale, state, dropout);
+        fall_back_tuple<4>("lazuli::attention_backward", "", gy, q, k, v, out, lse,
+                           with_whole_vectors(mask, k, wanted[3]), mask && wanted[3], causal, scale, state, dropout);
     if (!mask || !wanted[3]) return {gq, gk, gv, Tensor()};
     return {gq, gk, gv, gb.sum_to_size(bias.sizes())};
   }

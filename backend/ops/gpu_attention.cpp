@@ -41,43 +41,60 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {std::get<0>(r), std::get<1>(r)};
 }
 
-// Torch's kernels draw from the GPU's own default generator. While this lives, that one draws from here on.
-class DrawnFrom {
- public:
-  DrawnFrom(c10::Device device, int64_t seed, int64_t offset) : default_(at::globalContext().defaultGenerator(device)) {
-    constexpr uint64_t kTurn = 4;  // numbers that the generator makes at once: it starts at multiples
-    at::Generator here = backing_generator(static_cast<uint64_t>(seed));
-    here.set_offset((static_cast<uint64_t>(offset) + kTurn - 1) / kTurn * kTurn);
-    const std::lock_guard lock(default_.mutex());
-    before_ = default_.graphsafe_get_state();
-    default_.graphsafe_set_state(here);
-  }
-  ~DrawnFrom() {
-    const std::lock_guard lock(default_.mutex());
-    default_.graphsafe_set_state(before_);
-  }
-  DrawnFrom(const DrawnFrom&) = delete;
-  DrawnFrom& operator=(const DrawnFrom&) = delete;
+// Where the GPU's generator stands for a call: the same for the same numbers of ours, and no seed of a user's.
+at::Generator generator_at(int64_t seed, int64_t offset) {
+  constexpr uint64_t kOther = 0x9e3779b97f4a7c15;
+  constexpr uint64_t kTurn = 4;  // numbers that it makes at once: it starts at multiples
+  at::Generator here = backing_generator(static_cast<uint64_t>(seed) ^ kOther);
+  here.set_offset((static_cast<uint64_t>(offset) + kTurn - 1) / kTurn * kTurn);
+  return here;
+}
 
- private:
-  at::Generator default_, before_;
-};
+// Torch's kernels draw from the GPU's own default generator. While `call` runs, that one stands elsewhere. If another
+// thread seeds it meanwhile, it is seeded afterwards, and the call is made anew.
+template <class F>
+auto drawn_from(c10::Device device, int64_t seed, int64_t offset, const F& call) {
+  at::Generator gpu = at::globalContext().defaultGenerator(device);
+  for (;;) {
+    const at::Generator here = generator_at(seed, offset);
+    const uint64_t own = here.current_seed();
+    at::Generator before;
+    {
+      const std::lock_guard lock(gpu.mutex());
+      before = gpu.graphsafe_get_state();
+      gpu.graphsafe_set_state(here);
+    }
+    try {
+      auto results = call();
+      const std::lock_guard lock(gpu.mutex());
+      gpu.graphsafe_set_state(before);
+      if (here.current_seed() == own) return results;
+      before.set_current_seed(here.current_seed());
+    } catch (...) {
+      const std::lock_guard lock(gpu.mutex());
+      gpu.graphsafe_set_state(before);
+      throw;
+    }
+  }
+}
 
 // The third result says which weights are dropped, for the derivative: i64[2] on the device.
 std::tuple<Tensor, Tensor, Tensor> attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v,
                                                           const optional<Tensor>& bias, double dropout, bool causal,
                                                           optional<double> scale, int64_t seed, int64_t offset,
                                                           int64_t) {
-  const DrawnFrom here(q.device(), seed, offset);
-  if (flash(q, bias)) {
-    auto r = at::_scaled_dot_product_flash_attention(q, k, v, dropout, causal, false, scale);
-    return {std::get<0>(r), std::get<1>(r), std::get<6>(r).view(at::kLong)};
-  }
-  const auto [out, lse, from, at] =
-      at::_scaled_dot_product_efficient_attention(q, k, v, full(bias, q, k), true, dropout, causal, scale);
-  const Tensor dropped = at::empty({2}, q.options().dtype(at::kLong));
-  dropped[0].fill_(from.item()), dropped[1].fill_(at.item());  // these are the host's
-  return {out, lse, dropped};
+  return drawn_from(q.device(), seed, offset, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
+    if (flash(q, bias)) {
+      auto r = at::_scaled_dot_product_flash_attention(q, k, v, dropout, causal, false, scale);
+      return {std::get<0>(r), std::get<1>(r), std::get<6>(r).view(at::kLong)};
+    }
+    const auto [out, lse, from, at] =
+        at::_scaled_dot_product_efficient_attention(q, k, v, full(bias, q, k), true, dropout, causal, scale);
+    const Tensor dropped = at::empty({2}, q.options().dtype(at::kLong));
+    dropped[0].fill_(from.item());  // the host's
+    dropped[1].fill_(at.item());
+    return {out, lse, dropped};
+  });
 }
 
 // The gradients of q, k, v and, where it is wanted, of the bias; else its place is empty.

@@ -1,6 +1,7 @@
 """Attention that drops weights: torch's fused kernel, at places of our generator's choice."""
 
 import math
+import threading
 
 import pytest
 import torch
@@ -105,6 +106,29 @@ def test_a_seed_gives_the_same_weights_and_torchs_generator_is_left_alone():
     torch.cuda.manual_seed(torch.initial_seed())
     assert torch.cuda.default_generators[0].get_offset() == 0
     assert torch.equal(torch.cuda.get_rng_state()[8:], before[8:])
+
+
+def test_another_thread_may_seed_torchs_generator():
+    q, k, v = (t.to("lazuli") for t in tensors())
+    done = threading.Event()
+
+    def seed():
+        while not done.is_set():
+            torch.cuda.manual_seed(7)
+
+    seeding = threading.Thread(target=seed)
+    seeding.start()
+    try:
+        results = []
+        for _ in range(50):
+            torch.lazuli.manual_seed(3)
+            results.append(torch.stack([attention(q, k, v) for _ in range(4)]).cpu())
+    finally:
+        done.set()
+        seeding.join()
+    assert all(torch.equal(r, results[0]) for r in results)
+    assert torch.cuda.initial_seed() == 7
+    assert torch.cuda.default_generators[0].get_offset() == 0
 
 
 def test_recomputed_in_a_checkpoint():
