@@ -1,5 +1,7 @@
 """Attention that drops weights: torch's fused kernel, at places of our generator's choice."""
 
+import functools
+import itertools
 import math
 import threading
 
@@ -134,10 +136,10 @@ def test_another_thread_may_seed_torchs_generator():
 def test_recomputed_in_a_checkpoint():
     q, k, v = tensors()
     grads = []
-    for recompute in (False, True):
+    for run in (attention, functools.partial(checkpoint, attention, use_reentrant=False)):
         torch.manual_seed(1)
         leaves = [t.clone().to("lazuli").requires_grad_() for t in (q, k, v)]
-        out = checkpoint(attention, *leaves, use_reentrant=False) if recompute else attention(*leaves)
+        out = run(*leaves)
         out.float().square().sum().backward()
         grads.append([leaf.grad.cpu() for leaf in leaves])
     for plain, recomputed in zip(*grads, strict=True):
@@ -160,7 +162,7 @@ def test_compiled_draws_anew_in_each_call():
                 ours.grad.double().cpu(), reference.grad, rtol=0.05, atol=0.02
             )
         seen.append(out.detach().cpu())
-    assert not any(torch.equal(a, b) for a, b in zip(seen, seen[1:], strict=False))
+    assert not any(torch.equal(a, b) for a, b in itertools.pairwise(seen))
 
 
 def test_who_draws_from_torchs_generator_keeps_it():

@@ -1,4 +1,4 @@
-"""What external calls of the device's own operators may have: numbers of the run, and operands whose rows lie apart."""
+"""External calls of our own operators: numbers of the run, and operands whose rows lie apart."""
 
 import torch
 
@@ -71,4 +71,4 @@ def test_rows_that_lie_apart():
         transposed = ours.transpose(0, 2)
         got, _ = torch.ops.lazuli.attention_test(transposed)
         torch.testing.assert_close(got.cpu(), (x * 2).transpose(0, 2))
-    assert (1, (480, 8, 96, 1)) in strides and (2, (480, 8, 96, 1)) in strides
+    assert {(1, (480, 8, 96, 1)), (2, (480, 8, 96, 1))} <= strides
