@@ -65,8 +65,8 @@ struct Node {
   uint32_t line = 0;        // index into Graph::lines: the Python line that recorded it; 0 = unknown
 };
 
-// The operands that are memory: of an external call, those before its run-time numbers. Its attribute is its number and,
-// if it takes any, how many numbers these are.
+// The operands that are memory: of an external call, those before its run-time numbers. Its attribute is its number
+// and, if it takes any, how many numbers these are.
 inline std::span<const Value> memory_operands(const Node& n) {
   const std::span<const Value> all(n.inputs);
   if (n.op != Op::external) return all;

@@ -138,8 +138,8 @@ bool is_fused_on_gpu(const Tensor& q, const Tensor& k, const Tensor& v, const op
          q.sym_size(3) == k.sym_size(3);
 }
 
-// Fused kernels of a GPU read a bias in vectors: its rows lie in memory at multiples of 16 elements. What makes the bias
-// writes it so, once for forward and backward. What is repeated along a dimension is written once, but where each
+// Fused kernels of a GPU read a bias in vectors: its rows lie in memory at multiples of 16 elements. What makes the
+// bias writes it so, once for forward and backward. What is repeated along a dimension is written once, but where each
 // element has a gradient of its own.
 optional<Tensor> with_whole_vectors(const optional<Tensor>& bias, const Tensor& k, bool has_gradient = false) {
   constexpr int64_t kVector = 16;

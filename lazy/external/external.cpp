@@ -413,8 +413,8 @@ jit::Buffer dense(const jit::BufferView& v) {
   return copy;
 }
 
-// An operand whose rows lie apart, for kernels that read it so; undefined: it has to be dense. Rows begin at multiples of
-// a vector and are in one piece.
+// An operand whose rows lie apart, for kernels that read it so; undefined: it has to be dense. Rows begin at multiples
+// of a vector and are in one piece.
 at::Tensor rows_apart(const jit::BufferView& v, const Geometry& g) {
   constexpr int64_t kVector = 16;  // bytes
   const int64_t item = static_cast<int64_t>(c10::elementSize(g.type));

@@ -30,8 +30,8 @@ ir::Type memory_type(const Geometry& g);
 bool writes(const c10::FunctionSchema& schema, size_t argument);
 
 // Whether this argument is a number that may be another one in each call of a signature: `int seed` and `int offset` of
-// our own operators, which say where in a generator's sequence a call draws. Such an operator has `int drawn` too, of how
-// many numbers there it makes use.
+// our own operators, which say where in a generator's sequence a call draws. Such an operator has `int drawn` too: how
+// many numbers it may take there.
 bool is_run_number(const c10::FunctionSchema& schema, size_t argument);
 
 struct Slot {  // where a lazuli tensor stands among the arguments
