@@ -93,6 +93,11 @@ void recurrence(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 // Either bound may be absent. What `record` gives is false where the row does not cover x.
 template <class F>
 auto clamping(const Tensor& x, const std::optional<Scalar>& low, const std::optional<Scalar>& high, F record) {
+  // A nan that is the only bound is none here, and makes nan of all in `clamp_min` and `clamp_max`.
+  const auto is_nan = [](const std::optional<Scalar>& bound) {
+    return bound && bound->isFloatingPoint() && std::isnan(bound->toDouble());
+  };
+  if (!(low && high) && (is_nan(low) || is_nan(high))) return decltype(record(ir::Op::clamp, Operands{})){};
   if (low && high) return record(ir::Op::clamp, Operands{{&x, {}}, {nullptr, *low}, {nullptr, *high}});
   if (low) return record(ir::Op::clamp_min, Operands{{&x, {}}, {nullptr, *low}});
   if (high) return record(ir::Op::clamp_max, Operands{{&x, {}}, {nullptr, *high}});

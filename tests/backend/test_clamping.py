@@ -4,6 +4,7 @@ import pytest
 import torch
 from differential import assert_same, assert_same_error, normal
 
+NAN = float("nan")
 BOUNDS = [(-0.5, 0.5), (-0.5, None), (None, 0.5), (0, None), (None, 0), (1, -1)]
 
 
@@ -44,6 +45,23 @@ def test_gradients(bounds):
         return x.grad
 
     assert_same(differentiate)
+
+
+@pytest.mark.parametrize("bounds", [(NAN, None), (None, NAN), (NAN, 1), (-1, NAN)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_a_bound_that_is_no_number(bounds, dtype):
+    def clamp(device):
+        x = torch.arange(-2, 3).to(device, dtype)
+        kind = torch.promote_types(dtype, torch.float32)
+        out = torch.clamp(x, *bounds, out=torch.empty(0, dtype=kind, device=device))
+        low = torch.clamp_min(x, NAN)
+        written = x.to(kind)
+        written.clamp_(*bounds)
+        leaf = x.to(kind).requires_grad_()
+        leaf.clamp(*bounds).sum().backward()
+        return x.clamp(*bounds), out, low, written, leaf.grad
+
+    assert_same(clamp)
 
 
 def test_what_cpu_refuses():
