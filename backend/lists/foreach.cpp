@@ -82,7 +82,7 @@ bool Call::read(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> values)
 bool Call::read_alpha(const IValue& alpha) {
   c10::Scalar s = alpha.toScalar();
   if (s.isComplex() || s.isBoolean()) return false;
-  if (s.equal(1)) return true;
+  if (s.isIntegral(false) && s.equal(1)) return true;  // torch refuses 1.0 for integers
   arguments.push_back({{}, IValue(op == ir::Op::sub ? -s : s)});
   op = ir::Op::add_scaled;
   return true;

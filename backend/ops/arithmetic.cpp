@@ -12,6 +12,11 @@ using at::Scalar;
 using at::Tensor;
 
 bool is_one(const Scalar& s) { return !s.isComplex() && s.equal(1); }
+// Torch refuses a floating factor of integers, one included.
+bool is_without_factor(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  const auto is_whole = [](const Tensor& t) { return c10::isIntegralType(t.scalar_type(), true); };
+  return is_one(alpha) && !(alpha.isFloatingPoint() && is_whole(a) && is_whole(b));
+}
 
 // a plus (or minus) alpha times b, rounded once.
 template <ir::Op op>
@@ -34,7 +39,7 @@ bool takes(const Tensor& a, const Tensor& b) {
 template <ir::Op op>
 bool takes(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (!takes<op>(a, b)) return false;
-  if (is_one(alpha)) return true;
+  if (is_without_factor(a, b, alpha)) return true;
   return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() &&
          !alpha.isComplex() && !alpha.isBoolean();
 }
@@ -76,7 +81,7 @@ bool sum_parts_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 template <ir::Op op>
 Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add" : "aten::sub";
-  if (is_one(alpha) && takes<op>(a, b)) {
+  if (is_without_factor(a, b, alpha) && takes<op>(a, b)) {
     if (Tensor r = binary_fast(op, a, b); r.defined()) return r;
   }
   if (takes<op>(a, b, alpha)) {
@@ -88,7 +93,7 @@ Tensor sum_like(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 template <ir::Op op>
 Tensor& sum_like_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   constexpr const char* name = op == ir::Op::add ? "aten::add_" : "aten::sub_";
-  if (is_one(alpha) && takes<op>(a, b) && binary_fast_in_place(op, a, b)) return a;
+  if (is_without_factor(a, b, alpha) && takes<op>(a, b) && binary_fast_in_place(op, a, b)) return a;
   if (takes<op>(a, b, alpha)) {
     if (elementwise_into(a, sum_row<op>(alpha), sum_operands<op>(a, b, alpha), false)) return a;
   }

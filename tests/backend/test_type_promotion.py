@@ -10,6 +10,7 @@ from differential import (
     assert_same,
     assert_same_error,
     compare,
+    normal,
     run,
     without_device,
 )
@@ -226,6 +227,29 @@ OF_FLOATS = {
     "addcdiv_of_floats": lambda x: torch.addcdiv(x.float(), x, x),
     "addr": lambda x: torch.addr(x.view(2, 2), x[:2], x[2:], beta=0.5),
 }
+
+
+OF_ONE_AS_A_FLOAT = {
+    "add": lambda x: x.add(x, alpha=1.0),
+    "add_": lambda x: x.add_(x, alpha=1.0),
+    "add of a number": lambda x: x.add(2, alpha=1.0),
+    "sub": lambda x: x.sub(x, alpha=1.0),
+    "sub_": lambda x: x.sub_(x, alpha=1.0),
+    "sub into": lambda x: torch.sub(x, x, alpha=1.0, out=x.clone()),
+    "rsub": lambda x: torch.rsub(x, x, alpha=1.0),
+    "foreach": lambda x: torch._foreach_add([x], [x], alpha=1.0),
+    "foreach_": lambda x: torch._foreach_sub_([x], [x], alpha=1.0),
+}
+
+
+@pytest.mark.parametrize("op", OF_ONE_AS_A_FLOAT.values(), ids=OF_ONE_AS_A_FLOAT.keys())
+def test_one_as_a_factor_is_a_float(op):
+    for dtype in [torch.int64, torch.uint8]:
+        assert_same_error(
+            lambda device, kind=dtype: op(torch.arange(4).to(device, kind)), RuntimeError
+        )
+    assert_same(lambda device: op(torch.arange(4).to(device, torch.float32)))
+    assert_same(lambda device: torch.arange(4).to(device).add(normal(4, device=device), alpha=1.0))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
