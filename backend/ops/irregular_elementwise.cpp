@@ -1,5 +1,6 @@
 // Elementwise operators whose ATen forms are irregular: named variants, flags, conditions, numbers that decide the
 // formula.
+#include <cmath>
 #include <limits>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"

@@ -1,4 +1,5 @@
 // Losses: what torch decomposes into one forward and one backward operator each.
+#include <cmath>
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Reduction.h>
@@ -128,9 +129,9 @@ Tensor soft_margin_loss_backward(const Tensor& gy, const Tensor& x, const Tensor
   return (reduction == at::Reduction::Mean ? slope / x.numel() : slope).to(type);
 }
 
-// Where the curve has no width it is l1_loss, which is eager's to say.
+// Where the curve has no width it is l1_loss, and where it has no end a square: both are eager's to say.
 bool curved(const Tensor& x, const Tensor& target, double beta) {
-  return same_floating(x, target) && x.numel() > 0 && beta > 0;
+  return same_floating(x, target) && x.numel() > 0 && beta > 0 && std::isfinite(beta);
 }
 ir::Value widened(lazy::Recording& r, const Tensor& t, const lazy::Order& order) {
   return read(r, {&t, {}}, ir::compute_type(lazy::to_ir(t.scalar_type())), order);

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from differential import assert_same, normal, tensor
-from torch.nn.functional import smooth_l1_loss
+from torch.nn.functional import huber_loss, smooth_l1_loss
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13, torch.bfloat16: 1.6e-2}
 REDUCTIONS = ("none", "mean", "sum")
@@ -24,6 +24,20 @@ def test_loss_and_gradients(dtype, reduction, beta, counters):
 
     assert_same(step, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] / 10)
     assert not counters()["external_calls"]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("loss", [smooth_l1_loss, huber_loss])
+def test_a_curve_without_end(loss, reduction):
+    end = {smooth_l1_loss: "beta", huber_loss: "delta"}[loss]
+
+    def step(device):
+        x = normal(7, 5, device=device, grad=True)
+        found = loss(x, x.detach().roll(1), reduction=reduction, **{end: math.inf})
+        found.sum().backward()
+        return found, x.grad
+
+    assert_same(step)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
