@@ -323,12 +323,13 @@ class Backward final : public Node {
     Node& n = *p.node;
     variable_list in = std::move(p.tensors);
     in.resize(std::max<size_t>(in.size(), n.num_inputs()));
+    // As in torch's engine, what a node that runs is asked for are the gradients before its tensors' hooks.
+    const bool runs = !f || f->needed_;
+    if (runs && f && f->captures_) task_.capture(*f, in);
     for (const auto& hook : n.tensor_pre_hooks()) in = (*hook)(in);
     for (const auto& hook : n.retains_grad_hooks()) in = (*hook.second)(in);
-    if (f) {
-      if (f->captures_) task_.capture(*f, in);
-      if (!f->needed_) return;
-    }
+    if (!runs && f->captures_) task_.capture(*f, in);
+    if (!runs) return;
     for (const auto& hook : n.pre_hooks()) in = (*hook)(in);
     if (!task_.keeps_graph()) n.will_release_variables();
     const bool watched = !n.post_hooks().empty();

@@ -411,3 +411,30 @@ def test_what_a_hook_inside_sees_of_leaves():
         return seen, [t.grad for t in leaves]
 
     assert_same(differentiate)
+
+
+@pytest.mark.parametrize(
+    "wanted", ["y", "z", "x y", "y x", "x z", "y z", "x y z", "part", "x part"]
+)
+@pytest.mark.parametrize("ask", ["grad", "backward"])
+def test_hooks_of_what_is_asked_for(wanted, ask):
+    """Of a node that runs, eager gives the gradient that its tensors' hooks have not seen yet."""
+
+    def differentiate(device):
+        x = normal(3, 4, device=device, grad=True)
+        y = x * 2
+        y.register_hook(lambda g: g * 3)
+        y.retain_grad()
+        z = y.cos()
+        z.mul_(0.5)
+        z.register_hook(lambda g: g * 5)
+        part = z[1:]
+        part.register_hook(lambda g: g * 7)
+        loss = part.sin().sum() + (z * y).sum() + x.sum()
+        inputs = [{"x": x, "y": y, "z": z, "part": part}[name] for name in wanted.split()]
+        if ask == "grad":
+            return torch.autograd.grad(loss, inputs), y.grad
+        loss.backward(inputs=inputs)
+        return [t.grad for t in inputs], y.grad
+
+    assert_same(differentiate)
