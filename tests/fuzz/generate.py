@@ -10,6 +10,7 @@ from fuzz.program import Program
 from fuzz.steps import autograd, call, create, memory, modules, random_ops, reads, views
 from fuzz.themes import THEMES
 
+TURNS = [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 6]  # a trace is planned as a whole the fifth time
 LENGTH = 26  # statements of the longest programs, or a few more
 
 STEPS = {  # each with its weight
@@ -94,7 +95,7 @@ def generate(
     program = Program(
         tuple(statements),
         name=f"{seed}/{k}",
-        turns=shape.choice([1, 1, 2, 2, 3]),
+        turns=shape.choice(TURNS),
         watched=shape.random() < 0.5,
         held=shape.random() < 0.3,
         histories=shape.random() < 0.3,

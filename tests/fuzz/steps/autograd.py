@@ -43,13 +43,18 @@ def backward(b):
 
 
 def gradient(b):
-    name, of = b.pick(inner), b.pick(differentiable)
-    if name is None or of is None:
+    name = b.pick(inner)
+    of = [b.pick(differentiable)] if b.rng.random() < 0.6 else [b.pick(leaf), b.pick(has_inner)]
+    if name is None or None in of:
         return
+    loss = scalar(b, name)
+    if len(of) > 1:  # of something that was made of the first, and is hooked
+        loss += f" + {scalar(b, of[-1])}"
+        if b.rng.random() < 0.5:
+            b.add(f"{of[-1]}.register_hook(lambda g: g * 3)")
     more = b.rng.choice(["", ", create_graph=True", ", create_graph=True", ", retain_graph=True"])
-    b.bind(
-        f"dense(torch.autograd.grad({scalar(b, name)}, [{of}]{more}, allow_unused=True))", "grad"
-    )
+    asked = f"{loss}, [{', '.join(of)}]{more}, allow_unused=True"
+    b.bind(f"dense(torch.autograd.grad({asked}))", "grad")
 
 
 def has_history(x: torch.Tensor) -> bool:
@@ -58,6 +63,10 @@ def has_history(x: torch.Tensor) -> bool:
         return differentiable(x) and (x.is_leaf or x.grad_fn is not None)
     except RuntimeError:
         return False
+
+
+def has_inner(x: torch.Tensor) -> bool:
+    return has_history(x) and not x.is_leaf
 
 
 def hook(b):
