@@ -9,6 +9,9 @@ os.environ.setdefault("LAZULI_CACHE_DIR", "")
 # torch's (lazy/test_unplanned.py).
 os.environ.setdefault("LAZULI_UNPLANNED", "never")
 
+# Nor do most tests run a kernel so often that it would be compiled (lazy/test_bytecode.py).
+os.environ.setdefault("LAZULI_BYTECODE", "never")
+
 import pytest
 import torch
 

@@ -17,6 +17,7 @@
 #include <mutex>
 
 #include "ir/error.h"
+#include "jit/kernels/compiler_bytecode.h"
 #include "jit/kernels/compiler_options.h"
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/nest/codegen.h"
@@ -117,16 +118,15 @@ struct [[gnu::visibility("hidden")]] Compiler::State {
     idle[static_cast<size_t>(kind)].push_back(std::move(g));
   }
 
-  std::unique_ptr<llvm::Module> module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
-                                       const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind) const;
+  std::unique_ptr<llvm::Module> module(llvm::LLVMContext& context, const lowering::LoopNest& nest,
+                                       const std::string& symbol, CodeKind kind) const;
 };
 
-std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context, const llvm::TargetMachine& m,
-                                                      const lowering::LoopNest& nest, const std::string& symbol,
-                                                      CodeKind kind) const {
+std::unique_ptr<llvm::Module> Compiler::State::module(llvm::LLVMContext& context, const lowering::LoopNest& nest,
+                                                      const std::string& symbol, CodeKind kind) const {
   auto module = std::make_unique<llvm::Module>(symbol, context);
   module->setTargetTriple(triple);
-  module->setDataLayout(m.createDataLayout());
+  module->setDataLayout(jit->getDataLayout());
   lowering::CpuTarget target_cpu = cpu.target;
   target_cpu.compact = kind == CodeKind::SoonMade;
   lowering::emit_cpu_kernel(*module, nest, symbol, target_cpu);
@@ -175,9 +175,15 @@ Compiler& Compiler::host() {
 ObjectCode Compiler::compile(const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind) const {
   llvm::LLVMContext context;
   std::unique_ptr<Generator> generator = state_->generator(kind);
-  ObjectCode code{symbol, generator->run(*state_->module(context, *generator->machine, nest, symbol, kind))};
+  ObjectCode code{symbol, generator->run(*state_->module(context, nest, symbol, kind))};
   state_->give_back(std::move(generator), kind);
   return code;
+}
+
+std::unique_ptr<const bytecode::Program> Compiler::bytecode(const lowering::LoopNest& nest) const {
+  llvm::LLVMContext context;
+  const std::string symbol = "bytecode";
+  return bytecode_of(*state_->module(context, nest, symbol, CodeKind::SoonMade)->getFunction(symbol));
 }
 
 LoadedKernel Compiler::load(const ObjectCode& code) {
@@ -201,14 +207,14 @@ std::string Compiler::ir_text(const lowering::LoopNest& nest, const std::string&
   llvm::LLVMContext context;
   std::string out;
   llvm::raw_string_ostream stream(out);
-  state_->module(context, *state_->machine(CodeKind::Fast), nest, symbol, CodeKind::Fast)->print(stream, nullptr);
+  state_->module(context, nest, symbol, CodeKind::Fast)->print(stream, nullptr);
   return out;
 }
 
 std::string Compiler::assembly_text(const lowering::LoopNest& nest, const std::string& symbol) const {
   llvm::LLVMContext context;
   Generator generator(state_->machine(CodeKind::Fast), llvm::CodeGenFileType::AssemblyFile);
-  const auto out = generator.run(*state_->module(context, *generator.machine, nest, symbol, CodeKind::Fast));
+  const auto out = generator.run(*state_->module(context, nest, symbol, CodeKind::Fast));
   return {out.begin(), out.end()};
 }
 

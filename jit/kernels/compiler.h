@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "jit/kernels/bytecode.h"
 #include "lowering/nest/loop_nest.h"
 
 namespace lazuli::jit {
@@ -48,6 +49,8 @@ class Compiler {
   static Compiler& host();
 
   ObjectCode compile(const lowering::LoopNest& nest, const std::string& symbol, CodeKind kind = CodeKind::Fast) const;
+  // What a loop of ours executes, with the same bits; null where there is none for this nest.
+  std::unique_ptr<const bytecode::Program> bytecode(const lowering::LoopNest& nest) const;
   // The compiler must outlive what it loads.
   LoadedKernel load(const ObjectCode& code);
 

@@ -25,6 +25,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::nanoseconds kWorthwhile = milliseconds(1);
 // Where the cores have no time left, whoever runs a kernel makes its code after so long, at a small part of the cost.
 constexpr std::chrono::nanoseconds kOverdue = milliseconds(100);
+// The same of bytecode: for each part of the time that it takes to compile it.
+constexpr int kPartsToWorthwhile = 16, kPartsToOverdue = 3;
 
 // A kernel for which this fails keeps the code that it has, for good.
 template <class F>
@@ -64,11 +66,12 @@ class Improver {
   void make_here(const std::shared_ptr<const Kernel>& kernel) {
     {
       std::unique_lock lock(mutex_, std::try_to_lock);
-      if (!lock || has_ended_ || kernel == current_ || here_) return;
+      // The thread may be at it, but stand still.
+      if (!lock || has_ended_ || (kernel == current_ && kernel->function.is_compiled()) || here_) return;
       std::erase(wanted_, kernel);
       here_ = kernel.get();
     }
-    or_keep(*kernel, [&] { use_fast_code(*kernel, fast_code(kernel->nest)); });
+    or_keep(*kernel, [&] { use(*kernel, faster_code(*kernel)); });
     here_ = nullptr;
   }
 
@@ -157,7 +160,7 @@ class Improver {
   } catch (const std::exception&) {}  // who needs a kernel is told
 
   static void make(const Kernel& kernel) {
-    or_keep(kernel, [&] { kernel.function.put_made(std::make_unique<const std::string>(fast_code(kernel.nest))); });
+    or_keep(kernel, [&] { kernel.function.put_made(faster_code(kernel)); });
   }
 
   std::mutex busy_;   // while code is being made on the thread; before the other one
@@ -174,10 +177,16 @@ class Improver {
 }  // namespace
 
 void ran(const std::shared_ptr<const Kernel>& kernel, std::chrono::nanoseconds time) {
-  if (const auto code = kernel->function.take_made()) return or_keep(*kernel, [&] { use_fast_code(*kernel, *code); });
+  if (const auto made = kernel->function.take_made()) return or_keep(*kernel, [&] { use(*kernel, *made); });
   const std::chrono::nanoseconds all(kernel->function.ran(time.count()));
-  if (all < kWorthwhile) return;
-  if (all < kOverdue)
+  std::chrono::nanoseconds worthwhile = kWorthwhile, overdue = kOverdue;
+  if (!kernel->function.is_compiled()) {
+    if (bytecode_use() == BytecodeUse::Always) return;
+    const std::chrono::nanoseconds compiling(kernel->function.bytecode()->compiling_ns());
+    worthwhile = compiling / kPartsToWorthwhile, overdue = compiling / kPartsToOverdue;
+  }
+  if (all < worthwhile) return;
+  if (all < overdue)
     Improver::get().want(kernel);
   else
     Improver::get().make_here(kernel);

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "ir/error.h"
 #include "ir/hash.h"
 
 namespace lazuli::jit {
@@ -25,7 +28,7 @@ struct Entry {
 struct Cache {
   std::shared_mutex mutex;
   std::unordered_multimap<uint64_t, std::unique_ptr<Entry>> entries;
-  std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, named = 0;
+  std::atomic<int64_t> compiled = 0, loaded = 0, reused = 0, bytecode = 0, named = 0;
   std::atomic<uint64_t> requests = 0;
   std::atomic<size_t> most = 2048;  // that nobody has
   size_t look_at = 0;               // entries, at which the unused ones are counted next
@@ -86,24 +89,72 @@ void give(const Kernel& kernel, const std::string& code, CodeKind kind) {
   kernel.function.set(Compiler::host().load({kSymbol, {code.begin(), code.end()}}), kind);
 }
 
-// The best code that is on disk, or what is soon made.
-void make(const Kernel& kernel) {
-  if (const auto kept = disk().load(key_of(kernel.nest, CodeKind::Fast))) {
-    count_kernel(KernelSource::Disk);
-    return give(kernel, *kept, CodeKind::Fast);
-  }
-  const CodeKind kind = CodeKind::SoonMade;
-  give(kernel, code_for(disk(), key_of(kernel.nest, kind), [&] { return compiled(kernel.nest, kind); }), kind);
+// Of a kernel that has been counted.
+std::string code_of(const lowering::LoopNest& nest, CodeKind kind) {
+  const std::string key = key_of(nest, kind);
+  if (auto kept = disk().load(key)) return *std::move(kept);  // of another process
+  std::string code = compiled(nest, kind);
+  disk().store(key, code);
+  return code;
+}
+
+std::atomic<BytecodeUse>& wanted_use() {
+  static std::atomic<BytecodeUse> use = [] {
+    const char* given = std::getenv("LAZULI_BYTECODE");
+    const std::string_view wanted = given ? given : "";
+    if (wanted == "never") return BytecodeUse::Never;
+    if (wanted == "always") return BytecodeUse::Always;
+    if (wanted != "auto" && !wanted.empty())
+      throw InternalError("unknown use of bytecode '" + std::string(wanted) + "' (auto, never or always)");
+    return BytecodeUse::Auto;
+  }();
+  return use;
+}
+
+// Beside what it takes to compile a kernel.
+bool takes_long(const bytecode::Program& bytecode, const Extent& extent) {
+  if (bytecode_use() == BytecodeUse::Always) return false;
+  constexpr double kInstructionNs = 1.25, kLong = 0.01;
+  const auto looped = static_cast<double>(bytecode.looped), all = static_cast<double>(bytecode.code.size());
+  return (extent.turns * looped + extent.rows * (all - looped)) * kInstructionNs >
+         kLong * static_cast<double>(bytecode.compiling_ns());
+}
+
+// The best code that is on disk, bytecode, or what is soon made.
+void make(const Kernel& kernel, const Extent& extent) {
+  for (const CodeKind kind : {CodeKind::Fast, CodeKind::SoonMade})
+    if (const auto kept = disk().load(key_of(kernel.nest, kind))) {
+      count_kernel(KernelSource::Disk);
+      return give(kernel, *kept, kind);
+    }
+  if (extent.turns < kLarge.turns && bytecode_use() != BytecodeUse::Never)
+    if (auto bytecode = Compiler::host().bytecode(kernel.nest); bytecode && !takes_long(*bytecode, extent)) {
+      count_kernel(KernelSource::Bytecode);
+      return kernel.function.set(std::move(bytecode));
+    }
+  count_kernel(KernelSource::Compiled);
+  give(kernel, code_of(kernel.nest, CodeKind::SoonMade), CodeKind::SoonMade);
 }
 
 }  // namespace
 
-std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label) {
+BytecodeUse bytecode_use() { return wanted_use(); }
+void use_bytecode(BytecodeUse use) { wanted_use() = use; }
+
+void expect(const Kernel& kernel, const Extent& extent) {
+  if (kernel.function.is_compiled() || !takes_long(*kernel.function.bytecode(), extent)) return;
+  give(kernel, code_of(kernel.nest, CodeKind::SoonMade), CodeKind::SoonMade);
+}
+
+std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const std::function<std::string()>& label,
+                                         const Extent& extent) {
   Cache& c = cache();
   const uint64_t hash = ir::for_lookup(nest.hash());
   {
     std::shared_lock lock(c.mutex);
     if (auto known = c.find(hash, nest)) {
+      lock.unlock();
+      expect(*known, extent);
       count_kernel(KernelSource::Process);
       return known;
     }
@@ -112,7 +163,7 @@ std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const s
   const std::string text = label();
   auto kernel = std::make_shared<Kernel>(nest);
   kernel->name = "k" + std::to_string(c.named++) + (text.empty() ? "" : "_" + text);
-  make(*kernel);
+  make(*kernel, extent);
   kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   std::vector<std::unique_ptr<Entry>> unused;  // whose code goes when nobody waits for the lock
@@ -124,15 +175,12 @@ std::shared_ptr<const Kernel> kernel_for(const lowering::LoopNest& nest, const s
   return kernel;
 }
 
-std::string fast_code(const lowering::LoopNest& nest) {
-  const std::string key = key_of(nest, CodeKind::Fast);
-  if (auto kept = disk().load(key)) return *std::move(kept);  // of another process
-  std::string code = compiled(nest, CodeKind::Fast);
-  disk().store(key, code);
-  return code;
+KernelCode::Made faster_code(const Kernel& kernel) {
+  const CodeKind kind = kernel.function.is_compiled() ? CodeKind::Fast : CodeKind::SoonMade;
+  return {code_of(kernel.nest, kind), kind};
 }
 
-void use_fast_code(const Kernel& kernel, const std::string& code) { give(kernel, code, CodeKind::Fast); }
+void use(const Kernel& kernel, const KernelCode::Made& made) { give(kernel, made.code, made.kind); }
 
 void prepare_to_compile() {
   const ir::DType type = ir::DType::F32;
@@ -173,7 +221,7 @@ std::string code_for(const DiskCache& disk, const std::string& key, const std::f
   return made;
 }
 
-KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused}; }
+KernelStats kernel_stats() { return {cache().compiled, cache().loaded, cache().reused, cache().bytecode}; }
 
 void count_kernel(KernelSource source) {
   switch (source) {
@@ -185,6 +233,9 @@ void count_kernel(KernelSource source) {
       break;
     case KernelSource::Process:
       ++cache().reused;
+      break;
+    case KernelSource::Bytecode:
+      ++cache().compiled, ++cache().bytecode;
       break;
   }
 }

@@ -178,6 +178,7 @@ std::string Metrics::json() {
     << ", \"ops_unplanned\": " << unplanned.ops << ", \"unplanned_us\": " << unplanned.us
     << ", \"ops_resized\": " << resizing.ops << ", \"resize_us\": " << resizing.us
     << ", \"kernels_compiled\": " << kernels.compiled - kernels_base_.compiled
+    << ", \"kernels_in_bytecode\": " << kernels.bytecode - kernels_base_.bytecode
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)

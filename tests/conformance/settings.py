@@ -31,6 +31,8 @@ SETTINGS = {
     "few traces": {"LAZULI_MAX_TRACES": "4"},
     "short traces": {"LAZULI_MAX_PENDING_OPS": "50"},
     "avx2": {"LAZULI_CPU": "avx2"},
+    "bytecode": {"LAZULI_BYTECODE": "always"},
+    "no bytecode": {"LAZULI_BYTECODE": "never"},
     "light autograd off": {"LAZULI_LIGHT_AUTOGRAD": "0"},
     "inline backward off": {"LAZULI_INLINE_BACKWARD": "0"},
     "backward not repeated": {"LAZULI_REPEAT_BACKWARD": "off"},

@@ -18,10 +18,22 @@ using namespace std::chrono_literals;
 // Before any kernel is made: none is on disk, whatever ran before.
 [[maybe_unused]] const int nothing_kept = setenv("LAZULI_CACHE_DIR", "", 0);
 
-std::shared_ptr<const jit::Kernel> kernel_of(double factor) {
+// The other tests are of compiled code. Bytecode gives the same (codegen_random_nests.cpp).
+[[maybe_unused]] const int compiled_only = setenv("LAZULI_BYTECODE", "never", 0);
+
+class KernelBytecode : public ::testing::Test {
+ protected:
+  void SetUp() override { jit::use_bytecode(jit::BytecodeUse::Auto); }
+  void TearDown() override { jit::use_bytecode(before_); }
+
+ private:
+  const jit::BytecodeUse before_ = jit::bytecode_use();
+};
+
+std::shared_ptr<const jit::Kernel> kernel_of(double factor, const jit::Extent& extent = jit::kLarge) {
   testing::NestBuilder b(lowering::Schedule::Column, 1, 0);
   b.store(b.prim(ir::Prim::exp, b.prim(ir::Prim::mul, b.load(ir::DType::F32), b.literal(factor))), ir::DType::F32);
-  return jit::kernel_for(b.nest(), [] { return std::string("improved"); });
+  return jit::kernel_for(b.nest(), [] { return std::string("improved"); }, extent);
 }
 
 constexpr int kElements = 1000;
@@ -81,6 +93,56 @@ TEST(KernelImprovement, MayComeWhileTheKernelRuns) {
   done = true;
   runner.join();
   EXPECT_EQ(different, 0);
+}
+
+constexpr jit::Extent kSmall{.turns = 1, .rows = 1};
+
+TEST_F(KernelBytecode, IsCompiledIfItRunsLong) {
+  const auto kernel = kernel_of(0.5, kSmall);
+  ASSERT_FALSE(kernel->function.is_compiled());
+  const std::vector<float> before = run(*kernel);
+  jit::ran(kernel, 1us);
+  jit::finish_improvements();
+  jit::ran(kernel, 1us);
+  EXPECT_FALSE(kernel->function.is_compiled());
+  for (int i = 0; i < 1000 && !kernel->function.is_compiled(); ++i) {
+    jit::ran(kernel, i == 0 ? 200us : 1us);
+    jit::finish_improvements();
+  }
+  EXPECT_TRUE(kernel->function.is_compiled());
+  EXPECT_FALSE(kernel->function.is_fast());
+  EXPECT_EQ(run(*kernel), before);
+  improve(kernel);
+  EXPECT_TRUE(kernel->function.is_fast());
+  EXPECT_EQ(run(*kernel), before);
+}
+
+TEST_F(KernelBytecode, IsCompiledByWhoeverRunsItTooLong) {
+  const auto kernel = kernel_of(0.25, kSmall);
+  const std::vector<float> before = run(*kernel);
+  jit::ran(kernel, 10ms);
+  EXPECT_TRUE(kernel->function.is_compiled());
+  EXPECT_EQ(run(*kernel), before);
+}
+
+TEST_F(KernelBytecode, IsCompiledBeforeALargeLaunch) {
+  const auto kernel = kernel_of(0.125, kSmall);
+  const std::vector<float> before = run(*kernel);
+  jit::expect(*kernel, kSmall);
+  EXPECT_FALSE(kernel->function.is_compiled());
+  jit::expect(*kernel, {.turns = 1e6, .rows = 1});
+  EXPECT_TRUE(kernel->function.is_compiled());
+  EXPECT_EQ(run(*kernel), before);
+  EXPECT_EQ(kernel_of(0.0625, {.turns = 1e6, .rows = 1})->function.is_compiled(), true);
+}
+
+TEST_F(KernelBytecode, StaysWhereItAlwaysIsWanted) {
+  jit::use_bytecode(jit::BytecodeUse::Always);
+  const auto kernel = kernel_of(0.03125, {.turns = 1e6, .rows = 1});
+  for (int i = 0; i < 10; ++i) jit::ran(kernel, 1s);
+  EXPECT_FALSE(kernel->function.is_compiled());
+  jit::use_bytecode(jit::BytecodeUse::Never);
+  EXPECT_TRUE(kernel_of(0.015625, kSmall)->function.is_compiled());
 }
 
 TEST(KernelImprovement, GoesOnInAForkedProcess) {

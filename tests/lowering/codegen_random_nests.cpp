@@ -1,5 +1,5 @@
-// Random nests: compiled code of both kinds against the interpreter, bit for bit, on every kind of CPU that this
-// machine can run.
+// Random nests: compiled code of both kinds and bytecode against the interpreter, bit for bit, on every kind of CPU
+// that this machine can run.
 #include <gtest/gtest.h>
 
 #include "jit/kernels/compiler.h"
@@ -18,6 +18,7 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
   constexpr bool heavy = (std::is_same_v<Kind, RandomNest::Heavy> || ...);
   jit::Compiler compiler(cpu);
   int row_by_row = 0;
+  uint64_t interpreted = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     RandomNest random(seed, kind...);
     const lowering::LoopNest& nest = random.nest();
@@ -25,9 +26,12 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
     if (heavy) row_by_row += compiler.ir_text(nest, symbol).find("columns") != std::string::npos;
     const jit::LoadedKernel kernels[] = {compiler.load(compiler.compile(nest, symbol, jit::CodeKind::SoonMade)),
                                          compiler.load(compiler.compile(nest, symbol, jit::CodeKind::Fast))};
+    const std::unique_ptr<const jit::bytecode::Program> bytecode = compiler.bytecode(nest);
+    interpreted += bytecode != nullptr;
     for (int64_t size : {0, 1, 15, 16, 17, 33, tiled ? 70 : 1000}) {
       testing::NestMemory expected = random.memory(size);
       testing::NestMemory actual[] = {random.copy(expected), random.copy(expected)};
+      testing::NestMemory by_bytecode = random.copy(expected);
       const int64_t units = lowering::units(nest, expected.args());
       const int64_t middle = units / 3;
       lowering::interpret(nest, expected.args(), 0, units);
@@ -37,8 +41,14 @@ void compare(const char* cpu, uint64_t seeds, Kind... kind) {
         ASSERT_EQ(actual[k].difference(expected), "") << "seed " << seed << " size " << size << " kind " << k << "\n"
                                                       << nest.print() << compiler.ir_text(nest, symbol);
       }
+      if (!bytecode) continue;
+      bytecode->run(by_bytecode.args(), 0, middle);
+      bytecode->run(by_bytecode.args(), middle, units);
+      ASSERT_EQ(by_bytecode.difference(expected), "") << "seed " << seed << " size " << size << " in bytecode\n"
+                                                      << nest.print() << compiler.ir_text(nest, symbol);
     }
   }
+  EXPECT_GT(interpreted, seeds / 5);
   if (heavy) {
     EXPECT_GT(row_by_row, 40);
   }

@@ -21,8 +21,9 @@ def metrics() -> dict[str, Any]:
     while the rest was still being recorded), `ops_cut` and `cut_us` (recorded ops of traces that
     were cut into parts, and the microseconds that cutting took), `ops_unplanned`, `unplanned_us`,
     `ops_resized` and `resize_us` (the same of making those parts ready to run),
-    `kernels_compiled`, `kernels_loaded` (from disk, where another process left them),
-    `kernels_reused`, `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
+    `kernels_compiled`, `kernels_in_bytecode` (those of them that LLVM compiles only if they run
+    long), `kernels_loaded` (from disk, where another process left them), `kernels_reused`,
+    `external_calls` (a dict by op), `syncs` (a dict by reason), `peeks` (reads
     of values computed apart from the trace, which did not end), `runs_captured` and
     `captured_runs_launched` (on a GPU: as CUDA graphs, and again as such),
     `traces_shadowed` and `derivatives_shadowed` (compared with eager), `shadow_mismatches` (those

@@ -48,8 +48,9 @@ class CpuDevice final : public Device {
       std::shared_ptr<const Kernel> kernel;
       if (!options.interpret_kernels) {
         const auto there = made.find(&step);
-        kernel = there != made.end() && there->second ? there->second
-                                                      : kernel_for(step.loops.nest, [&] { return label(graph, step); });
+        kernel = there != made.end() && there->second
+                     ? there->second
+                     : kernel_for(step.loops.nest, [&] { return label(graph, step); }, extent_of(step.loops));
         dump.kernel(kernel->name, [&] { return texts(members, kernel->name); });
       }
       steps[s] = std::make_unique<CpuLaunch>(graph, members, std::move(kernel));
@@ -94,7 +95,8 @@ class CpuDevice final : public Device {
     std::vector<std::shared_ptr<const Kernel>> made(wanted.size());
     lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) try {
-          made[i] = kernel_for(wanted[i]->loops.nest, [&] { return label(graph, *wanted[i]); });
+          made[i] =
+              kernel_for(wanted[i]->loops.nest, [&] { return label(graph, *wanted[i]); }, extent_of(wanted[i]->loops));
         } catch (const std::exception&) {}
     });
     NewKernels kernels;

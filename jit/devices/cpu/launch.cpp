@@ -1,5 +1,6 @@
 #include "jit/devices/cpu/launch.h"
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include "jit/failures.h"
 #include "jit/kernels/improvement.h"
@@ -22,6 +23,18 @@ double work_of(const lowering::Loops& loops) {
 
 }  // namespace
 
+Extent extent_of(const lowering::Loops& loops) {
+  constexpr double kLanes = 16;
+  const lowering::LoopNest& nest = loops.nest;
+  Extent e{1, 1};
+  for (uint32_t d = 0; d < nest.rank; ++d) {
+    const auto size = static_cast<double>(int64_t{loops.sizes[d]});
+    e.turns *= d == nest.vector_dim() ? std::ceil(size / kLanes) : size;
+    if (d != nest.vector_dim() && d + nest.reduced < nest.rank) e.rows *= size;
+  }
+  return e;
+}
+
 CpuLaunch::CpuLaunch(const ir::Graph& graph, std::span<const PlanStep> steps, std::shared_ptr<const Kernel> kernel)
     : graph_(graph), steps_(steps), kernel_(std::move(kernel)), status_(steps.size()) {
   for (size_t s = 0; s < steps.size(); ++s) status_[s].resize(steps[s].loops.checks.size());
@@ -32,7 +45,12 @@ void CpuLaunch::resize() {
   arguments_.clear();
   pieces_.clear();
   total_ = units_ = 0;
-  for (size_t s = 0; s < steps_.size(); ++s) add(steps_[s], status_[s].data());
+  Extent extent;
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    add(steps_[s], status_[s].data());
+    extent += extent_of(steps_[s].loops);
+  }
+  if (kernel_) expect(*kernel_, extent);
 }
 
 void CpuLaunch::add(const PlanStep& step, int64_t* status) {

@@ -7,6 +7,8 @@
 
 namespace lazuli::jit {
 
+Extent extent_of(const lowering::Loops& loops);
+
 class CpuLaunch final : public KernelStep {
  public:
   // Without a kernel the loop nests are interpreted. Graph and steps outlive it.
