@@ -89,13 +89,16 @@ void give(const Kernel& kernel, const std::string& code, CodeKind kind) {
   kernel.function.set(Compiler::host().load({kSymbol, {code.begin(), code.end()}}), kind);
 }
 
+std::string compiled_and_kept(const lowering::LoopNest& nest, CodeKind kind) {
+  std::string code = compiled(nest, kind);
+  disk().store(key_of(nest, kind), code);
+  return code;
+}
+
 // Of a kernel that has been counted.
 std::string code_of(const lowering::LoopNest& nest, CodeKind kind) {
-  const std::string key = key_of(nest, kind);
-  if (auto kept = disk().load(key)) return *std::move(kept);  // of another process
-  std::string code = compiled(nest, kind);
-  disk().store(key, code);
-  return code;
+  if (auto kept = disk().load(key_of(nest, kind))) return *std::move(kept);  // of another process
+  return compiled_and_kept(nest, kind);
 }
 
 std::atomic<BytecodeUse>& wanted_use() {
@@ -133,7 +136,7 @@ void make(const Kernel& kernel, const Extent& extent) {
       return kernel.function.set(std::move(bytecode));
     }
   count_kernel(KernelSource::Compiled);
-  give(kernel, code_of(kernel.nest, CodeKind::SoonMade), CodeKind::SoonMade);
+  give(kernel, compiled_and_kept(kernel.nest, CodeKind::SoonMade), CodeKind::SoonMade);
 }
 
 }  // namespace
@@ -190,11 +193,9 @@ void prepare_to_compile() {
   nest.insts = {{.code = lowering::Code::Load, .dtype = type, .slot = 0},
                 {.prim = ir::Prim::exp, .dtype = type, .args = {0}},
                 {.code = lowering::Code::Store, .dtype = type, .slot = 1, .args = {1}}};
-  const CodeKind kind = CodeKind::SoonMade;
-  const std::string key = key_of(nest, kind);
-  std::optional<std::string> code = disk().load(key);  // then what the program needs is most likely there, too
-  if (!code) disk().store(key, *(code = compiled(nest, kind)));
-  Compiler::host().load({kSymbol, {code->begin(), code->end()}});
+  // If it is on disk, what the program needs is most likely there, too.
+  const std::string code = code_of(nest, CodeKind::SoonMade);
+  Compiler::host().load({kSymbol, {code.begin(), code.end()}});
 }
 
 bool has_kernel(const lowering::LoopNest& nest) {

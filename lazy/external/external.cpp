@@ -433,19 +433,16 @@ at::Tensor rows_apart(const jit::BufferView& v, const Geometry& g) {
   return tensor_over(data, to_ref(g.sizes), to_ref(strides), g.type, v.buffer.owner);
 }
 
-// The operands of a call that lie so, by slot.
-std::vector<at::Tensor> rows_apart(const ExternalCall& call, std::span<const jit::BufferView> inputs) {
-  std::vector<at::Tensor> found(call.signature.slots.size());
-  if (!call.reads_rows_apart) return found;
-  const auto& slots = call.signature.slots;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const Geometry& g = slots[i].geometry;
-    const auto is_of_another = [&](const Slot& s) {
-      return s.geometry.storage == g.storage && s.same != slots[i].same;
-    };
-    if (std::ranges::none_of(slots, is_of_another)) found[i] = rows_apart(inputs[g.storage], g);
+// The one operand of a call that lies so in this storage; undefined: there are others, or it has to be dense.
+at::Tensor rows_apart(const ExternalCall& call, size_t storage, const jit::BufferView& v) {
+  if (!call.reads_rows_apart) return {};
+  const Slot* only = nullptr;
+  for (const Slot& s : call.signature.slots) {
+    if (s.geometry.storage != storage) continue;
+    if (only && s.same != only->same) return {};
+    only = &s;
   }
-  return found;
+  return only ? rows_apart(v, only->geometry) : at::Tensor();
 }
 
 // Whether nobody else has it, or its memory: a kernel of somebody's own may keep what it returns, or return what it was
@@ -460,9 +457,10 @@ bool is_sole(const at::Tensor& t, const std::vector<jit::Buffer>& operands, std:
   return true;
 }
 
-// Calls the kernel. `written`: for operands that it writes, the memory that stands for `storages`.
+// Calls the kernel. By storage: `written` is the memory that stands for it where the kernel writes it, and `apart` its
+// one operand where rows lie apart.
 Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& storages,
-                  const std::vector<c10::Storage>& written, std::vector<at::Tensor> apart,
+                  const std::vector<c10::Storage>& written, const std::vector<at::Tensor>& apart,
                   std::span<const int64_t> numbers) {
   try {
     PlainDispatch guard;
@@ -476,8 +474,8 @@ Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& stor
         continue;
       }
       const uint32_t from = s.geometry.storage;
-      if (at::Tensor& t = apart[host.size()]; t.defined())
-        host.push_back(std::move(t));
+      if (apart[from].defined())
+        host.push_back(apart[from]);
       else
         host.push_back(written[from] ? window(written[from], s.geometry) : window(storages[from], s.geometry));
     }
@@ -530,17 +528,15 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
   if (call.little) alone.emplace();
   std::vector<jit::Buffer> storages, out;
   std::vector<int64_t> numbers;
-  std::vector<at::Tensor> apart = rows_apart(call, inputs);
-  const auto is_read_apart = [&](size_t storage) {
-    for (size_t i = 0; i < apart.size(); ++i)
-      if (call.signature.slots[i].geometry.storage == storage && apart[i].defined()) return true;
-    return false;
-  };
-  for (const jit::BufferView& v : inputs)
-    if (v.number)
+  std::vector<at::Tensor> apart;  // by storage
+  for (const jit::BufferView& v : inputs) {
+    if (v.number) {
       numbers.push_back(*v.number);
-    else
-      storages.push_back(is_read_apart(storages.size()) ? v.buffer : dense(v));
+      continue;
+    }
+    apart.push_back(rows_apart(call, storages.size(), v));
+    storages.push_back(apart.back().defined() ? v.buffer : dense(v));
+  }
   std::vector<c10::Storage> written(storages.size());
   for (uint32_t m : call.mutated) {
     // Not the buffer's own size: memory inside an arena does not know it.
@@ -550,7 +546,7 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     written[m] = resizable(copy);
     out.push_back(std::move(copy));
   }
-  Stack stack = call_kernel(call, storages, written, std::move(apart), numbers);
+  Stack stack = call_kernel(call, storages, written, apart, numbers);
   for (size_t i = 0; i < call.mutated.size(); ++i) {
     const c10::Storage& memory = written[call.mutated[i]];
     if (memory.data() != out[i].data)

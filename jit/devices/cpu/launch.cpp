@@ -45,12 +45,11 @@ void CpuLaunch::resize() {
   arguments_.clear();
   pieces_.clear();
   total_ = units_ = 0;
+  for (size_t s = 0; s < steps_.size(); ++s) add(steps_[s], status_[s].data());
+  if (!kernel_ || kernel_->function.is_compiled()) return;
   Extent extent;
-  for (size_t s = 0; s < steps_.size(); ++s) {
-    add(steps_[s], status_[s].data());
-    extent += extent_of(steps_[s].loops);
-  }
-  if (kernel_) expect(*kernel_, extent);
+  for (const PlanStep& step : steps_) extent += extent_of(step.loops);
+  expect(*kernel_, extent);
 }
 
 void CpuLaunch::add(const PlanStep& step, int64_t* status) {
