@@ -15,6 +15,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include "backend/device/generator.h"
+#include "backend/device/gpu_generator.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
@@ -110,12 +111,11 @@ std::array<Tensor, 3> row_backward(const Tensor& gy, const Tensor& q, const Tens
   return {result(0, q), result(1, k), result(2, v)};
 }
 
-// Whether a fused kernel drops weights at places of our choice. It asks the GPU's default generator, which has to be
-// ours alone for that moment: no other thread draws from it if nobody ever did.
+// Whether a fused kernel drops weights at places of our choice. It borrows the GPU's default generator for that: no
+// other thread draws from it meanwhile if nobody ever did.
 bool drops_on_gpu(const Tensor& q) {
   constexpr int64_t kMostColumns = 192;  // beyond, no derivative on some GPUs
-  return q.sym_size(3) <= kMostColumns && !draws_as_eager() &&
-         at::globalContext().defaultGenerator(lazy::backing().device()).get_offset() == 0;
+  return q.sym_size(3) <= kMostColumns && !draws_as_eager() && is_gpu_generator_unused();
 }
 
 // What the fused kernels of a GPU take: four dimensions of which the last is innermost, one type of at most 32 bits,

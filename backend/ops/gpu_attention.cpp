@@ -1,9 +1,7 @@
 // Attention on a GPU as one operator: torch's flash kernel for 16-bit types, the memory-efficient one for float32 and
 // for a bias. It is recorded as an external call, like any operator that has a kernel on the backing device. Where it
 // drops weights, which of them follows from the device's generator at the place where the call was recorded.
-#include <mutex>
 #include <vector>
-#include <ATen/Context.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -11,7 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
-#include "backend/device/generator.h"
+#include "backend/device/gpu_generator.h"
 
 namespace lazuli::backend {
 namespace {
@@ -41,60 +39,26 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {std::get<0>(r), std::get<1>(r)};
 }
 
-// Where the GPU's generator stands for a call: the same for the same numbers of ours, and no seed of a user's.
-at::Generator generator_at(int64_t seed, int64_t offset) {
-  constexpr uint64_t kOther = 0x9e3779b97f4a7c15;
-  constexpr uint64_t kTurn = 4;  // numbers that it makes at once: it starts at multiples
-  at::Generator here = backing_generator(static_cast<uint64_t>(seed) ^ kOther);
-  here.set_offset((static_cast<uint64_t>(offset) + kTurn - 1) / kTurn * kTurn);
-  return here;
-}
-
-// Torch's kernels draw from the GPU's own default generator. While `call` runs, that one stands elsewhere. If another
-// thread seeds it meanwhile, it is seeded afterwards, and the call is made anew.
-template <class F>
-auto drawn_from(c10::Device device, int64_t seed, int64_t offset, const F& call) {
-  at::Generator gpu = at::globalContext().defaultGenerator(device);
-  for (;;) {
-    const at::Generator here = generator_at(seed, offset);
-    const uint64_t own = here.current_seed();
-    at::Generator before;
-    {
-      const std::lock_guard lock(gpu.mutex());
-      before = gpu.graphsafe_get_state();
-      gpu.graphsafe_set_state(here);
-    }
-    try {
-      auto results = call();
-      const std::lock_guard lock(gpu.mutex());
-      gpu.graphsafe_set_state(before);
-      if (here.current_seed() == own) return results;
-      before.set_current_seed(here.current_seed());
-    } catch (...) {
-      const std::lock_guard lock(gpu.mutex());
-      gpu.graphsafe_set_state(before);
-      throw;
-    }
-  }
-}
-
 // The third result says which weights are dropped, for the derivative: i64[2] on the device.
 std::tuple<Tensor, Tensor, Tensor> attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v,
                                                           const optional<Tensor>& bias, double dropout, bool causal,
                                                           optional<double> scale, int64_t seed, int64_t offset,
                                                           int64_t) {
-  return drawn_from(q.device(), seed, offset, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
+  std::tuple<Tensor, Tensor, Tensor> results;
+  call_drawing_at(seed, offset, [&] {
     if (flash(q, bias)) {
       auto r = at::_scaled_dot_product_flash_attention(q, k, v, dropout, causal, false, scale);
-      return {std::get<0>(r), std::get<1>(r), std::get<6>(r).view(at::kLong)};
+      results = {std::get<0>(r), std::get<1>(r), std::get<6>(r).view(at::kLong)};
+      return;
     }
     const auto [out, lse, from, at] =
         at::_scaled_dot_product_efficient_attention(q, k, v, full(bias, q, k), true, dropout, causal, scale);
     const Tensor dropped = at::empty({2}, q.options().dtype(at::kLong));
     dropped[0].fill_(from.item());  // the host's
     dropped[1].fill_(at.item());
-    return {out, lse, dropped};
+    results = {out, lse, dropped};
   });
+  return results;
 }
 
 // The gradients of q, k, v and, where it is wanted, of the bias; else its place is empty.

@@ -1,5 +1,6 @@
 """Attention that drops weights: torch's fused kernel, at places of our generator's choice."""
 
+import contextlib
 import functools
 import itertools
 import math
@@ -131,6 +132,32 @@ def test_another_thread_may_seed_torchs_generator():
     assert all(torch.equal(r, results[0]) for r in results)
     assert torch.cuda.initial_seed() == 7
     assert torch.cuda.default_generators[0].get_offset() == 0
+
+
+def test_reading_the_state_of_torchs_generator_meanwhile():
+    """The runner's thread borrows the generator while this one records, and saves its state."""
+
+    def train(saves):
+        q, k, v = (t.to("lazuli").requires_grad_() for t in tensors())
+        optimizer = torch.optim.SGD([q, k, v], lr=1e-3)  # its steps end traces, and wait for none
+        torch.manual_seed(3)
+        torch.rand(5, device="lazuli")
+        losses = []
+        for _ in range(60):
+            with torch.random.fork_rng() if saves else contextlib.nullcontext():
+                loss = attention(q, k, v).float().square().sum()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.detach())
+        results = torch.stack(losses).cpu()  # now no call borrows the generator
+        assert torch.cuda.default_generators[0].get_offset() == 0
+        return results
+
+    torch.lazuli.reset_metrics()
+    want = train(saves=False)
+    assert torch.equal(train(saves=True), want)
+    assert not any("softmax" in name for name in torch.lazuli.metrics()["external_calls"])
 
 
 def test_recomputed_in_a_checkpoint():

@@ -6,6 +6,7 @@ from torch_lazuli import reference
 from torch_lazuli.torch_internals import (
     addresses,
     compilation,
+    cuda_generator,
     default_device,
     engine,
     exchange,
@@ -32,6 +33,7 @@ def apply(library: Path) -> None:
     compilation.leave_to_the_device()
     compilation.trace_lstms_in_other_operators()
     compilation.decompose_what_the_cpu_does()
+    cuda_generator.read_the_state_between_calls()
     default_device.pin_only_what_is_on_the_host()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
