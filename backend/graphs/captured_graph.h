@@ -22,6 +22,9 @@ class CapturedGraph {
     Tensors results;
     std::string why = {};  // nothing was kept
   };
+  // `is_whole`: nothing will be differentiated that it computes.
+  explicit CapturedGraph(bool is_whole) : is_whole_(is_whole) {}
+  bool is_whole() const { return is_whole_; }
   // Records the graph, if it is known for this geometry. `sizes`: its inputs that are numbers.
   Call call(const Tensors& inputs, at::IntArrayRef sizes);
 
@@ -74,6 +77,7 @@ class CapturedGraph {
   static constexpr size_t kMost = 256;  // geometries; the least recently used are forgotten
   std::list<Recorded> known_;           // the latest used first
   int64_t next_ = 0;
+  const bool is_whole_;
 };
 
 // The first of these tensors of the device that has the tensor's memory; the end: none.

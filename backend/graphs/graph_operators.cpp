@@ -53,7 +53,9 @@ Numbered<CapturedGraph::Capture>& captures() {
 using Tensors = CapturedGraph::Tensors;
 
 std::tuple<int64_t, Tensors> call(int64_t graph, const Tensors& inputs, at::IntArrayRef sizes) {
-  CapturedGraph::Call c = graphs().at(graph).call(inputs, sizes);
+  CapturedGraph& g = graphs().at(graph);
+  CapturedGraph::Call c = g.call(inputs, sizes);
+  if (c.number >= 0 && g.is_whole()) lazy::cut_after_whole();
   return {c.number, std::move(c.results)};
 }
 
@@ -137,7 +139,8 @@ Tensors give_back(const Tensors& originals, const Tensors& taken, const Tensors&
 
 TORCH_LIBRARY_FRAGMENT(lazuli, m) {
   graphs(), captures();  // before another thread may fork (lazy/support/mutex.h)
-  m.def("_graph_new() -> int", [] { return graphs().add(std::make_unique<CapturedGraph>()); });
+  m.def("_graph_new(bool is_whole) -> int",
+        [](bool is_whole) { return graphs().add(std::make_unique<CapturedGraph>(is_whole)); });
   m.def("_graph_free(int graph) -> ()", [](int64_t graph) { graphs().take(graph); });
   const auto key = c10::DispatchKey::CompositeImplicitAutograd;
   m.def("_graph_call(int graph, Tensor[] inputs, int[] sizes) -> (int, Tensor[])", torch::dispatch(key, call));

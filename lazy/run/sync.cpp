@@ -278,6 +278,9 @@ bool repeats(Recorder& r) {
   return r.repetition.look(r.trace);
 }
 
+// What may be differentiated yet keeps other values alive when the trace has ended.
+bool keeps_for_backward(const Trace& trace) { return std::ranges::any_of(trace.segments, &SegmentRef::shared); }
+
 // Whether all of a long known trace has been recorded once more. Its plan serves a loop that goes on without a read,
 // too, and whatever follows this time.
 bool is_known(const Recorder& r) {
@@ -285,8 +288,7 @@ bool is_known(const Recorder& r) {
   if (!cache.may_be_long(r.trace) || r.repetition.in_loop()) return false;
   const KnownTrace* expected = cache.expected;
   if (expected && r.trace.size() < expected->code.size() && r.trace.begins(expected->code)) return false;
-  // What may be differentiated yet keeps other values alive when the trace has ended.
-  if (std::ranges::any_of(r.trace.segments, &SegmentRef::shared)) return false;
+  if (keeps_for_backward(r.trace)) return false;
   const std::vector<ValueId> live = r.trace.live();
   const Settings settings = settings_now();
   const KnownRef known = cache.find(key_of(settings, r.trace, live), settings, r.trace, live);
@@ -467,6 +469,15 @@ void cut_if_due() {
   // A loop that has just been found may come to the end of its iteration.
   const int64_t more = r.repetition.in_loop() ? limit / 2 : 0;
   if (static_cast<int64_t>(r.trace.size()) >= c.max_pending_ops || bytes >= limit + more) sync(SyncReason::Bound);
+}
+
+void cut_after_whole() {
+  constexpr size_t kWorthIt = 64;  // entries
+  Recorder& r = recorder();
+  std::lock_guard lock(r.mutex);
+  if (!backing().overlaps_host || !config().cut_at_repeat || r.trace.size() < kWorthIt || keeps_for_backward(r.trace))
+    return;
+  sync(SyncReason::Known);
 }
 
 bool needs_lines() {

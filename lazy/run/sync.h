@@ -41,4 +41,8 @@ std::string pending_text();
 void cut_if_due();   // ends the trace when it repeats itself, or a bound is reached
 bool needs_lines();  // false while the trace repeats a known one, whose lines are kept
 
+// Ends the trace after much that was recorded at once, where the device works meanwhile: a loop of such calls keeps it
+// busy, and each call is the same trace.
+void cut_after_whole();
+
 }  // namespace lazuli::lazy

@@ -19,9 +19,9 @@ def graphs(monkeypatch):
     found = []
     begin = Captured.__init__
 
-    def noted(self, module, *arguments):
+    def noted(self, module, *arguments, **named):
         found.append([node for node in module.graph.nodes if node.op == "call_function"])
-        begin(self, module, *arguments)
+        begin(self, module, *arguments, **named)
 
     monkeypatch.setattr(Captured, "__init__", noted)
     return found

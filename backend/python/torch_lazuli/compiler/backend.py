@@ -50,8 +50,8 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
 
     save_random_states_in_graphs()
 
-    def compiled(module: torch.fx.GraphModule, _) -> Callable[[list], list]:
-        captured = kind(module)
+    def compiled(module: torch.fx.GraphModule, _, is_whole=False) -> Callable[[list], list]:
+        captured = kind(module, is_whole=is_whole)
 
         def run(arguments: list) -> list:  # torch wraps functions, and knows them by this mark
             return captured(arguments)
@@ -61,7 +61,7 @@ def _with_autograd(kind: type, graph: torch.fx.GraphModule, inputs):
 
     def compiled_without_autograd(module: torch.fx.GraphModule, inputs) -> Callable[[list], list]:
         look_at_masks(module)  # else partition() has
-        return compiled(module, inputs)
+        return compiled(module, inputs, is_whole=True)
 
     compiler = aot_autograd(
         fw_compiler=compiled,

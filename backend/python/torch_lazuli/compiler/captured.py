@@ -24,13 +24,17 @@ unseen = torch._C._DisableTorchDispatch
 class Captured:
     """Called with a list of tensors and sizes, which it clears, as AOTAutograd's functions are."""
 
-    def __init__(self, module: torch.fx.GraphModule, traced_on: str = TYPE):
-        """`traced_on`: the type of the device that the graph's tensors had when it was traced."""
+    def __init__(self, module: torch.fx.GraphModule, traced_on: str = TYPE, is_whole: bool = False):
+        """A function of a graph.
+
+        `traced_on`: the type of the device that the graph's tensors had when it was traced.
+        `is_whole`: nothing that it computes will be differentiated, so a trace may end after it.
+        """
         self._module = module
         self._may_be_captured = may_be_captured(module, traced_on)
         self._failures = 0  # in a row
         self._constants = _constants(module)
-        self._graph = ops._graph_new()
+        self._graph = ops._graph_new(is_whole)
         weakref.finalize(self, ops._graph_free, self._graph)
         self.recorded = 0  # how often what was recorded was kept
         self._others: dict[int, list] = {}  # results that are no tensors, by what was recorded

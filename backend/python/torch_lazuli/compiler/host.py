@@ -16,10 +16,10 @@ class Host:
     tensor that has no memory of its own, or other numbers in it (quantized, conjugated).
     """
 
-    def __init__(self, module: torch.fx.GraphModule):
+    def __init__(self, module: torch.fx.GraphModule, is_whole: bool = False):
         self._module = module
         self._draws = any(_draws(node) for node in module.graph.nodes)
-        self._captured = Captured(_moved(module), ops._backing().type)
+        self._captured = Captured(_moved(module), ops._backing().type, is_whole)
 
     def __call__(self, arguments: list) -> list:
         if self._draws or not self._captured.may_be_captured:
