@@ -25,7 +25,7 @@ const char* reduce_name(Reduce r) {
   return names[static_cast<int>(r)];
 }
 const char* stride_name(VectorStride s) {
-  constexpr const char* names[] = {"zero", "one", "any"};
+  constexpr const char* names[] = {"zero", "one", "any", "backward"};
   return names[static_cast<int>(s)];
 }
 

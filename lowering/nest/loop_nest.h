@@ -39,8 +39,9 @@ namespace lazuli::lowering {
 enum class Schedule : uint8_t { Row, Column };
 using Reduce = ir::Combine;
 
-// How a memory operand moves along the vector dimension; part of the code. Strides along the others are arguments.
-enum class VectorStride : uint8_t { Zero, One, Any };
+// How a memory operand moves along the vector dimension; part of the code. Backward: by -1, as what is flipped does.
+// Strides along the others are arguments.
+enum class VectorStride : uint8_t { Zero, One, Any, Backward };
 
 struct Access {
   ir::DType dtype;  // in memory; loads convert to compute_type, stores convert back

@@ -326,8 +326,7 @@ class LoopWriter {
     BoundAccess b{v, f.offset, {}, f.index_coef, stage_, stage_};
     for (uint32_t d = 0; d < dims_.rank(); ++d)
       b.strides.push_back(dims_.sizes[d].is_surely_one() && !row ? ir::Size(1) : dims_.coef(f, d));
-    const ir::Size along = b.strides[out_.nest.vector_dim()];
-    const auto stride = along == 0 ? VectorStride::Zero : along == 1 ? VectorStride::One : VectorStride::Any;
+    const VectorStride stride = stride_class(b.strides[out_.nest.vector_dim()]);
     out_.nest.accesses.push_back({graph_.type(v).dtype, stride, row, store, f.index != kNoTerm});
     out_.accesses.push_back(std::move(b));
     const auto id = static_cast<uint16_t>(out_.accesses.size() - 1);

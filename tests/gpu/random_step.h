@@ -26,8 +26,10 @@ struct RandomStep {
       access.offset = first / item;
       access.strides.assign(args + at.strides + a * nest.rank, nest.rank);
       access.index_stride = args[at.index_strides + a];
-      if (const uint32_t v = nest.vector_dim(); nest.accesses[a].stride != lowering::VectorStride::Any)
-        access.strides[v] = nest.accesses[a].stride == lowering::VectorStride::One;
+      using lowering::VectorStride;
+      const VectorStride stride = nest.accesses[a].stride;
+      if (stride == VectorStride::Zero || stride == VectorStride::One)
+        access.strides[nest.vector_dim()] = stride == VectorStride::One;
       loops.accesses.push_back(access);
       step.blocks.push_back(static_cast<uint32_t>(a));
       blocks.emplace_back(memory.data(a), memory.data(a) + memory.count(a) * item);

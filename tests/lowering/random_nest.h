@@ -108,6 +108,7 @@ class RandomNest {
       a.stride = VectorStride::Zero;
     else if (chance(40))
       a.stride = store || chance(50) ? VectorStride::Any : VectorStride::Zero;
+    if (a.stride == VectorStride::Any && !nest_.tiled() && chance(25)) a.stride = VectorStride::Backward;
     a.across = nest_.tiled() && a.stride == VectorStride::Any && !indexed && chance(80);
     nest_.accesses.push_back(a);
     return static_cast<uint16_t>(nest_.accesses.size() - 1);
@@ -253,20 +254,21 @@ class RandomNest {
       order.push_back(d);
     std::shuffle(order.begin(), order.end(), rng_);
     const auto vector_at = std::find(order.begin(), order.end(), nest_.vector_dim());
-    if (a.stride == VectorStride::One && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);
+    const bool is_dense = a.stride == VectorStride::One || a.stride == VectorStride::Backward;
+    if (is_dense && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);
     if (a.across) {
       const auto tile_at = std::find(order.begin(), order.end(), nest_.tile);
       std::rotate(order.begin(), tile_at, tile_at + 1);
     }
     int64_t step = a.stride == VectorStride::Any && !a.across ? below(3) + 1 : 1;
     for (uint32_t d : order) {
-      const bool vector = d == nest_.vector_dim(),
-                 dense = (vector && a.stride == VectorStride::One) || (a.across && d == nest_.tile);
+      const bool vector = d == nest_.vector_dim(), backward = vector && a.stride == VectorStride::Backward,
+                 dense = (vector && is_dense) || (a.across && d == nest_.tile);
       if (vector ? a.stride == VectorStride::Zero : !a.store && !dense && chance(20)) continue;
       p.strides[d] = step;
       const int64_t span = step * std::max<int64_t>(sizes[d], 1);
       p.extent += step * (std::max<int64_t>(sizes[d], 1) - 1);
-      if (!dense && chance(20)) {
+      if (backward || (!dense && chance(20))) {
         p.first += step * (std::max<int64_t>(sizes[d], 1) - 1);
         p.strides[d] = -step;
       }

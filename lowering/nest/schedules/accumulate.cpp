@@ -118,8 +118,7 @@ class Merger {
         out_.accesses[other].first_stage = 0;
         return other;
       }
-    const ir::Size s = b.strides[1];
-    a.stride = s == 0 ? VectorStride::Zero : s == 1 ? VectorStride::One : VectorStride::Any;
+    a.stride = stride_class(b.strides[1]);
     out_.accesses.push_back(b);
     out_.nest.accesses.push_back(a);
     return static_cast<uint16_t>(out_.accesses.size() - 1);

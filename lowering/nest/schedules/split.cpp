@@ -62,7 +62,7 @@ class Splitter {
                               .row = true,
                               .slot = static_cast<uint16_t>(p.accesses.size()),
                               .args = {r, 0, 0}});
-      p.nest.accesses.push_back({type, stride_class(to, p.nest), true, true, false});
+      p.nest.accesses.push_back({type, stride_class(to.strides[p.nest.vector_dim()]), true, true, false});
       p.accesses.push_back(std::move(to));
     }
   }
@@ -91,7 +91,7 @@ class Splitter {
       const Inst& old = from_.nest.insts[r];
       const auto load =
           push({.code = Code::Load, .dtype = old.dtype, .slot = static_cast<uint16_t>(c.accesses.size())});
-      c.nest.accesses.push_back({old.dtype, stride_class(at, c.nest), false, false, false});
+      c.nest.accesses.push_back({old.dtype, stride_class(at.strides[c.nest.vector_dim()]), false, false, false});
       c.accesses.push_back(std::move(at));
       to_[r] = push({.code = Code::Reduce, .reduce = old.reduce, .dtype = old.dtype, .args = {load, 0, 0}});
     }
@@ -119,7 +119,7 @@ class Splitter {
     if (from_.sizes[c.nest.vector_dim()] == 1) b.strides[c.nest.vector_dim()] = 1;
     Access access = from_.nest.accesses[a];
     access.row = true;
-    access.stride = stride_class(b, c.nest);
+    access.stride = stride_class(b.strides[c.nest.vector_dim()]);
     c.nest.accesses.push_back(access);
     c.accesses.push_back(std::move(b));
     return access_to_[a] = static_cast<uint16_t>(c.accesses.size() - 1);
@@ -157,11 +157,6 @@ class Splitter {
       i.slot = static_cast<uint16_t>(to[i.slot]);
     }
     l = std::move(kept);
-  }
-
-  static VectorStride stride_class(const BoundAccess& a, const LoopNest& nest) {
-    const ir::Size s = a.strides[nest.vector_dim()];
-    return s == 0 ? VectorStride::Zero : s == 1 ? VectorStride::One : VectorStride::Any;
   }
 
   using DType = ir::DType;

@@ -73,6 +73,16 @@ Value* load_lanes(VectorIR& ir, const Place& p, llvm::Type* element) {
   return x;
 }
 
+// Of the last lane of a vector that lies backward, where its memory begins.
+Value* last(VectorIR& ir, const Place& p, llvm::Type* element) {
+  return ir.b.CreateGEP(element, p.address, ir.b.getInt64(-static_cast<int64_t>(ir.lanes - 1)));
+}
+Value* backwards(VectorIR& ir, Value* x) {
+  llvm::SmallVector<int, 64> lanes;
+  for (unsigned lane = ir.lanes; lane-- > 0;) lanes.push_back(static_cast<int>(lane));
+  return ir.b.CreateShuffleVector(x, lanes);
+}
+
 }  // namespace
 
 Value* lane_mask(VectorIR& ir, Value* count) {
@@ -89,6 +99,7 @@ Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, co
   const llvm::Align align = alignment(memory);
   const bool scattered = p.stride || p.offsets;
   if (p.count && !has_masked_access(target, memory)) return load_partly(ir, p, element);
+  if (p.backward && !p.offsets && !p.count) return backwards(ir, ir.b.CreateAlignedLoad(type, last(ir, p, element), align));
   Value* none = llvm::Constant::getNullValue(type);
   if (!scattered && p.count) return ir.b.CreateMaskedLoad(type, p.address, align, p.mask, none);
   if (!scattered) return ir.b.CreateAlignedLoad(type, p.address, align);
@@ -100,7 +111,9 @@ Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, co
 void store_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Value* x) {
   llvm::Type* element = memory_element(ir.b, memory);
   const llvm::Align align = alignment(memory);
-  if (p.stride || p.offsets) {
+  if (p.backward && !p.offsets && !p.count) {
+    ir.b.CreateAlignedStore(backwards(ir, x), last(ir, p, element), align);
+  } else if (p.stride || p.offsets) {
     // Scatters write in lane order, so the last lane wins, as it does here.
     if (target.masks && ir::item_size(memory) >= 4)
       ir.b.CreateMaskedScatter(x, lane_addresses(ir, p), align, p.mask);

@@ -9,6 +9,7 @@ namespace lazuli::lowering::cpu {
 struct Place {
   llvm::Value* address;            // of lane 0
   llvm::Value* stride = nullptr;   // bytes from lane to lane; null: dense
+  bool backward = false;           // the stride is that of the element before
   llvm::Value* offsets = nullptr;  // i64 per lane, bytes, on top of that: an index per lane
   llvm::Value* count = nullptr;    // only lanes [0, count) exist, and count >= 1; null: all
   llvm::Value* mask = nullptr;     // the same, per lane

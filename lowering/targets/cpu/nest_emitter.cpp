@@ -84,7 +84,7 @@ void NestEmitter::read_arguments() {
 bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   const Access& a = nest_.accesses[access];
   if (a.row && dim >= kept()) return false;
-  return dim != nest_.vector_dim() || a.stride == VectorStride::Any;
+  return dim != nest_.vector_dim() || a.stride == VectorStride::Any || a.stride == VectorStride::Backward;
 }
 
 void NestEmitter::unit_loop(Value* begin, Value* end) {

@@ -96,8 +96,9 @@ Place NestEmitter::place(const Inst& x, uint16_t index_inst, unsigned copy, cons
   Value* bytes = b_.getInt64(static_cast<uint64_t>(ir::item_size(a.dtype)));
   if (a.stride == VectorStride::One) p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, bytes));
   if (a.stride == VectorStride::Zero) p.stride = b_.getInt64(0);
-  if (a.stride == VectorStride::Any) {
+  if (a.stride == VectorStride::Any || a.stride == VectorStride::Backward) {
     p.stride = stride_[x.slot][nest_.vector_dim()];
+    p.backward = a.stride == VectorStride::Backward;
     p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, p.stride));
   }
   if (a.indexed && !plan_.uniform[index_inst]) {
