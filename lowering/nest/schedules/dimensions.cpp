@@ -48,6 +48,17 @@ int contiguous_walks(const Dimensions& dims, uint32_t d, const std::vector<const
   return n;
 }
 
+// A row of a few elements leaves most lanes without work, and what follows the reduction is done for one row at a time:
+// many such rows are better side by side, though their elements lie apart.
+// The search for the largest does the most for a row.
+bool has_many_short_rows(const Dimensions& dims, bool searches) {
+  constexpr int64_t kMany = 16;
+  const int64_t most = searches ? 16 : 8;
+  ir::Size length = 1;
+  for (uint32_t d = dims.kept; d < dims.rank(); ++d) length *= dims.sizes[d];
+  return dims.kept > 0 && length <= most && dims.sizes[dims.kept - 1] >= kMany;
+}
+
 }  // namespace
 
 Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order) {
@@ -60,7 +71,8 @@ Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>&
   out.kept = out.rank();
   append(out, space, reduced, walks);
   if (out.rank() > out.kept &&
-      contiguous_walks(out, out.rank() - 1, walks) >= contiguous_walks(out, out.kept - 1, walks))
+      contiguous_walks(out, out.rank() - 1, walks) >= contiguous_walks(out, out.kept - 1, walks) &&
+      !has_many_short_rows(out, keep_reduced_order))
     out.schedule = Schedule::Row;
   return out;
 }
