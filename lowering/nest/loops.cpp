@@ -15,6 +15,12 @@ namespace {
 using ir::DType;
 using ir::Prim;
 
+bool is_costly(const ScalarProgram& program) {
+  return std::ranges::any_of(program.graph.nodes(), [](const ir::ScalarNode& n) {
+    return n.prim == Prim::pow || n.prim == Prim::atan2 || (n.prim >= Prim::exp && n.prim <= Prim::erfc);
+  });
+}
+
 bool is_argument_reduction(Reduce r) { return r == Reduce::ArgMax || r == Reduce::ArgMin; }
 
 // Writes the scalar program of a group, stage by stage. An element value that a later stage wants again is written
@@ -31,7 +37,7 @@ class LoopWriter {
   }
 
   Loops write() {
-    dims_ = choose_dimensions(terms_.space(), walks(), ordered_reduction_);
+    dims_ = choose_dimensions(terms_.space(), walks(), ordered_reduction_, has_work_by_row_);
     LoopNest& nest = out_.nest;
     nest.schedule = dims_.schedule;
     nest.rank = static_cast<uint8_t>(dims_.rank());
@@ -55,7 +61,9 @@ class LoopWriter {
     if (term.kind == Term::Reduce) {
       reduces_.push_back(t);
       ordered_reduction_ |= is_argument_reduction(ir::info(graph_[term.value].op).combine);
+      has_work_by_row_ |= ordered_reduction_;  // one lane's result is to be found among all
     }
+    has_work_by_row_ |= term.kind == Term::Apply && term.row && term.depth > 0 && is_costly(program_of(term));
     for (uint32_t c : term.children) find_used(c);
   }
 
@@ -384,7 +392,7 @@ class LoopWriter {
   std::vector<const Terms::Stored*> stores_;
   std::vector<uint32_t> reduces_;
   uint8_t deepest_ = 0, stage_ = 0;
-  bool ordered_reduction_ = false;
+  bool ordered_reduction_ = false, has_work_by_row_ = false;
   Dimensions dims_;
   Loops out_;
   std::vector<Inst> all_;

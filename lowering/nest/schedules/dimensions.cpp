@@ -50,10 +50,9 @@ int contiguous_walks(const Dimensions& dims, uint32_t d, const std::vector<const
 
 // A row of a few elements leaves most lanes without work, and what follows the reduction is done for one row at a time:
 // many such rows are better side by side, though their elements lie apart.
-// The search for the largest does the most for a row.
-bool has_many_short_rows(const Dimensions& dims, bool searches) {
+bool has_many_short_rows(const Dimensions& dims, bool has_work_by_row) {
   constexpr int64_t kMany = 16;
-  const int64_t most = searches ? 16 : 8;
+  const int64_t most = has_work_by_row ? 16 : 8;
   ir::Size length = 1;
   for (uint32_t d = dims.kept; d < dims.rank(); ++d) length *= dims.sizes[d];
   return dims.kept > 0 && length <= most && dims.sizes[dims.kept - 1] >= kMany;
@@ -61,7 +60,8 @@ bool has_many_short_rows(const Dimensions& dims, bool searches) {
 
 }  // namespace
 
-Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order) {
+Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order,
+                             bool has_work_by_row) {
   std::vector<uint32_t> kept, reduced;
   for (uint32_t d = 0; d < space.rank(); ++d) (d < space.kept ? kept : reduced).push_back(d);
   order(kept, walks);
@@ -72,7 +72,7 @@ Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>&
   append(out, space, reduced, walks);
   if (out.rank() > out.kept &&
       contiguous_walks(out, out.rank() - 1, walks) >= contiguous_walks(out, out.kept - 1, walks) &&
-      !has_many_short_rows(out, keep_reduced_order))
+      !has_many_short_rows(out, has_work_by_row))
     out.schedule = Schedule::Row;
   return out;
 }

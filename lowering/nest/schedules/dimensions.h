@@ -19,6 +19,8 @@ struct Dimensions {
 };
 
 // `walks`: the forms of all accesses and positions that move along elements, the most important first.
-Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order);
+// `has_work_by_row`: what is done once for a row takes as long as several of its elements.
+Dimensions choose_dimensions(const Space& space, const std::vector<const Form*>& walks, bool keep_reduced_order,
+                             bool has_work_by_row);
 
 }  // namespace lazuli::lowering
