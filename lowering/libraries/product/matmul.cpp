@@ -9,6 +9,7 @@
 #include "lowering/libraries/product/host_blas.h"
 #include "lowering/libraries/product/matmul_operands.h"
 #include "lowering/libraries/product/row_product.h"
+#include "lowering/libraries/product/tiny_products.h"
 #include "lowering/libraries/staged_call.h"
 #include "lowering/libraries/strided_copy.h"
 #include "lowering/libraries/transpose.h"
@@ -182,6 +183,17 @@ std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
   return make_staged_call(make_host_blas_product(inner.a, inner.b, inner.out), std::move(staging));
 }
 
+// Our own product of small matrices, and the post-ops after it.
+std::unique_ptr<LibraryCall> tiny_products(const Product& p) {
+  Staging staging;
+  staging.post_ops = p.ops;
+  staging.post_op_operands_at = 2;
+  staging.result_layout = p.out;
+  staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(p.ops, has_operand)));
+  return make_staged_call(make_tiny_products(p.a, p.b, p.out), std::move(staging));
+}
+bool is_tiny(const Product& p) { return are_tiny_products(p.a, p.b, p.out) && std::ranges::all_of(p.ops, is_simple); }
+
 // Runs a call whose first two operands are the other way round.
 class SwappedCall final : public LibraryCall {
  public:
@@ -245,6 +257,7 @@ bool is_narrow(const Product& p) {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
+  if (is_tiny(p)) return tiny_products(p);
   const bool quick = is_quick_by_blas(p), narrow = quick && is_narrow(p);
   if (is_for_gemm(p, effort) || (narrow && host_instruction_set() != InstructionSet::Avx512))
     return make_gemm(p.a, p.b, p.out, p.ops);
@@ -284,7 +297,8 @@ PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& ou
   check_matmul_operands(a, b, out);
   if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
   const Product p = canonical(a, b, out, post_ops);
-  if (p.out.strides.back() != 1 || is_quick_by_blas(p) || make_row_product(p.a, p.b, p.out, p.ops)) return {};
+  if (p.out.strides.back() != 1 || is_tiny(p) || is_quick_by_blas(p) || make_row_product(p.a, p.b, p.out, p.ops))
+    return {};
   for (const Layout* l : {&p.a, &p.b, &p.out})
     if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};
   for (const PostOp& op : p.ops)

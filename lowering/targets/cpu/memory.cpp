@@ -99,7 +99,8 @@ Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, co
   const llvm::Align align = alignment(memory);
   const bool scattered = p.stride || p.offsets;
   if (p.count && !has_masked_access(target, memory)) return load_partly(ir, p, element);
-  if (p.backward && !p.offsets && !p.count) return backwards(ir, ir.b.CreateAlignedLoad(type, last(ir, p, element), align));
+  if (p.backward && !p.offsets && !p.count)
+    return backwards(ir, ir.b.CreateAlignedLoad(type, last(ir, p, element), align));
   Value* none = llvm::Constant::getNullValue(type);
   if (!scattered && p.count) return ir.b.CreateMaskedLoad(type, p.address, align, p.mask, none);
   if (!scattered) return ir.b.CreateAlignedLoad(type, p.address, align);
