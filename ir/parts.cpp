@@ -164,6 +164,8 @@ Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {
   const std::vector<uint32_t> numbers = prospect_numbers(listing, begin, end);
   Prospect p;
   p.needed.resize(count_computed(listing, begin, end));
+  p.inputs.reserve(parts.inputs_of(part).size());
+  p.outputs.reserve(parts.outputs_of(part).size());
   for (const Parts::Node& n : nodes)
     if (n.input == kAbsent && is_computed(listing.entries[n.entry].op)) p.needed[numbers[n.entry - begin]] = true;
   for (const Parts::Input& x : parts.inputs_of(part)) p.inputs.push_back({x.last, x.donated, x.fleeting});
@@ -177,6 +179,7 @@ Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {
 uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end) {
   const ValueId first = begin < end ? listing.entries[begin].first_result : 0;
   std::vector<uint64_t> of_values;  // from the first on: what each stands for
+  if (begin < end) of_values.reserve(listing.entries[end - 1].first_result + listing.entries[end - 1].results - first);
   uint64_t key = 0, computed = 0;
   for (uint32_t e = begin; e < end; ++e) {
     const Entry& entry = listing.entries[e];

@@ -1,8 +1,11 @@
 #include "ir/reads.h"
 
+#include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include "ir/error.h"
+#include "ir/hash.h"
 
 namespace lazuli::ir {
 namespace {
@@ -58,12 +61,24 @@ Reads find(Op op, std::span<const Type* const> operands, std::span<const Type* c
   return reads;
 }
 
-}  // namespace
+// An application over few operands, of a row whose shapes have no say, in two words; else nothing.
+struct ShortKey {
+  uint64_t row = 0, types = 0;
+  friend bool operator==(const ShortKey&, const ShortKey&) = default;
+};
+std::optional<ShortKey> short_key(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
+                                  uint32_t needs) {
+  constexpr size_t kMost = 8, kBits = 8;
+  const size_t count = operands.size() + results.size();
+  if (count > kMost || !reads_alike_for_all_shapes(op)) return {};
+  ShortKey key{static_cast<uint64_t>(op) << 32 | operands.size() << 16 | results.size() << 8 | needs, 0};
+  for (auto types : {operands, results})
+    for (const Type* t : types) key.types = key.types << kBits | (t ? static_cast<uint64_t>(t->dtype) + 1 : 0);
+  return key;
+}
 
-bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contraction(op) || is_view(op); }
-
-Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
-                          const Attrs& attrs, uint32_t needs) {
+Reads find_known(Op op, std::span<const Type* const> operands, std::span<const Type* const> results, const Attrs& attrs,
+                 uint32_t needs) {
   const bool by_shape = !reads_alike_for_all_shapes(op);
   std::vector<uint64_t> key{static_cast<uint64_t>(op) | operands.size() << 16, needs};
   for (auto types : {operands, results})
@@ -82,6 +97,24 @@ Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::spa
   auto [it, fresh] = known->try_emplace(std::move(key));
   if (fresh) it->second = find(op, operands, results, attrs, needs);
   return it->second;
+}
+
+}  // namespace
+
+bool reads_alike_for_all_shapes(Op op) { return is_elementwise(op) || is_contraction(op) || is_view(op); }
+
+Reads reads_of_derivative(Op op, std::span<const Type* const> operands, std::span<const Type* const> results,
+                          const Attrs& attrs, uint32_t needs) {
+  const auto key = short_key(op, operands, results, needs);
+  if (!key) return find_known(op, operands, results, attrs, needs);
+  struct Recent {
+    ShortKey key;
+    Reads reads;
+  };
+  static thread_local std::array<Recent, 256> recent;
+  Recent& r = recent[mix(key->row, key->types) % recent.size()];
+  if (r.key != *key) r = {*key, find_known(op, operands, results, attrs, needs)};
+  return r.reads;
 }
 
 }  // namespace lazuli::ir

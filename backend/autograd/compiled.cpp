@@ -60,12 +60,12 @@ variable_list call_derivative(const variable_list& gradients, const autograd::iv
 }
 
 variable_list call_view_derivative(const variable_list& gradients, const autograd::ivalue_list& args) {
-  if (!any_defined(gradients)) return {Tensor()};
   auto dims = [](const c10::IValue& v) { return lazy::to_dims(v.toIntVector()); };
   ViewDerivative view;
   view.form = static_cast<ViewDerivative::Form>(args[0].toInt());
   view.sizes = dims(args[1]), view.numbers = dims(args[2]);
-  return {view.gradient(gradients)};
+  if (!any_defined(gradients)) return variable_list(view.operands());
+  return view.gradients(gradients);
 }
 
 c10::IValue packed(const ir::Dims& d) { return std::vector<int64_t>(d.begin(), d.end()); }

@@ -242,7 +242,7 @@ class Backward final : public Node {
       if (p.values[i]) in[i] = r.cell_value(*p.values[i]), any = true;
     if (any) {
       for (size_t i = 0; i < edges; ++i)
-        if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= uint64_t{1} << i;
+        if (const Edge& e = n.next_edge(i); e.is_valid() && is_wanted(e.function.get())) needs |= mask_of(i);
       BackwardRange range(profiled_, n.operation().name(), n.sequence_nr());
       std::lock_guard lock(graph_mutex());
       n.operation().check();
@@ -254,7 +254,7 @@ class Backward final : public Node {
     // A value's number holds while nobody pauses; its cell outlives the trace.
     c10::SmallVector<lazy::CellRef, 4> gradients(edges);
     for (size_t i = 0; i < edges; ++i)
-      if (needs >> i & 1 && out[i]) gradients[i] = lazy::CellRef::share(&r.cell(out[i]));
+      if (needs & mask_of(i) && out[i]) gradients[i] = lazy::CellRef::share(&r.cell(out[i]));
     const auto as_tensor = [&](lazy::Recording& own, ir::Value g) { return n.operation().input_gradient(own, 0, g); };
     for (size_t i = 0; i < edges; ++i)
       if (const Edge& e = n.next_edge(i); e.is_valid())

@@ -26,10 +26,10 @@ bool is_as_made(const at::Tensor& t, torch::autograd::AutogradMeta* meta) {
 
 }  // namespace
 
-Route OpTensors::route(c10::DispatchKeySet keys) {
+Route OpTensors::route(c10::DispatchKeySet keys, size_t most) {
   if (!is_alone(keys)) return Route::Torch;
   const lazy::Tensors all = tensors();
-  bool ours = all.size() <= 32;
+  bool ours = all.size() <= most;
   for (size_t i = 0; i < all.size(); ++i) {
     const at::Tensor* t = all[i];
     if (!t) continue;

@@ -32,7 +32,9 @@ class OpTensors {
   template <class T>
   void add(const T&) {}
   lazy::Tensors tensors() const { return more_.empty() ? lazy::Tensors(few_, count_) : lazy::Tensors(more_); }
-  Route route(c10::DispatchKeySet keys);
+  // A tape knows apart so many tensors.
+  static constexpr size_t kMostTaped = 32;
+  Route route(c10::DispatchKeySet keys, size_t most = kMostTaped);
   uint64_t requiring_grad() const { return requiring_grad_; }  // a mask, once there is a route
 
  private:

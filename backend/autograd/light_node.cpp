@@ -195,7 +195,7 @@ variable_list LightNode::apply(variable_list&& gradients) {
     plain &= !g.defined() || is_plain(g);
   }
   if (!any) return variable_list(next_edges_.size());
-  if (operation_.view() && (!plain || c10::GradMode::is_enabled())) return {operation_.view()->gradient(gradients)};
+  if (operation_.view() && (!plain || c10::GradMode::is_enabled())) return operation_.view()->gradients(gradients);
   if (!plain) return one_by_one(gradients);
   variable_list out;
   NodePointer<> made;
@@ -204,7 +204,7 @@ variable_list LightNode::apply(variable_list&& gradients) {
     operation_.check();
     uint64_t needs = 0;
     for (size_t i = 0; i < next_edges_.size(); ++i)
-      if (task_should_compute_output(i)) needs |= uint64_t{1} << i;
+      if (task_should_compute_output(i)) needs |= mask_of(i);
     out = c10::GradMode::is_enabled() ? record_differentiably(gradients, needs, made) : record(gradients, needs);
   }
   if (made && tells_of_nodes()) tell_of_node(made);

@@ -153,7 +153,7 @@ void Operation::refuse(const Tensor& t, bool input, size_t index, uint32_t now, 
 void Operation::backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs,
                          std::span<ir::Value> out) const {
   if (view_) {
-    out[0] = view_->gradient(r, gradients);
+    view_->gradients(r, gradients, needs, out);
     return;
   }
   auto changes = replaced(r);

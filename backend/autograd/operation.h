@@ -37,7 +37,7 @@ class Operation {
   // Null: the op recorded something, `segment`.
   const ViewDerivative* view() const { return view_.get(); }
   lazy::Segment& segment() const { return *segment_; }
-  // Gradients of the inputs that `needs` masks, from those of the outputs, as values of the trace.
+  // Gradients of the inputs that `needs` masks (mask_of), from those of the outputs, as values of the trace.
   void backward(lazy::Recording& r, std::span<const ir::Value> gradients, uint64_t needs,
                 std::span<ir::Value> out) const;
   // A tensor for the gradient of an input.

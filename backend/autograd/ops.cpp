@@ -163,6 +163,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::sum_dim_IntList>(m, "SumBackward1", kUnsaved);
   light<o::mean>(m, "MeanBackward0", kUnsaved);
   light<o::mean_dim>(m, "MeanBackward1", kUnsaved);
+  light<o::logsumexp>(m, "LogsumexpBackward0", keeping(0b1, 0b1));
   light<o::cumsum>(m, "CumsumBackward0", kUnsaved);
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
@@ -180,7 +181,6 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
                                     whole(0b1, NodeTraits::GivesZeros, /*indices*/ 0b10));
   light<o::avg_pool2d>(m, "AvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
   light<o::_adaptive_avg_pool2d>(m, "AdaptiveAvgPool2DBackward0", whole(0b1, NodeTraits::GivesZeros));
-  light<o::cat>(m, "CatBackward0", kUnsaved);
   light<o::_thnn_fused_lstm_cell>(m, "ThnnFusedLstmCellBackward0", 0b011, 0, keeping(0b11111, /*cy, workspace*/ 0b110));
   light<o::_thnn_fused_gru_cell>(m, "ThnnFusedGruCellBackward0", 0b01, 0, keeping(0b11111, /*workspace*/ 0b10));
   light<o::gather>(m, "GatherBackward0", keeping(0b1));

@@ -242,7 +242,7 @@ void Region::Run::find_needs(const std::vector<bool>& wanted) {
     for (size_t t = item.target, end = region_.end_of(i); t < end; ++t) {
       const uint32_t target = region_.targets_[t];
       if (target != kNowhere && (target & kEdge ? wanted[target & ~kEdge] : reaches[region_.owner_of(target)]))
-        needs_[i] |= uint64_t{1} << (t - item.target);
+        needs_[i] |= mask_of(t - item.target);
     }
     if (needs_[i])
       for (size_t o = 0; o < item.step->outputs.size(); ++o) reaches[item.slot + o] = true;
@@ -278,7 +278,8 @@ void Region::Run::step(lazy::Recording& r, size_t i) {
     if (!needs_.empty())
       needs = needs_[i];
     else
-      for (size_t j = 0; j < inputs; ++j) needs |= uint64_t{targets[j] != kNowhere} << j;
+      for (size_t j = 0; j < inputs; ++j)
+        if (targets[j] != kNowhere) needs |= mask_of(j);
   }
   if (needs) {
     BackwardRange range(profiled_, item.step->kind.name, item.step->sequence);
@@ -292,7 +293,7 @@ void Region::Run::step(lazy::Recording& r, size_t i) {
   }
   for (size_t j = 0; j < inputs; ++j) {
     const uint32_t target = targets[j];
-    const ir::Value g = needs >> j & 1 ? out[j] : ir::Value{};
+    const ir::Value g = needs & mask_of(j) ? out[j] : ir::Value{};
     if (target == kNowhere) continue;
     if (target & kEdge)
       outgoing_.emplace_back(target & ~kEdge, g ? lazy::CellRef::share(&r.cell(g)) : lazy::CellRef());

@@ -59,6 +59,17 @@ void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative
   }
 }
 
+void Step::record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, lazy::Tensors inputs,
+                  const at::Tensor& result) {
+  lazy::HostTimer timer(lazy::HostAccount::Autograd);
+  StepRef step(new Step(kind, std::move(derivative)));
+  step->inputs.reserve(inputs.size());
+  for (const at::Tensor* t : inputs) step->inputs.emplace_back(*t);
+  describe(step->outputs.emplace_back(), result);
+  if (torch::autograd::AnomalyMode::is_enabled()) node_of(*step);
+  result.unsafeGetTensorImpl()->set_autograd_meta(std::unique_ptr<StepMeta>(new StepMeta(std::move(step), 0)));
+}
+
 Operation& Step::operation() { return node ? node->operation() : own_operation; }
 
 // A step's end ends those that only it held, and so on: one after the other, however long the chain is.

@@ -148,6 +148,9 @@ class Step final : public lazy::Pooled<Step, 384> {
   // Of a view of `self`, or of what shows its memory without being a view to torch.
   static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, const at::Tensor& self,
                      at::ArrayRef<at::Tensor> results, std::optional<torch::autograd::CreationMeta> view);
+  // Of `inputs` joined to one.
+  static void record(const NodeOf& kind, std::unique_ptr<ViewDerivative> derivative, lazy::Tensors inputs,
+                     const at::Tensor& result);
   // Of an op over `inputs` (null: none there) that returned `results`: makes it their history.
   static void record(const NodeOf& kind, lazy::SegmentRef segment, const lazy::Saved& saved, lazy::Tensors inputs,
                      lazy::Tensors results);

@@ -30,6 +30,7 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
       return ir::spread_slice(r, g, {r.dtype(g), sizes}, starts, steps);
     }
     case Form::Split:
+    case Form::Join:
       break;
   }
   Pieces split{numbers[0], sizes, {}};
@@ -43,10 +44,44 @@ ir::Value ViewDerivative::gradient(lazy::Recording& r, std::span<const ir::Value
   return split.whole(r, {pieces.data(), pieces.size()});
 }
 
+void ViewDerivative::gradients(lazy::Recording& r, std::span<const ir::Value> results, uint64_t needs,
+                               std::span<ir::Value> out) const {
+  if (form != Form::Join) {
+    out[0] = gradient(r, results);
+    return;
+  }
+  ir::Dims starts(sizes.size(), 0), part = sizes, own = sizes;
+  const ir::Dims steps(sizes.size(), 1);
+  const int64_t dim = numbers[0];
+  if (numbers[1] != 0) own.erase(static_cast<size_t>(dim));
+  for (size_t i = 0; i < out.size(); ++i) {
+    part[dim] = numbers[2 + i];
+    if (needs & mask_of(i)) {
+      out[i] = r.emit(ir::Op::slice, {results[0]}, ir::Attrs().add(starts).add(part).add(steps));
+      if (numbers[1] != 0) out[i] = r.reshape(out[i], own);
+    }
+    starts[dim] += numbers[2 + i];
+  }
+}
+
 at::Tensor ViewDerivative::gradient_tensor(lazy::Recording& r, ir::Value g, c10::ScalarType type) const {
   if (form != Form::Permute) return r.tensor(g, type);
   const lazy::Order order = lazy::inverse_of(numbers);
   return r.tensor(r.permute(g, order), type, order);
+}
+
+std::vector<at::Tensor> ViewDerivative::gradients(at::ArrayRef<at::Tensor> results) const {
+  if (form != Form::Join) return {gradient(results)};
+  const int64_t dim = numbers[0];
+  if (numbers[1] != 0) return at::unbind(results[0], dim);
+  std::vector<at::Tensor> out;
+  int64_t at = 0;
+  for (size_t i = 0; i < operands(); ++i) {
+    const int64_t count = numbers[2 + i];
+    out.push_back(at::narrow(results[0], dim, at, count));
+    at += count;
+  }
+  return out;
 }
 
 at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
@@ -69,6 +104,7 @@ at::Tensor ViewDerivative::gradient(at::ArrayRef<at::Tensor> results) const {
       return at::slice_backward(part(0), whole, numbers[0], numbers[1], numbers[1] + numbers[2] * numbers[3],
                                 numbers[3]);
     case Form::Split:
+    case Form::Join:
       break;
   }
   at::TensorOptions options;

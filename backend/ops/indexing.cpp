@@ -4,11 +4,13 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/narrow_copy_native.h>
+#include <ATen/ops/stack_native.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
 #include "lazy/memory/backing.h"
+#include "lazy/record/tape.h"
 
 namespace lazuli::backend {
 namespace {
@@ -53,6 +55,28 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   for (const Tensor* t : parts) in.push_back(read(r, {t, {}}, lazy::to_ir(type), order));
   int64_t place = order.empty() ? dim : std::ranges::find(order, ir::Size(dim)) - order.begin();
   return r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
+}
+
+// Where formats or types have a say, it is what torch makes of it.
+Tensor stack(at::TensorList tensors, int64_t dim) {
+  const auto fits = [&](const Tensor& t) {
+    return is_ours(t) && t.sizes() == tensors[0].sizes() && t.scalar_type() == tensors[0].scalar_type();
+  };
+  const bool has_format = !tensors.empty() && tensors[0].dim() >= 3 && tensors[0].dim() <= 5;
+  if (tensors.empty() || has_format || !std::ranges::all_of(tensors, fits)) {
+    if (lazy::Tape::current()) throw NotTaped{};
+    return at::native::stack(tensors, dim);
+  }
+  dim = at::maybe_wrap_dim(dim, tensors[0].dim() + 1);
+  ir::Dims part = lazy::to_dims(tensors[0].sizes()), whole = part;
+  part.insert(static_cast<size_t>(dim), 1);
+  whole.insert(static_cast<size_t>(dim), static_cast<int64_t>(tensors.size()));
+  const bool has_next = dim < tensors[0].dim();  // a dimension along which to put them one behind the other
+  lazy::Recording r;
+  std::vector<ir::Value> in;
+  in.reserve(tensors.size());
+  for (const Tensor& t : tensors) in.push_back(has_next ? r.value(t) : r.reshape(r.value(t), part));
+  return r.tensor(r.reshape(r.emit(ir::Op::cat, in, {{dim}}, {}), whole), tensors[0].scalar_type());
 }
 
 Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
@@ -247,6 +271,7 @@ void register_indexing(torch::Library& m) {
   m.impl("roll", rolled);
   m.impl("narrow_copy", narrow_copy);
   m.impl("cat", cat);
+  m.impl("stack", stack);
   m.impl("constant_pad_nd", pad);
   m.impl("embedding", embedding);
   m.impl("embedding_dense_backward", embedding_backward);

@@ -13,13 +13,15 @@ using at::Tensor;
 using Bias = std::optional<Tensor>;
 
 // What torch writes without a write in place, which counts as a version of the result: rows of features by a matrix of
-// one row a result, all of one floating type, with a bias in up to three dimensions. The rest is torch's to write.
+// one row a result, all of one floating type, with a bias in up to three dimensions, and never without one for a
+// vector. The rest is torch's to write.
 bool fits(const Tensor& x, const Tensor& weight, const Bias& bias) {
-  if (lazy::is_reference_mode() || !is_floating(x) || !is_ours(weight) || x.dim() < 2 || weight.dim() != 2 ||
+  if (lazy::is_reference_mode() || !is_floating(x) || !is_ours(weight) || x.dim() < 1 || weight.dim() != 2 ||
       x.size(-1) != weight.size(1) || weight.scalar_type() != x.scalar_type() || !(x.dim() == 2 || x.is_contiguous()))
     return false;
-  return !bias || !bias->defined() ||
-         (x.dim() <= 3 && is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
+  const bool has_bias = bias && bias->defined();
+  return (!has_bias && x.dim() >= 2) ||
+         (has_bias && x.dim() <= 3 && is_ours(*bias) && bias->scalar_type() == x.scalar_type() && bias->dim() == 1 &&
           bias->size(0) == weight.size(0));
 }
 
@@ -29,13 +31,13 @@ Tensor record(const Tensor& x, const Tensor& weight, const Bias& bias) {
   out.back() = weight.size(0);
   lazy::Recording r;
   ir::Value rows = r.value(x);
-  if (in.size() > 2) {
+  if (in.size() != 2) {
     const int64_t count = ir::product(std::span(in.data(), in.size() - 1));
     rows = r.reshape(rows, ir::Dims{count, in.back()});
   }
   ir::Value y = r.emit(ir::Op::matmul, {rows, r.permute(r.value(weight), ir::Dims{1, 0})});
   if (bias && bias->defined()) y = r.add(y, r.value(*bias));
-  return r.tensor(in.size() > 2 ? r.reshape(y, out) : y, x.scalar_type());
+  return r.tensor(in.size() != 2 ? r.reshape(y, out) : y, x.scalar_type());
 }
 
 Tensor plain_linear(const Tensor& x, const Tensor& weight, const Bias& bias) {

@@ -1,11 +1,13 @@
 // Reductions: torch's many spellings of "which dimensions" and "which result type", onto the few rows.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/logsumexp_native.h>
 #include "backend/ops/norm.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
 #include "lazy/memory/backing.h"
+#include "lazy/record/tape.h"
 
 namespace lazuli::backend {
 namespace {
@@ -221,6 +223,28 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, OptionalIntArrayRef dims, c
   return {var(x, dims, correction, keepdim), mean_dims(x, dims, keepdim, std::nullopt)};
 }
 
+// In 16 bits eager rounds each step of it; and of no elements there is no largest. The largest, which nothing flows
+// through, only keeps exp in range; where it is infinite it would leave nan.
+Tensor logsumexp(const Tensor& x, IntArrayRef dims, bool keepdim) {
+  const bool fits = is_ours(x) && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
+  if (!fits || dims.empty() || x.numel() == 0) {
+    if (lazy::Tape::current()) throw NotTaped{};
+    return at::native::logsumexp(x, dims, keepdim);
+  }
+  ir::Dims along = dims_of(dims, x.dim());
+  if (x.dim() == 0) along = {0}, keepdim = false;
+  lazy::Recording r;
+  const ir::DType type = lazy::to_ir(x.scalar_type());
+  ir::Value v = r.value(x);
+  if (x.dim() == 0) v = r.reshape(v, ir::Dims{1});
+  ir::Value largest = r.emit(ir::Op::detach, {r.emit(ir::Op::amax, {v}, ir::Attrs().add(along).add(1))});
+  const ir::Value infinite =
+      r.emit(ir::Op::eq, {r.emit(ir::Op::abs, {largest}), r.constant(std::numeric_limits<double>::infinity(), type)});
+  largest = r.emit(ir::Op::where, {infinite, r.constant(0, type), largest});
+  const ir::Value total = r.sum(r.emit(ir::Op::exp, {r.sub(v, largest)}), along, keepdim);
+  return r.tensor(r.add(r.emit(ir::Op::log, {total}), r.reshape(largest, ir::Dims(r.shape(total)))), x.scalar_type());
+}
+
 // What is not a number counts for nothing.
 Tensor nansum(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, optional<ScalarType> dtype) {
   if (!is_ours(x) || !c10::isFloatingType(x.scalar_type()))
@@ -257,6 +281,7 @@ void register_reductions(torch::Library& m) {
   m.impl("sum.IntList_out", sum_out);
   m.impl("prod", prod_all);
   m.impl("prod.dim_int", prod_dim);
+  m.impl("logsumexp", logsumexp);
   m.impl("nansum", nansum);
   m.impl("count_nonzero.dim_IntList", count_nonzero);
   m.impl("mean", mean_all);

@@ -28,8 +28,7 @@ bool is_alias_of_any(const at::Tensor& t, std::initializer_list<const at::Tensor
 
 namespace {
 
-// The type of all tensors with dimensions where no other operand can change it; otherwise torch is asked, which makes a
-// tensor of each number.
+// The type of all tensors with dimensions where no other operand can change it; otherwise torch is asked.
 std::optional<c10::ScalarType> common_type(const Operands& operands) {
   auto common = c10::ScalarType::Undefined;
   for (const Operand& o : operands) {
@@ -47,14 +46,26 @@ std::optional<c10::ScalarType> common_type(const Operands& operands) {
   return common;
 }
 
+// A number beside tensors counts as torch's wrapped one does, without a tensor for it.
+c10::ScalarType type_of_number(const c10::Scalar& number) {
+  if (number.isComplex()) return c10::typeMetaToScalarType(c10::get_default_complex_dtype());
+  if (number.isFloatingPoint()) return c10::typeMetaToScalarType(c10::get_default_dtype());
+  return number.type();
+}
+
 }  // namespace
 
 c10::ScalarType promoted_type(const Operands& operands) {
   if (const auto common = common_type(operands)) return *common;
   at::native::ResultTypeState state = {};
-  for (const Operand& o : operands)
-    state = o.tensor ? at::native::update_result_type_state(*o.tensor, state)
-                     : at::native::update_result_type_state(at::native::wrapped_scalar_tensor(o.number), state);
+  for (const Operand& o : operands) {
+    if (o.tensor) {
+      state = at::native::update_result_type_state(*o.tensor, state);
+      continue;
+    }
+    const c10::ScalarType type = type_of_number(o.number), before = state.wrappedResult;
+    state.wrappedResult = before == at::ScalarType::Undefined ? type : c10::promoteTypes(before, type);
+  }
   return at::native::result_type(state);
 }
 

@@ -111,6 +111,33 @@ torch::CppFunction binary_kernel(const Recorder& r) {
   }
 }
 
+// One that takes a tensor and a number needs none either.
+torch::CppFunction number_kernel(const Recorder& r) {
+  const bool is_attribute = !r.handle.schema().overload_name().starts_with("Scalar");
+  const auto operands = [is_attribute](const Tensor& a, const at::Scalar& b) {
+    return Operands{{&a, {}}, {nullptr, b, is_attribute}};
+  };
+  switch (r.form) {
+    case Form::Functional:
+      return torch::CppFunction(
+          [=](const Tensor& a, const at::Scalar& b) -> Tensor { return r.functional(operands(a, b), a, b); });
+    case Form::InPlace:
+      return torch::CppFunction(
+          [=](Tensor& a, const at::Scalar& b) -> Tensor& { return r.into(a, operands(a, b), a, b); });
+    default:
+      return torch::CppFunction([=](const Tensor& a, const at::Scalar& b, Tensor& out) -> Tensor& {
+        return r.into(out, operands(a, b), a, b, out);
+      });
+  }
+}
+
+bool is_of_tensor_and_number(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  return arguments.size() >= 2 && arguments[0].type()->kind() == c10::TypeKind::TensorType &&
+         arguments[1].type()->kind() == c10::TypeKind::NumberType &&
+         (arguments.size() == 2 || (arguments.size() == 3 && arguments[2].is_out()));
+}
+
 bool is_of_tensors(const c10::FunctionSchema& schema, size_t count) {
   return schema.arguments().size() == count && std::ranges::all_of(schema.arguments(), [](const c10::Argument& a) {
            return a.type()->kind() == c10::TypeKind::TensorType;
@@ -122,6 +149,8 @@ torch::CppFunction kernel(const Recorder& r) {
   const auto arity = static_cast<size_t>(ir::info(r.op).body.arity);
   if (arity <= 2 && is_of_tensors(schema, arity + (r.form == Form::Out)))
     return arity == 1 ? unary_kernel(r) : binary_kernel(r);
+  if (arity == 2 && is_of_tensor_and_number(schema) && schema.arguments().size() == 2u + (r.form == Form::Out))
+    return number_kernel(r);
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(r));
 }
 

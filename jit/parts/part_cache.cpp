@@ -456,12 +456,11 @@ void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t
   const uint64_t key = ir::key_of_entries(listing, parts.begin(part).entries, parts.ends[part].entries);
   ir::Prospect prospect = ir::prospect_of(listing, parts, part);
   const auto learn_for = [&](uint64_t k, int most_trust) {
-    const auto [it, fresh] = prospects_.try_emplace(k, Experience{prospect, 0});
+    const auto [it, fresh] = prospects_.try_emplace(k);
     Experience& known = it->second;
-    if (fresh) return;
-    if (known.prospect == prospect)
+    if (!fresh && known.prospect == prospect)
       known.trust = std::min(known.trust + 1, most_trust);
-    else if (--known.trust < 0)
+    else if (fresh || --known.trust < 0)
       known = {prospect, 0};
   };
   // The last turn of a loop, in which values are needed for the last time, must not stand for all others.

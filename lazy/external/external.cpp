@@ -126,8 +126,7 @@ c10::Storage resizable(const jit::Buffer& buffer) {
                       c10::GetAllocator(backing().device().type()), true);
 }
 at::Tensor window(const c10::Storage& storage, const Geometry& g) {
-  at::Tensor t = at::empty({0}, at::TensorOptions().dtype(g.type).device(backing().device()));
-  t.set_(storage, g.offset, to_ref(g.sizes), to_ref(g.strides));
+  at::Tensor t = tensor_in(storage, to_ref(g.sizes), to_ref(g.strides), g.offset, g.type);
   set_view_bits(t, g);
   return t;
 }
@@ -227,7 +226,7 @@ void run_now(int64_t id, const ExternalCall& call, const Bound& bound, Stack* st
   const std::vector<at::Tensor>& host = tensors.tensors;
   Stack results = call.signature.rebuild(host, {bound.numbers.data(), bound.numbers.size()}, backing().device());
   {
-    ExternalTimer timer(call.signature.name());
+    ExternalTimer timer(call.name);
     std::optional<lowering::OneThread> alone;
     std::optional<Workers> workers;
     if (call.little)
@@ -483,9 +482,9 @@ Stack call_kernel(const ExternalCall& call, const std::vector<jit::Buffer>& stor
     call.signature.op.callBoxed(stack);
     return stack;
   } catch (const c10::OutOfMemoryError& e) {
-    throw jit::OutOfMemory(call.signature.name() + ": " + e.what_without_backtrace());
+    throw jit::OutOfMemory(call.name + ": " + e.what_without_backtrace());
   } catch (const c10::Error& e) {
-    std::throw_with_nested(std::runtime_error(call.signature.name() + ": " + e.what_without_backtrace()));
+    std::throw_with_nested(std::runtime_error(call.name + ": " + e.what_without_backtrace()));
   }
 }
 
@@ -504,8 +503,8 @@ std::vector<at::Tensor> taken_from(Stack stack) {
 // The memory of a result as it was promised: the kernel's own if it can be had.
 jit::Buffer fresh_result(const ExternalCall& call, const Geometry& g, at::Tensor t,
                          const std::vector<jit::Buffer>& operands, std::span<const jit::BufferView> views) {
-  TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.signature.name(),
-              " returned ", t.sizes(), " where its meta kernel promised ", to_ref(g.sizes));
+  TORCH_CHECK(t.sizes() == to_ref(g.sizes) && t.scalar_type() == g.type, "lazuli: ", call.name, " returned ", t.sizes(),
+              " where its meta kernel promised ", to_ref(g.sizes));
   const bool is_own = is_sole(t, operands, views) && t.strides() == to_ref(g.strides) && t.storage_offset() == 0 &&
                       t.is_conj() == g.conj && t.is_neg() == g.neg;
   if (is_own) return buffer_of(t);
@@ -559,9 +558,9 @@ std::vector<jit::Buffer> run_external(int64_t id, const std::string& line, std::
     if (call.results[i].kind == ExternalResult::Fresh)
       out.push_back(fresh_result(call, call.results[i].geometry, std::move(returned[i]), storages, inputs));
   // Torch's own calls of OpenMP are seen (backend/device/openmp_threads.cpp), those of other libraries are not.
-  if (!alone && !call.signature.name().starts_with("aten::")) lowering::openmp_has_worked();
+  if (!alone && !call.name.starts_with("aten::")) lowering::openmp_has_worked();
   (void)results;
-  if (counted) metrics().external(call.signature.name(), line, now_us() - start);
+  if (counted) metrics().external(call.name, line, now_us() - start);
   return out;
 }
 

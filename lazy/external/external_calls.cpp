@@ -445,7 +445,7 @@ void remember_external_call(int64_t id, const ExternalCallRef& call) {
   calls().by_key.try_emplace(call->signature.key, id);
 }
 
-std::string external_name(int64_t id) { return external_call_at(id)->signature.name(); }
+std::string external_name(int64_t id) { return external_call_at(id)->name; }
 
 size_t external_call_count() {
   std::lock_guard lock(calls().mutex);

@@ -16,8 +16,9 @@ struct ExternalResult {
 };
 
 struct ExternalCall {
-  ExternalCall(Signature s, bool d) : signature(std::move(s)), describable(d) {}
+  ExternalCall(Signature s, bool d) : signature(std::move(s)), name(signature.name()), describable(d) {}
   Signature signature;
+  std::string name;
   bool describable;
   bool deferrable = false;
   bool is_new = false;  // it came at most once before: it runs at once, and nothing is known of it

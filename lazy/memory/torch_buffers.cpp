@@ -1,6 +1,6 @@
 #include "lazy/memory/torch_buffers.h"
 
-#include <ATen/ops/from_blob.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
@@ -11,9 +11,21 @@ namespace lazuli::lazy {
 at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type,
                        std::shared_ptr<void> owner) {
   const c10::Device device = backing().device();
-  return at::from_blob(
-      data, sizes, strides, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type).device(device),
-      device);
+  c10::DataPtr memory(data, device);
+  if (owner)
+    memory = c10::DataPtr(
+        data, new std::shared_ptr<void>(std::move(owner)),
+        [](void* held) { delete static_cast<std::shared_ptr<void>*>(held); }, device);
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  return tensor_in(c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(memory)), sizes, strides, 0, type);
+}
+
+at::Tensor tensor_in(c10::Storage storage, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
+                     c10::ScalarType type) {
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(backing().dispatch_key()), c10::scalarTypeToTypeMeta(type));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return t;
 }
 
 at::Tensor tensor_over(const jit::Buffer& b, const ir::Type& t) {

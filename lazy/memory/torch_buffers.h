@@ -10,6 +10,10 @@ namespace lazuli::lazy {
 at::Tensor tensor_over(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType type,
                        std::shared_ptr<void> owner);
 
+// One in that storage, as it is made without asking torch's dispatcher.
+at::Tensor tensor_in(c10::Storage storage, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
+                     c10::ScalarType type);
+
 // The same over a dense row-major value of this type.
 at::Tensor tensor_over(const jit::Buffer& buffer, const ir::Type& type);
 

@@ -15,7 +15,8 @@ struct Python {
   void* (*back)(void*) = find<void* (*)(void*)>("PyFrame_GetBack");  // new reference
   void* (*code)(void*) = find<void* (*)(void*)>("PyFrame_GetCode");  // new reference
   int (*line)(void*) = find<int (*)(void*)>("PyFrame_GetLineNumber");
-  void* (*import)(const char*) = find<void* (*)(const char*)>("PyImport_ImportModule");                        // new
+  int (*instruction)(void*) = find<int (*)(void*)>("PyFrame_GetLasti");                  // from 3.11 on
+  void* (*import)(const char*) = find<void* (*)(const char*)>("PyImport_ImportModule");  // new
   void* (*attribute)(void*, const char*) = find<void* (*)(void*, const char*)>("PyObject_GetAttrString");      // new
   void* (*call)(void*, const char*, ...) = find<void* (*)(void*, const char*, ...)>("PyObject_CallFunction");  // new
   void* (*text)(void*) = find<void* (*)(void*)>("PyObject_Str");                                               // new

@@ -36,7 +36,22 @@ struct Code {
   bool library = false;
   std::string file;
   std::unordered_map<int, uint32_t> lines;  // interned, by line number
+  std::unordered_map<int, uint32_t> at;     // likewise by instruction: Python decodes a table to find a line
+  uint32_t line_of(const Python& p, void* frame);
 };
+uint32_t Code::line_of(const Python& p, void* frame) {
+  const auto find = [&] {
+    const int number = p.line(frame);
+    auto [it, fresh] = lines.try_emplace(number, 0);
+    if (fresh) it->second = intern(file + ":" + std::to_string(number));
+    return it->second;
+  };
+  const int instruction = p.instruction ? p.instruction(frame) : -1;
+  if (instruction < 0) return find();
+  auto [it, fresh] = at.try_emplace(instruction, 0);
+  if (fresh) it->second = find();
+  return it->second;
+}
 Code* known_code(void* object) {
   constexpr size_t kMost = 20'000;  // code made at run time without end is not remembered without end
   static auto* codes = new std::unordered_map<void*, Code>;
@@ -64,12 +79,7 @@ uint32_t line_of(void* frame) {
   if (!object) return 0;
   Code* code = known_code(object);
   uint32_t result = 0;
-  if (!code->library) {
-    const int number = p.line(frame);
-    auto [it, fresh] = code->lines.try_emplace(number, 0);
-    if (fresh) it->second = intern(code->file + ":" + std::to_string(number));
-    result = it->second;
-  }
+  if (!code->library) result = code->line_of(p, frame);
   p.decref(object);
   return result;
 }

@@ -1,5 +1,6 @@
 #include "lazy/trace/segment.h"
 
+#include <array>
 #include "ir/error.h"
 #include "lazy/record/fragment_builder.h"
 #include "lazy/shadow/shadow.h"
@@ -171,11 +172,134 @@ Saved build(Fragment& fragment, const Trace& trace, const Segment& s) {
   return builder.finish(trace);
 }
 
+namespace {
+
+// A value by its place in a segment, whatever else the trace holds: counted from the first that is recorded there, or,
+// of values from before, in the order in which the segment names them.
+struct Place {
+  bool is_own;
+  uint32_t number;
+};
+class Places {
+ public:
+  Places(const Trace& trace, const Segment& s) : first_(trace.entries()[s.begin].first_result) {}
+  Place of(ValueId v) {
+    if (v >= first_) return {true, v - first_};
+    const auto known = std::ranges::find(before_, v);
+    if (known != before_.end()) return {false, static_cast<uint32_t>(known - before_.begin())};
+    before_.push_back(v);
+    return {false, static_cast<uint32_t>(before_.size() - 1)};
+  }
+  ValueId value(Place p) const { return p.is_own ? first_ + p.number : before_[p.number]; }
+  size_t before() const { return before_.size(); }
+
+ private:
+  const ValueId first_;
+  c10::SmallVector<ValueId, 8> before_;
+};
+
+// All that decides what a segment's fragment is, but for run-time numbers, in words.
+void describe(const Trace& trace, const Segment& s, Places& places, std::vector<uint64_t>& key) {
+  key.clear();
+  const auto pair = [&](uint64_t a, uint64_t b) { key.push_back(a | b << 32); };
+  const auto type = [&](ValueId v) {
+    const ir::Type& t = trace.cell(v)->type;
+    pair(static_cast<uint64_t>(t.dtype), t.shape.size());
+    for (int64_t n : t.shape) key.push_back(static_cast<uint64_t>(n));
+  };
+  // Of one from before with its type, where it is named first.
+  const auto value = [&](ValueId v, uint64_t what) {
+    if (v == kAbsent) return pair(kAbsent, what);
+    const size_t before = places.before();
+    const Place p = places.of(v);
+    pair(p.number << 1 | uint32_t{p.is_own}, what);
+    if (places.before() > before) type(v);
+  };
+  const auto ordered = [&](const Segment::Value& v, uint64_t what) {
+    value(v.id, what);
+    if (!v.order) return;
+    const Order& order = s.order(v);
+    for (int64_t d : order) key.push_back(static_cast<uint64_t>(d));
+  };
+  pair(s.end - s.begin, s.reads.size() | s.outputs.size() << 16);
+  for (const auto& r : s.reads) ordered(r, r.tensor | uint64_t{r.active} << 16 | uint64_t{r.order != 0} << 17);
+  for (uint32_t i = s.begin; i < s.end; ++i) {
+    const Entry& e = trace.entries()[i];
+    pair(static_cast<uint64_t>(e.op) | uint64_t{e.results} << 16, e.operand_count);
+    for (ValueId v : trace.operands(e)) value(v, 0);
+    if (e.op == ir::Op::input || e.op == ir::Op::scalar) {  // their places in the trace are no matter
+      type(e.first_result);
+      continue;
+    }
+    pair(e.attr_count, 0);
+    for (int64_t a : trace.attrs(e)) key.push_back(static_cast<uint64_t>(a));
+  }
+  for (const auto& o : s.outputs) ordered(o, uint64_t{o.constant} | uint64_t{o.order != 0} << 1);
+}
+
+// Fragments of segments that were equal to this, without values. Loops and steps that come again settle the same ones.
+class KnownFragments {
+ public:
+  void build(Fragment& fragment, const Trace& trace, const Segment& s) {
+    Places places(trace, s);
+    describe(trace, s, places, key_);
+    uint64_t hash = 0;
+    for (uint64_t word : key_) hash = mix(hash, word);
+    Known& known = known_[for_lookup(hash) % known_.size()];
+    if (known.key != key_) {
+      if (!lazy::build(fragment, trace, s).differentiable) return;
+      note(known, fragment, trace, s, places);
+      return;
+    }
+    fragment = known.fragment;
+    for (const auto& [slot, place] : known.kept)
+      fragment.slots[slot].cell = CellRef::share(trace.cell(places.value(place)));
+    for (const auto& [slot, entry] : known.numbers) fragment.slots[slot].bits = number(trace, s.begin + entry);
+  }
+
+ private:
+  struct Known {
+    std::vector<uint64_t> key;
+    Fragment fragment;
+    std::vector<std::pair<uint16_t, Place>> kept;
+    std::vector<std::pair<uint16_t, uint32_t>> numbers;  // entries, counted from the first
+  };
+  static int64_t number(const Trace& trace, uint32_t entry) {
+    return trace.scalars()[static_cast<size_t>(trace.attrs(trace.entries()[entry])[1])];
+  }
+  void note(Known& known, const Fragment& fragment, const Trace& trace, const Segment& s, Places& places) {
+    Known fresh{key_, fragment, {}, {}};
+    const size_t before = places.before();
+    std::vector<uint32_t> scalars;
+    for (uint32_t i = s.begin; i < s.end; ++i)
+      if (trace.entries()[i].op == ir::Op::scalar) scalars.push_back(i - s.begin);
+    for (uint16_t i = 0; i < fragment.slots.size(); ++i) {
+      const Fragment::Slot& slot = fragment.slots[i];
+      // In the order in which they were collected.
+      if (slot.from == Fragment::Slot::From::Number) {
+        if (fresh.numbers.size() == scalars.size()) return;
+        fresh.numbers.emplace_back(i, scalars[fresh.numbers.size()]);
+      }
+      if (!slot.cell) continue;
+      fresh.kept.emplace_back(i, places.of(slot.cell->id));
+      fresh.fragment.slots[i].cell = {};
+    }
+    // What the segment does not name the key does not tell apart.
+    if (places.before() == before && fresh.numbers.size() == scalars.size()) known = std::move(fresh);
+  }
+
+  std::array<Known, 1024> known_;
+  std::vector<uint64_t> key_;  // of the segment that is asked for
+};
+
+}  // namespace
+
 void Segment::settle(const Trace& trace) {
   if (fragment) return;
+  static auto* known = new KnownFragments;
   fragment = std::make_unique<Fragment>();
+  known->build(*fragment, trace, *this);
   if (begin < trace.lines.size()) fragment->kept = KeptHistory(trace.lines[begin]);
-  build(*fragment, trace, *this);
 }
 
 void differentiate(Recording& r, const Segment& s, std::span<const ir::Value> cotangents, uint64_t needs,

@@ -174,12 +174,12 @@ std::vector<ValueId> Trace::live() const {
     if (c && c->state == Cell::State::Pending && c->references.load(std::memory_order_acquire) > 1) out.push_back(v);
   }
   if (std::ranges::none_of(entries_, [&](const Entry& e) { return would_be_missed(e); })) return out;
-  std::vector<bool> is_needed(value_count());
+  std::vector<uint8_t> is_needed(value_count());
   for (ValueId v : out) is_needed[v] = true;
   const size_t read = out.size();
   for (const Entry& e : std::views::reverse(entries_)) {
-    const auto first = is_needed.begin() + e.first_result;
-    const bool is_read = std::find(first, first + e.results, true) != first + e.results;
+    bool is_read = false;
+    for (uint16_t i = 0; i < e.results; ++i) is_read |= is_needed[e.first_result + i] != 0;
     if (!is_read) {
       if (!would_be_missed(e)) continue;
       out.push_back(e.first_result);
