@@ -30,7 +30,7 @@ enum class Kind : uint8_t {
   View,         // rearranges its one operand without computing: an index map
   Index,        // moves elements by position or by an index operand
   Contraction,  // matmul and convolution: library calls
-  Window,       // pooling, running sums
+  Window,       // pooling, scans
   Composite,    // has a decomposition into other rows, its own or derived
   External,     // the backing device's eager kernel
 };

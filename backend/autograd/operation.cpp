@@ -37,8 +37,12 @@ void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors
   for (size_t i = 0; traits.watched_inputs >> i; ++i)
     if (traits.watched_inputs & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i], nullptr);
   for (size_t i = 0; traits.watched_results >> i; ++i)
-    if (traits.watched_results & ~saved.outputs & uint64_t{1} << i)
-      watch(*results[i], saved.flowing >> i & 1 ? nullptr : lazy::storage_of(*results[i]).cell());
+    if (traits.watched_results & ~saved.outputs & uint64_t{1} << i) {
+      if (saved.flowing >> i & 1)
+        watch(*results[i], nullptr, static_cast<int>(i));
+      else
+        watch(*results[i], lazy::storage_of(*results[i]).cell());
+    }
   keeps_ = traits.keeps || saved.any;
   segment_ = std::move(segment);
 }
@@ -52,11 +56,11 @@ void Operation::keep(bool input, size_t index, Tensor t) {
   k.tensor = std::move(t);
 }
 
-void Operation::watch(const Tensor& t, const lazy::Cell* shows) {
+void Operation::watch(const Tensor& t, const lazy::Cell* shows, int flowing) {
   if (t.is_inference()) return;
   const c10::VariableVersion& counter = t.unsafeGetTensorImpl()->version_counter();
-  watched_.push_back(
-      {counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr()), shows});
+  watched_.push_back({counter, counter.current_version(), c10::weak_intrusive_ptr<c10::TensorImpl>(t.getIntrusivePtr()),
+                      shows, flowing});
 }
 
 void Operation::share_kept(Operation& derivative, uint64_t kept_inputs, size_t gradients, size_t first_result) const {
@@ -123,7 +127,7 @@ void Operation::check() const {
       refuse(k.tensor, k.input || !(flowing_ >> k.index & 1), k.index, now, k.version);
   for (const Watched& w : watched_)
     if (const uint32_t now = w.counter.current_version(); now != w.version)
-      refuse(tensor_of(w.tensor), /*input=*/true, 0, now, w.version);
+      refuse(tensor_of(w.tensor), w.flowing < 0, static_cast<size_t>(std::max(w.flowing, 0)), now, w.version);
   for (const Watched& w : watched_)
     if (const Tensor t = w.shows ? tensor_of(w.tensor) : Tensor(); t.defined() && lazy::storage_of(t).cell() != w.shows)
       TORCH_CHECK(false, "lazuli: a result that ", name_,

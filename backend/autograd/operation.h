@@ -18,7 +18,7 @@ struct NodeTraits {
   uint8_t read = 0;
   enum Constant : uint8_t { GivesNothing, GivesZeros } constant = GivesNothing;
   // It keeps these tensors, too: nobody may write them before backward.
-  uint8_t watched_inputs = 0, watched_results = 0;  // results: those that are not differentiable
+  uint8_t watched_inputs = 0, watched_results = 0;
 };
 
 class Operation {
@@ -75,8 +75,9 @@ class Operation {
     uint32_t version;
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
     const lazy::Cell* shows;  // of a result that has no history, which torch would read again; else null
+    int flowing;              // which result, if it has a history; else -1
   };
-  void watch(const at::Tensor& t, const lazy::Cell* shows);
+  void watch(const at::Tensor& t, const lazy::Cell* shows, int flowing = -1);
   [[noreturn]] void refuse(const at::Tensor& t, bool input, size_t index, uint32_t now, uint32_t expected) const;
   // Values that were replaced behind the version counter's back.
   c10::SmallVector<lazy::Replaced, 2> replaced(lazy::Recording& r) const;

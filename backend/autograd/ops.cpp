@@ -164,7 +164,10 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::mean>(m, "MeanBackward0", kUnsaved);
   light<o::mean_dim>(m, "MeanBackward1", kUnsaved);
   light<o::logsumexp>(m, "LogsumexpBackward0", keeping(0b1, 0b1));
+  light<o::prod>(m, "ProdBackward0", keeping(0, /*the product*/ 0b1));
+  light<o::prod_dim_int>(m, "ProdBackward1", keeping(0, /*the product*/ 0b1));
   light<o::cumsum>(m, "CumsumBackward0", kUnsaved);
+  light<o::cumprod>(m, "CumprodBackward0");
   light<o::_softmax>(m, "SoftmaxBackward0");
   light<o::_log_softmax>(m, "LogSoftmaxBackward0");
   light<o::native_layer_norm>(

@@ -1,4 +1,4 @@
-// Pooling over the last two dimensions, and running sums.
+// Pooling over the last two dimensions.
 #include "ir/rules/window.h"
 #include "ir/interpret/number.h"
 #include "ir/interpret/rules.h"
@@ -48,23 +48,6 @@ void for_each_averaged(const Attrs& attrs, const Planes& x, const Planes& y, F f
 }
 
 }  // namespace
-
-void interpret_cumsum(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
-  const std::span<const int64_t> shape = in[0]->type.shape;
-  const auto dim = static_cast<size_t>(node.attrs.number(0));
-  const int64_t inner = product(shape.subspan(dim + 1)), size = shape[dim], outer = product(shape.first(dim));
-  dispatch(compute_type(in[0]->type.dtype), [&]<class T>() {
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t k = 0; k < inner; ++k) {
-        Accumulator<T> sum{};
-        for (int64_t i = 0; i < size; ++i) {
-          const int64_t at = (o * size + i) * inner + k;
-          sum = static_cast<Accumulator<T>>(sum + static_cast<Accumulator<T>>(load<T>(*in[0], at)));
-          store<T>(out[0], at, static_cast<T>(sum));
-        }
-      }
-  });
-}
 
 void interpret_max_pool2d(const Node& node, std::span<const Tensor* const> in, std::span<Tensor> out) {
   Planes x(in[0]->type.shape), y(out[0].type.shape);

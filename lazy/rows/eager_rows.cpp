@@ -88,6 +88,27 @@ Tensors index_copy(const Call& c) {
   const Slices s(c);
   return {at::index_copy(c.in[0], s.dim, s.index, s.values)};
 }
+// In as many rounds as it takes for each element to have met all before it: in each one y reaches twice as far back,
+// and `a` is the product on the way.
+Tensors linear_recurrence(const Call& c) {
+  const int64_t dim = c.number(0), size = c.in[0].size(dim);
+  const bool reverse = c.number(1) != 0;
+  const at::ScalarType type = c.in[0].scalar_type(), wide = at::isReducedFloatingType(type) ? at::kFloat : at::kDouble;
+  Tensor a = c.in[0].to(wide), y = c.in[1].to(wide);
+  if (reverse) a = a.roll(-1, dim);  // what comes round belongs to the last element, which has none behind it
+  auto far = [&](const Tensor& x, int64_t by) { return x.slice(dim, reverse ? by : 0, reverse ? size : size - by); };
+  auto near = [&](const Tensor& x, int64_t by) { return x.slice(dim, reverse ? 0 : by, reverse ? size - by : size); };
+  auto put = [&](const Tensor& x, const Tensor& changed, int64_t by) {
+    const Tensor same = x.slice(dim, reverse ? size - by : 0, reverse ? size : by);
+    return reverse ? at::cat({changed, same}, dim) : at::cat({same, changed}, dim);
+  };
+  for (int64_t by = 1; by < size; by *= 2) {
+    y = put(y, near(y, by) + near(a, by) * far(y, by), by);
+    if (by * 2 < size) a = put(a, near(a, by) * far(a, by), by);
+  }
+  return {y.to(type)};
+}
+
 // Attention written out, since torch's kernels keep less of a row's sum than the row does. Operands are [batch, rows,
 // heads, columns]; of keys and values each head is there as often as queries' heads meet it.
 Tensor by_head(const Tensor& x, int64_t heads) {
@@ -138,6 +159,7 @@ const Row kRows[] = {
     {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
     {ir::Op::index_add, index_add},
     {ir::Op::index_copy, index_copy},
+    {ir::Op::linear_recurrence, linear_recurrence},
 };
 
 Tensor with_strides(const Tensor& t, at::IntArrayRef strides) {

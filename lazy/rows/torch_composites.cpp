@@ -186,6 +186,18 @@ Tensors quantize_dynamic(const ir::Node& n, const Tensors& in) {
   return {bytes.bitwise_xor(128).view(at::kChar), at::scalar_tensor(scale, options),
           at::scalar_tensor(zero - 128, options.dtype(at::kInt))};
 }
+// As the row is decomposed, in the type that it computes in.
+Tensors prod_backward(const ir::Node& n, const Tensors& in) {
+  auto folded = in[1].sizes().vec();
+  for (const int64_t d : list_of(n.attrs, 0)) folded[d] = 1;
+  const bool narrow = at::isReducedFloatingType(in[1].scalar_type());
+  const Tensor x = narrow ? in[1].to(at::kFloat) : in[1], gy = in[0].reshape(folded);
+  const Tensor is_zero = x == 0, nonzero = x.masked_fill(is_zero, 1);
+  Tensor others = nonzero;
+  for (const int64_t d : list_of(n.attrs, 0)) others = others.prod(d, true);
+  const Tensor counts = is_zero.sum(list_of(n.attrs, 0), true) == is_zero;
+  return {at::where(counts, gy * (others / nonzero), 0).to(in[1].scalar_type())};
+}
 bool is_optimizer_step(Op op) { return op == Op::adam_step || op == Op::sgd_step || op == Op::adagrad_step; }
 
 }  // namespace
@@ -230,6 +242,9 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return nll_loss(n, in);
     case Op::nll_loss_backward:
       return nll_loss_backward(n, in);
+    case Op::prod_backward:
+      if (list_of(n.attrs, 0).empty()) return Tensors{in[0]};
+      return prod_backward(n, in);
     case Op::mse_loss:
       return Tensors{at::mse_loss(in[0], in[1], number(0))};
     case Op::mse_loss_backward:

@@ -306,7 +306,7 @@ class Run {
     // Tensor cores may round factors to ten bits.
     if (backing().has_tensor_cores && t == ir::DType::F32 && ir::is_contraction(n.op)) step += 0x1p-10;
     Tensor size = result.abs();
-    if (n.op != Op::prod) {
+    if (n.op != Op::prod && n.op != Op::cumprod) {
       Tensors squares;
       for (const Tensor& x : in) squares.push_back(x.defined() && x.is_floating_point() ? x.square() : x);
       if (auto made = torch_row(n, squares)) size = size + (*made)[0].clamp_min(0).sqrt();

@@ -91,6 +91,10 @@ Call write_slices(const Arguments& a) {
   return make_index_add(a.in[0], a.in[1], a.in[2], a.out[0], a.node.attrs.number(0), mode);
 }
 Call cumsum(const Arguments& a) { return make_cumsum(a.in[0], a.out[0], a.node.attrs.number(0)); }
+Call cumprod(const Arguments& a) { return make_cumprod(a.in[0], a.out[0], a.node.attrs.number(0)); }
+Call linear_recurrence(const Arguments& a) {
+  return make_linear_recurrence(a.in[0], a.in[1], a.out[0], a.node.attrs.number(0), a.node.attrs.number(1) != 0);
+}
 
 AttentionParams attention_params(const ir::Attrs& a) {
   return {.scale = std::bit_cast<double>(a.number(0)), .causal = a.number(1) != 0};
@@ -128,6 +132,8 @@ const Service kServices[] = {
     {ir::Op::index_add, write_slices<ScatterMode::Add>},
     {ir::Op::index_copy, write_slices<ScatterMode::Assign>},
     {ir::Op::cumsum, cumsum},
+    {ir::Op::cumprod, cumprod},
+    {ir::Op::linear_recurrence, linear_recurrence},
 };
 
 const Service* service(ir::Op op) {

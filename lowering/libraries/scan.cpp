@@ -1,75 +1,166 @@
 #include "lowering/libraries/scan.h"
 #include <algorithm>
-#include <vector>
+#include <array>
 #include "lowering/libraries/elements.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::lowering {
 namespace {
 
+// What is kept from one element to the next. Integers wrap.
 template <class T>
-using Sum = std::conditional_t<std::is_same_v<T, float>, double, Compute<T>>;
+using Kept = std::conditional_t<std::is_same_v<T, float>, double,
+                                std::conditional_t<std::is_integral_v<T>, uint64_t, Compute<T>>>;
 
-class CumulativeSum final : public LibraryCall {
+// Lines that are walked side by side: where their elements lie side by side, and elsewhere, where several hide how long
+// each step waits for the one before, and many would lie in the same lines of the cache.
+constexpr int64_t kBlock = 64, kApart = 4;
+
+// A block of lines: the first element of each operand's and of the result's, and how far it is to the next element, and
+// to the next line. A step may be negative.
+template <class T, size_t count>
+struct Lines {
+  std::array<const T*, count> in;
+  T* out;
+  std::array<int64_t, count> in_step, in_line;
+  int64_t out_step, out_line, size, lines;
+};
+
+struct Add {
+  template <class T>
+  static T combine(T a, T b) {
+    return a + b;
+  }
+};
+struct Multiply {
+  template <class T>
+  static T combine(T a, T b) {
+    return a * b;
+  }
+};
+template <class Combination>
+struct Running {
+  static constexpr size_t kOperands = 1;
+  static constexpr bool kFromTheEnd = false;
+  template <class T, int64_t lines>
+  static void walk(Lines<T, 1> w) {
+    Kept<T> kept[lines ? lines : kBlock] = {};
+    const int64_t n = lines ? lines : w.lines;
+    for (int64_t i = 0; i < w.size; ++i, w.in[0] += w.in_step[0], w.out += w.out_step)
+      for (int64_t l = 0; l < n; ++l) {
+        const auto x = static_cast<Kept<T>>(w.in[0][l * w.in_line[0]]);
+        kept[l] = i == 0 ? x : Combination::combine(kept[l], x);
+        w.out[l * w.out_line] = static_cast<T>(kept[l]);
+      }
+  }
+};
+template <bool reverse>
+struct Recurrence {
+  static constexpr size_t kOperands = 2;
+  static constexpr bool kFromTheEnd = reverse;
+  template <class T, int64_t lines>
+  static void walk(Lines<T, 2> w) {
+    const int64_t n = lines ? lines : w.lines;
+    Kept<T> kept[lines ? lines : kBlock] = {}, factors[lines ? lines : kBlock] = {};  // a, one element before
+    for (int64_t i = 0; i < w.size; ++i, w.in[0] += w.in_step[0], w.in[1] += w.in_step[1], w.out += w.out_step)
+      for (int64_t l = 0; l < n; ++l) {
+        const auto a = static_cast<Kept<T>>(w.in[0][l * w.in_line[0]]),
+                   b = static_cast<Kept<T>>(w.in[1][l * w.in_line[1]]);
+        kept[l] = i == 0 ? b : b + (reverse ? factors[l] : a) * kept[l];
+        factors[l] = a;
+        w.out[l * w.out_line] = static_cast<T>(kept[l]);
+      }
+  }
+};
+
+template <class Rule>
+class Scan final : public LibraryCall {
  public:
-  CumulativeSum(const Layout& x, const Layout& out, int64_t dim) : x_(x), out_(out), dim_(static_cast<size_t>(dim)) {
-    if (x.dtype != out.dtype || x.shape != out.shape || dim_ >= x.shape.size())
-      throw TypeError("cumsum: the result does not fit");
-    // The innermost other dimension, if it is innermost.
-    lane_ = dim_ + 1 == x.shape.size() ? dim_ : x.shape.size() - 1;
-    for (size_t d = 0; d < x.shape.size(); ++d)
-      if (d != dim_ && d != lane_) outer_ *= x.shape[d];
+  static constexpr size_t kOperands = Rule::kOperands;
+
+  Scan(std::string name, std::array<Layout, kOperands> in, const Layout& out, int64_t dim)
+      : name_(std::move(name)), in_(std::move(in)), out_(out), dim_(static_cast<size_t>(dim)) {
+    for (const Layout& x : in_)
+      if (x.dtype != out.dtype || x.shape != out.shape || dim_ >= x.shape.size() || x.dtype == ir::DType::Bool ||
+          !ir::is_native(x.dtype))
+        throw TypeError(name_ + " does not take this element type or shape");
+    // The innermost other dimension; if it is not the innermost of all, one of several lines.
+    const size_t rank = out.shape.size();
+    block_ = dim_ + 1 == rank ? kApart : kBlock;
+    lane_ = dim_ + 1 < rank ? rank - 1 : rank == 1 ? dim_ : rank - 2;
+    for (size_t d = 0; dim_ + 1 == rank && d < dim_; ++d)
+      if (out.shape[d] >= kApart) lane_ = d;
+    for (size_t d = 0; d < out.shape.size(); ++d)
+      if (d != dim_ && d != lane_) outer_ *= out.shape[d];
   }
   void run(const void* const* operands, void* const* results, void*) override {
-    with_element_type(x_.dtype, [&](auto e) {
+    with_element_type(out_.dtype, [&](auto e) {
       using T = decltype(e);
-      if constexpr (!std::is_same_v<T, bool>)
-        run_typed(static_cast<const T*>(operands[0]), static_cast<T*>(results[0]));
+      if constexpr (kOperands == 1 ? !std::is_same_v<T, bool> : is_floating_element<T>)
+        run_typed<T>(operands, static_cast<T*>(results[0]));
     });
   }
-  std::string describe() const override { return "cumsum"; }
+  std::string describe() const override { return name_; }
 
  private:
-  static constexpr int64_t kBlock = 64;  // lanes that are summed side by side
-
   template <class T>
-  void run_typed(const T* x, T* out) const {
-    const int64_t lanes = lane_ == dim_ ? ir::Size(1) : x_.shape[lane_], blocks = (lanes + kBlock - 1) / kBlock;
-    share_out(outer_ * blocks, outer_ * lanes * x_.shape[dim_] > 8192, [&](int64_t begin, int64_t end, int) {
+  void run_typed(const void* const* in, T* out) const {
+    const ir::Dims& shape = out_.shape;
+    const int64_t size = shape[dim_], lanes = lane_ == dim_ ? int64_t{1} : int64_t{shape[lane_]},
+                  blocks = (lanes + block_ - 1) / block_, start = Rule::kFromTheEnd ? size - 1 : int64_t{0};
+    auto line_step = [&](const Layout& x) { return lane_ == dim_ ? int64_t{0} : int64_t{x.strides[lane_]}; };
+    auto step = [&](const Layout& x) { return int64_t{x.strides[dim_]} * (Rule::kFromTheEnd ? -1 : 1); };
+    share_out(outer_ * blocks, outer_ * lanes * size > 8192, [&](int64_t begin, int64_t end, int) {
       for (int64_t u = begin; u < end; ++u) {
-        const int64_t first = u % blocks * kBlock, n = std::min(kBlock, lanes - first);
-        int64_t rest = u / blocks, from = 0, to = 0;
-        for (size_t d = x_.shape.size(); d-- > 0;) {
-          if (d == dim_ || d == lane_) continue;
-          from += rest % x_.shape[d] * x_.strides[d], to += rest % x_.shape[d] * out_.strides[d];
-          rest /= x_.shape[d];
+        const int64_t first = u % blocks * block_;
+        auto offset = [&](const Layout& x) {
+          int64_t at = start * x.strides[dim_] + first * line_step(x), rest = u / blocks;
+          for (size_t d = shape.size(); d-- > 0;) {
+            if (d == dim_ || d == lane_) continue;
+            at += rest % shape[d] * x.strides[d];
+            rest /= shape[d];
+          }
+          return at;
+        };
+        Lines<T, kOperands> lines{};
+        for (size_t k = 0; k < kOperands; ++k) {
+          lines.in[k] = static_cast<const T*>(in[k]) + offset(in_[k]);
+          lines.in_step[k] = step(in_[k]), lines.in_line[k] = line_step(in_[k]);
         }
-        const int64_t from_step = lane_ == dim_ ? ir::Size(0) : x_.strides[lane_],
-                      to_step = lane_ == dim_ ? ir::Size(0) : out_.strides[lane_];
-        sum_block(x + from + first * from_step, out + to + first * to_step, from_step, to_step, n);
+        lines.out = out + offset(out_);
+        lines.out_step = step(out_), lines.out_line = line_step(out_);
+        lines.size = size, lines.lines = std::min(block_, lanes - first);
+        if (lines.lines == kApart)
+          Rule::template walk<T, kApart>(lines);
+        else
+          Rule::template walk<T, 0>(lines);
       }
     });
   }
-  template <class T>
-  void sum_block(const T* x, T* out, int64_t from_step, int64_t to_step, int64_t n) const {
-    Sum<T> sum[kBlock] = {};
-    for (int64_t i = 0; i < x_.shape[dim_]; ++i, x += x_.strides[dim_], out += out_.strides[dim_])
-      for (int64_t l = 0; l < n; ++l) {
-        sum[l] = static_cast<Sum<T>>(sum[l] + static_cast<Sum<T>>(x[l * from_step]));
-        out[l * to_step] = static_cast<T>(sum[l]);
-      }
-  }
 
-  Layout x_, out_;
-  size_t dim_, lane_;
-  int64_t outer_ = 1;
+  const std::string name_;
+  const std::array<Layout, kOperands> in_;
+  const Layout out_;
+  const size_t dim_;
+  size_t lane_;
+  int64_t outer_ = 1, block_;
 };
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_cumsum(const Layout& x, const Layout& out, int64_t dim) {
-  if (x.dtype == ir::DType::Bool || !ir::is_native(x.dtype)) throw TypeError("cumsum does not take this element type");
-  return std::make_unique<CumulativeSum>(x, out, dim);
+  return std::make_unique<Scan<Running<Add>>>("cumsum", std::array{x}, out, dim);
+}
+
+std::unique_ptr<LibraryCall> make_cumprod(const Layout& x, const Layout& out, int64_t dim) {
+  return std::make_unique<Scan<Running<Multiply>>>("cumprod", std::array{x}, out, dim);
+}
+
+std::unique_ptr<LibraryCall> make_linear_recurrence(const Layout& a, const Layout& b, const Layout& out, int64_t dim,
+                                                    bool reverse) {
+  if (!ir::is_floating(out.dtype)) throw TypeError("a linear recurrence is of floating-point numbers");
+  if (reverse) return std::make_unique<Scan<Recurrence<true>>>("linear_recurrence", std::array{a, b}, out, dim);
+  return std::make_unique<Scan<Recurrence<false>>>("linear_recurrence", std::array{a, b}, out, dim);
 }
 
 }  // namespace lazuli::lowering

@@ -66,6 +66,19 @@ const Text kTexts[] = {
      "%0 : f64[3,3] = input [position=0]\n%1 : i64[2] = input [position=1]\n"
      "%2 : f64[3,2] = input [position=2]\n%3 : f64[3,3] = index_copy %0, %1, %2 [dim=1]\nreturn %3"},
     {"cumsum", "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = cumsum %0 [dim=1]\nreturn %1"},
+    {"prod_backward",
+     "%0 : f64[2,1] = input [position=0]\n%1 : f64[2,3] = input [position=1]\n"
+     "%2 : f64[2,3] = prod_backward %0, %1 [dims=1 keepdim=1]\nreturn %2"},
+    {"prod_backward_of_several",
+     "%0 : f64[3] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
+     "%2 : f64[2,3,2] = prod_backward %0, %1 [dims=[0,2] keepdim=0]\nreturn %2"},
+    {"cumprod", "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = cumprod %0 [dim=1]\nreturn %1"},
+    {"linear_recurrence",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3,2] = input [position=1]\n"
+     "%2 : f64[2,3,2] = linear_recurrence %0, %1 [dim=1 reverse=0]\nreturn %2"},
+    {"linear_recurrence_reverse",
+     "%0 : f64[4] = input [position=0]\n%1 : f64[4] = input [position=1]\n"
+     "%2 : f64[4] = linear_recurrence %0, %1 [dim=0 reverse=1]\nreturn %2"},
     {"matmul",
      "%0 : f64[2,3] = input [position=0]\n%1 : f64[3,4] = input [position=1]\n"
      "%2 : f64[2,4] = matmul %0, %1\nreturn %2"},
