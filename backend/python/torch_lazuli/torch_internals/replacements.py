@@ -9,6 +9,7 @@ from torch_lazuli.torch_internals import (
     default_device,
     engine,
     exchange,
+    losses,
     node_types,
     optimizers,
     printing,
@@ -33,6 +34,7 @@ def apply(library: Path) -> None:
     compilation.trace_lstms_in_other_operators()
     compilation.decompose_what_the_cpu_does()
     default_device.pin_only_what_is_on_the_host()
+    losses.accumulate_as_the_cpu()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
     engine.say_which_node_runs()
