@@ -1,6 +1,7 @@
 // Reductions: torch's many spellings of "which dimensions" and "which result type", onto the few rows.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/logsumexp_native.h>
 #include "backend/ops/norm.h"
 #include "backend/record/dispatch.h"
@@ -209,6 +210,10 @@ Tensor std_(const Tensor& x, OptionalIntArrayRef dims, const optional<Scalar>& c
 }
 Tensor vector_norm(const Tensor& x, const Scalar& order, OptionalIntArrayRef dims, bool keepdim,
                    optional<ScalarType> type) {
+  // The derivative looks for the elements whose size is the norm: it must be the size that `abs` finds, to the bit.
+  if (x.is_complex() && x.layout() == c10::kStrided && !order.isComplex() && std::isinf(order.toDouble()) &&
+      (!type || *type == x.scalar_type()))
+    return at::linalg_vector_norm(at::abs(x), order, dims, keepdim);
   if (!sums_a_norm(x, order, type))
     return fall_back<Tensor>("aten::linalg_vector_norm", "", x, order, dims, keepdim, type);
   lazy::Recording r;

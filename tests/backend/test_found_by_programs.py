@@ -244,6 +244,23 @@ def test_the_norm_of_one_number_is_its_size(shape, value):
     assert_same(run)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("order", [torch.inf, -torch.inf])
+def test_the_largest_of_complex_numbers_has_all_of_the_gradient(dtype, order):
+    """Its size, as the derivative finds it, must be the norm to the bit."""
+
+    def run(device):
+        results = []
+        for _ in range(20):
+            x = torch.randn(7, 5, dtype=dtype).to(device).requires_grad_()
+            norm = torch.linalg.vector_norm(x, order)
+            rows = torch.linalg.vector_norm(x, order, 1, dtype=dtype)
+            results += [norm, rows, *torch.autograd.grad(norm + rows.real.sum(), x)]
+        return [*results, torch.renorm(x, order, 0, 1.0) if order > 0 else x]
+
+    assert_same(run)
+
+
 @pytest.mark.parametrize("write", [torch.Tensor.copy_, torch.Tensor.add_])
 def test_overlap_is_refused_before_shapes_are_looked_at(write):
     def run(device):

@@ -40,6 +40,8 @@ def run(script: str, **environment: str) -> str:
         text=True,
         timeout=150,
     )
+    if TORCH == (2, 12) and done.stderr == "terminate called without an active exception\n":
+        pytest.xfail("torch 2.12 ends so, and more often without Lazuli, on cpu: 33 times of 40")
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
@@ -71,7 +73,6 @@ for i in range(4): torch.testing.assert_close(found[i], train("cpu", i), rtol=1e
 """)
 
 
-@pytest.mark.skipif(TORCH == (2, 12), reason="torch 2.12 aborts now and then, without Lazuli too")
 @pytest.mark.parametrize("device", ["cpu", "lazuli"])
 def test_backwards_that_begin_at_the_same_time(device):
     """On the way to its hook torch's engine refuses a second thread, be it the host's alone."""

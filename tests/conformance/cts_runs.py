@@ -13,7 +13,8 @@ from pathlib import Path
 import supervisor
 import torchcts
 from cts_table import DEVICES, differences, suite_of
-from known import FOLDER, unknown
+from folders import FOUND
+from known import unknown
 from settings import PLAIN, setting_of, started
 from torchcts.cli import DEFAULT_TEST_SUITES
 
@@ -43,7 +44,7 @@ def files(suites) -> list[str]:
 class Known:
     """What is known of a device: the nodes of each file, and the outcome of each node that ran."""
 
-    def __init__(self, device: str, folder: Path = FOLDER):
+    def __init__(self, device: str, folder: Path = FOUND):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"torchcts-{device}.jsonl"
         self.nodes, self.outcomes = {}, {}

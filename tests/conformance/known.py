@@ -3,15 +3,14 @@
 import json
 from pathlib import Path
 
+from folders import FOUND
 from settings import setting_of, tagged
-
-FOLDER = Path(__file__).parents[2] / "build" / "conformance"
 
 
 class Known:
     """What is known of a suite under a setting: the outcome of each case that ran."""
 
-    def __init__(self, suite: str, setting: str, folder: Path = FOLDER):
+    def __init__(self, suite: str, setting: str, folder: Path = FOUND):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{suite}-{setting.replace(' ', '-')}.jsonl"
         self.outcomes = {}

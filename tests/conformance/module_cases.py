@@ -59,6 +59,8 @@ def compute(case: Case, sample, side):
     args, kwargs = side.convert(forward.args), side.convert(forward.kwargs)
     torch.manual_seed(0)
     result = module(*args, **kwargs)
+    if case.mode == ERRORS:  # some errors only numbers show: lazuli raises those when they are read
+        [t.cpu() for t in tensors_in(result)]
     outputs = [t for t in tensors_in(result) if t.requires_grad]
     inputs = [t for t in tensors_in((args, kwargs)) if t.requires_grad]
     sources = inputs + [p for p in module.parameters() if p.requires_grad]

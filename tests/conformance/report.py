@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from differences import must_differ
+from folders import RESULTS
 
-RESULTS = Path(__file__).with_name("results")
 COLUMNS = ("passed", "listed", "failed")
 
 
@@ -54,11 +54,16 @@ def remarkable(outcomes: dict, listed: dict) -> dict:
     }
 
 
+def markdown(suite: str, report: dict) -> str:
+    table = report["counts"]
+    rows = lines_of("aspect", {**table, "all": totals(table)})
+    return "\n".join([f"# {suite}", "", report["about"], "", *rows]) + "\n"
+
+
 def write(suite: str, about: str, outcomes: dict, listed: dict, folder: Path = RESULTS) -> dict:
     table = counts(outcomes, listed)
-    rows = lines_of("aspect", {**table, "all": totals(table)})
     report = {"about": about, "counts": table, "cases": remarkable(outcomes, listed)}
-    store(suite, "\n".join([f"# {suite}", "", about, "", *rows]) + "\n", report, folder)
+    store(suite, markdown(suite, report), report, folder)
     return totals(table)
 
 

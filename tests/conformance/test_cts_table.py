@@ -6,7 +6,7 @@ import cts_compared
 import torch
 from cts_report import markdown
 from cts_table import differences, explained, not_eagers, tables, with_reruns, with_stored
-from report import RESULTS
+from folders import STORED
 
 
 def report(passed: dict, failed: dict, about="here") -> dict:
@@ -100,5 +100,5 @@ def test_a_compared_cpu_has_a_type_of_its_own_and_its_tensors():
 
 
 def test_the_stored_table_lists_as_eagers_what_is():
-    stored = json.loads((RESULTS / "torchcts.json").read_text())
+    stored = json.loads((STORED / "torchcts.json").read_text())
     assert not_eagers(stored["differences"]) == []

@@ -10,11 +10,13 @@ from torch_lazuli.torch_internals import (
     default_device,
     engine,
     exchange,
+    losses,
     node_types,
     optimizers,
     printing,
     processes,
     quantized,
+    random_states,
     rpc,
 )
 
@@ -35,6 +37,8 @@ def apply(library: Path) -> None:
     compilation.decompose_what_the_cpu_does()
     cuda_generator.read_the_state_between_calls()
     default_device.pin_only_what_is_on_the_host()
+    losses.accumulate_as_the_cpu()
+    random_states.fork_those_of_the_devices_named()
     engine.take_back_after_compiled_autograd()
     engine.show_backward_its_roots(library)
     engine.say_which_node_runs()
