@@ -34,8 +34,9 @@ void Operation::note(lazy::SegmentRef segment, const lazy::Saved& saved, Tensors
     if (saved.inputs >> i & 1) keep(true, i, *inputs[i]);
   for (size_t i = 0; saved.outputs >> i; ++i)
     if (saved.outputs >> i & 1) keep(false, i, saved.flowing >> i & 1 ? without_history(*results[i]) : *results[i]);
-  for (size_t i = 0; traits.watched_inputs >> i; ++i)
-    if (traits.watched_inputs & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i], nullptr);
+  const uint64_t watched = traits.watched_inputs | (traits.watched_for_themselves & saved.reached);
+  for (size_t i = 0; watched >> i && i < inputs.size(); ++i)
+    if (watched & ~saved.inputs & uint64_t{1} << i && inputs[i]) watch(*inputs[i], nullptr);
   for (size_t i = 0; traits.watched_results >> i; ++i)
     if (traits.watched_results & ~saved.outputs & uint64_t{1} << i) {
       if (saved.flowing >> i & 1)

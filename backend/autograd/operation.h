@@ -19,6 +19,7 @@ struct NodeTraits {
   enum Constant : uint8_t { GivesNothing, GivesZeros } constant = GivesNothing;
   // It keeps these tensors, too: nobody may write them before backward.
   uint8_t watched_inputs = 0, watched_results = 0;
+  uint8_t watched_for_themselves = 0;  // inputs, where gradients of themselves are wanted
 };
 
 class Operation {

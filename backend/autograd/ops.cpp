@@ -188,6 +188,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   light<o::_thnn_fused_gru_cell>(m, "ThnnFusedGruCellBackward0", 0b01, 0, keeping(0b11111, /*workspace*/ 0b10));
   light<o::gather>(m, "GatherBackward0", keeping(0b1));
   light<o::index_select>(m, "IndexSelectBackward0");
+  light<o::index_add>(m, "IndexAddBackward0", {.watched_for_themselves = /*source*/ 0b100});
+  light<o::scatter_add>(m, "ScatterAddBackward0", kUnsaved);
 }
 
 }  // namespace
