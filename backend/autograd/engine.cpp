@@ -14,6 +14,7 @@
 #include "backend/torch_internals/backward_task.h"
 #include "backend/torch_internals/node_hooks.h"
 #include "backend/torch_internals/node_mutex.h"
+#include "lazy/run/sync.h"
 #include "lazy/support/config.h"
 #include "lazy/support/mutex.h"
 
@@ -425,7 +426,16 @@ std::optional<Tensor> running_node() {
   return t;
 }
 
+// None: none that may ask for numbers.
+std::string running_derivative() {
+  const auto current = autograd::get_current_node();
+  const auto* all = dynamic_cast<const Backward*>(current.get());
+  if (all) return all->running() ? all->running()->name() : "";
+  return current ? current->name() : "";
+}
+
 void install_engine_hook() {
+  lazy::running_derivative = &running_derivative;
   entry();  // made now: the library is being loaded
   if (lazy::config().light_autograd) set_backward_hook(&hook);
 }

@@ -353,7 +353,9 @@ void sync(SyncReason reason) {
   }
   TraceCache::get().predict(known->code.empty() ? nullptr : known.get());
   const uint32_t line = line_here();
-  metrics().sync(reason, line_text(line), now_us() - start);
+  const bool asked =
+      reason == SyncReason::Read || reason == SyncReason::HostCopy || reason == SyncReason::DataDependent;
+  metrics().sync(reason, asked && running_derivative ? running_derivative() : "", line_text(line), now_us() - start);
   if (Observer* o = Observer::if_on()) o->ended(key, reason, line, ops, known->code.lines, start, now_us());
 }
 

@@ -1,5 +1,6 @@
 // The only place that materializes: ends the trace, finds or compiles its executable, runs it and fills the cells.
 #pragma once
+#include <string>
 #include <ATen/core/Tensor.h>
 #include "lazy/support/metrics.h"
 #include "lazy/trace/cell.h"
@@ -12,6 +13,9 @@ class LazyStorage;
 // fails; then every value of the trace is failed, and later traces are not affected. On a GPU it only hands the trace
 // to the Runner, and such an error comes from who next waits for it.
 void sync(SyncReason reason);
+// The autograd node whose formula this thread computes, by name; "" if there is none. Set by autograd, which lies
+// above.
+inline std::string (*running_derivative)() = nullptr;
 
 // Computes likewise, and waits until the backing device is done.
 void finish();

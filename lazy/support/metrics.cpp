@@ -127,10 +127,10 @@ void Metrics::external(const std::string& op, const std::string& where, double u
   ++external_calls_[op];
   note({"external", op, where}, us);
 }
-void Metrics::sync(SyncReason reason, const std::string& where, double us) {
+void Metrics::sync(SyncReason reason, const std::string& derivative, const std::string& where, double us) {
   std::lock_guard lock(mutex_);
   ++syncs_[name(reason)];
-  note({"sync", name(reason), where}, us);
+  note({"sync", name(reason) + (derivative.empty() ? "" : " in " + derivative), where}, us);
 }
 void Metrics::peek(const std::string& what, const std::string& where, double us) {
   std::lock_guard lock(mutex_);

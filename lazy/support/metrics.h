@@ -63,7 +63,8 @@ class Metrics {
   jit::HostCost cutting, unplanned, resizing;
   void ran(double us);
   void external(const std::string& op, const std::string& where, double us);
-  void sync(SyncReason reason, const std::string& where, double us);
+  // `derivative`: whose formula has asked for it, if a derivative has.
+  void sync(SyncReason reason, const std::string& derivative, const std::string& where, double us);
   void peek(const std::string& what, const std::string& where, double us);
   // Something worth a line of explain().
   void noticed(const char* kind, const std::string& what, const std::string& where);

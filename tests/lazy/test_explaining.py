@@ -74,6 +74,20 @@ def test_reasons_of_syncs(counters, device):
     assert kept.sum().item() == 8
 
 
+def test_a_read_that_a_derivative_makes_names_it(device):
+    """The line that calls backward reads nothing itself."""
+    if not torch.lazuli.config.light_autograd:
+        pytest.skip("torch's engine names its nodes too, but by another way")
+    x = torch.ones(3, 4, dtype=torch.complex64).to(device).requires_grad_()
+    y = x.cumprod(0).abs().sum()
+    explanation()
+    y.backward()
+    x.grad.cpu()
+    syncs = {e.what for e in explanation() if e.kind == "sync"}
+    assert any(what.endswith(" in CumprodBackward0") for what in syncs), syncs
+    assert any(" in " not in what for what in syncs), syncs
+
+
 def test_the_end_of_a_step_is_a_sync(counters, device):
     net = torch.nn.Linear(2, 2).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -66,3 +66,14 @@ def test_lines_of_files_that_are_not_there():
     ]
     (advice,) = advise(events)
     assert (advice.problem, advice.where) == ("log", "<stdin>:1")
+
+
+def test_a_derivative_that_reads_is_named():
+    events = [
+        Event("sync", "optimizer step", 10, 1.0, "a.py:1"),
+        Event("sync", "read in CumprodBackward0", 10, 1.0, "a.py:2"),
+        Event("sync", "data-dependent op in IndexBackward0", 10, 1.0, "a.py:2"),
+    ]
+    (advice,) = advise(events)
+    assert (advice.problem, advice.where) == ("derivative", "a.py:2")
+    assert "CumprodBackward0" in advice.text

@@ -22,7 +22,7 @@ class Advice:
 
     problem: str
     """Its short name: "read", "log", "mask", "no kernel", "new shape", "number in a shape",
-    "growing list", "other operations", "moved again", "kept history", "hook"."""
+    "growing list", "other operations", "moved again", "kept history", "hook", "derivative"."""
     where: str
     """The Python line, as file:line."""
     text: str
@@ -106,6 +106,16 @@ def _readers(events: list[Event], often: int) -> list[Advice]:
         problem = "read" if _decides(source_of(event.where)) else "log"
         text = _READ_TEXTS[problem]
         found.append(Advice(problem, event.where, text, event.count, event.time_us))
+    for event in syncs:
+        what, _, node = event.what.partition(" in ")
+        if not node or what not in _READS:
+            continue
+        text = (
+            f"the derivative behind {node} is PyTorch's, and reads numbers to choose its formula, "
+            "which cuts the step in two: write that operation with other ones, or take it out of "
+            "what is differentiated"
+        )
+        found.append(Advice("derivative", event.where, text, event.count, event.time_us))
     return found
 
 
