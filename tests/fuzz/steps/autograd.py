@@ -124,6 +124,7 @@ def mode(b):
 UNARY = """
     x.sin() x*x torch.tanh(x) x.exp() F.gelu(x) F.softmax(x,-1) x.sum() x.cumsum(-1) x.mT
     x.abs() x.mean(-1) F.layer_norm(x,x.shape[-1:]) x.reshape(-1) x.relu()*x x.sigmoid()
+    x.cumprod(-1) x.prod(-1)
     torch.cat([x,x]) x.clone().mul_(2) x[...,:1] x.flip(-1) x.std(-1)
 """.split()  # noqa: SIM905
 

@@ -233,6 +233,7 @@ def recurrences(b):
         "w = s\ns = s.clone()\ns.add_(1)\nk.append(w)\nw = None",
         "s = s.sort(-1, descending=i % 2 == 0)[0] if s.dim() else s",
         "s = s.cumsum(-1) if s.dim() else s",
+        "s = s.clamp(-1, 1).cumprod(-1) if s.dim() else s",
         "s = s.flip(0) if s.dim() else s",
         "u = s.expand(2, *s.shape)\ns = u[0] + u[1]\nu = None",
         "s = s[..., :max(1, s.shape[-1] - i % 2)] if s.dim() else s",
