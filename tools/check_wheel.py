@@ -9,6 +9,7 @@ written, as another user, in a process that forks at once, and without autoload.
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -144,12 +145,20 @@ def check(e: Environment, checks: list[Callable[[Environment], None]]) -> dict[s
     return results
 
 
+def about(python: Path, wheel: Path) -> str:
+    version = "import platform; print(platform.python_version())"
+    said = subprocess.run([python, "-c", version], stdout=subprocess.PIPE, text=True, check=True)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]
+    return f"== Python {said.stdout.strip()}, {wheel.name} of SHA-256 {digest}..."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
     parser.add_argument("versions", nargs="+", metavar="VERSION", help="of torch, such as 2.11.0")
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="to check with")
     arguments = parser.parse_args()
+    print(about(arguments.python, arguments.wheel), flush=True)
     failed = 0
     for version in arguments.versions:
         checks = EACH + (LAST if version == arguments.versions[-1] else [])
