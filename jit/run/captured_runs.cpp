@@ -137,19 +137,16 @@ CapturedRun* CapturedRuns::add(Addresses pinned, CapturePool& pool) {
 
 std::optional<CapturedRuns::Addresses> CapturedRuns::without_moving(std::string& why) const {
   Addresses fixed = seen_.front();
-  int64_t bytes = 0, written = 0, unaligned = 0;
+  int64_t bytes = 0, unaligned = 0;
   for (size_t i = 0; i < fixed.size(); ++i) {
     if (std::ranges::all_of(seen_, [&](const Addresses& a) { return a[i] == fixed[i]; })) continue;
-    const Block& block = plan_.blocks[pinned_[i]];
-    bytes += block.bytes;
-    written += block.donated || (block.kind == Block::Input && is_output(plan_, pinned_[i]));
+    bytes += plan_.blocks[pinned_[i]].bytes;
     unaligned += !std::ranges::all_of(
         seen_, [&](const Addresses& a) { return reinterpret_cast<uintptr_t>(a[i]) % kAligned == 0; });
     fixed[i] = nullptr;
   }
-  if (bytes <= kStaged && !written && !unaligned) return fixed;
+  if (bytes <= kStaged && !unaligned) return fixed;
   why = std::to_string(bytes) + " bytes of its inputs and results are elsewhere in each run";
-  if (written) why += ", and " + std::to_string(written) + " of these inputs are written to";
   return {};
 }
 

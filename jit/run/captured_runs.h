@@ -59,8 +59,7 @@ class CapturedRuns {
   void pin(const lowering::PlanStep& step);
   CapturedRun* find(const Addresses& now, CapturePool& pool);
   CapturedRun* add(Addresses pinned, CapturePool& pool);
-  // The latest addresses but for those that move from run to run. None: too many bytes move, or they are written to;
-  // `why` says which.
+  // The latest addresses but for those that move from run to run. None: too many bytes move, or they are not aligned.
   std::optional<Addresses> without_moving(std::string& why) const;
 
   const lowering::Plan& plan_;

@@ -54,13 +54,18 @@ bool Executor::run_captured(Run& run, CapturePool& pool) {
     own[b] = memory_[b].data;
     if (captured->places[b]) memory_[b].data = captured->places[b];
   }
-  const auto copy_staged = [&](Block::Kind kind, auto copy) {
-    for (uint32_t b : captured->staged)
-      if (plan_.blocks[b].kind == kind) copy(b, static_cast<size_t>(plan_.blocks[b].bytes));
+  // A result may take an input's memory, which then is both.
+  const auto is_result = [&](uint32_t b) {
+    return plan_.blocks[b].kind == Block::Output || std::ranges::find(plan_.outputs, b) != plan_.outputs.end();
   };
-  copy_staged(Block::Input, [&](uint32_t b, size_t n) { device_.copy(memory_[b].data, own[b], n, stream_); });
+  const auto copy = [&](void* to, const void* from, uint32_t b) {
+    device_.copy(to, from, static_cast<size_t>(plan_.blocks[b].bytes), stream_);
+  };
+  for (uint32_t b : captured->staged)
+    if (plan_.blocks[b].kind == Block::Input) copy(captured->places[b], own[b], b);
   launch_captured(run, pool, *captured, is_first);
-  copy_staged(Block::Output, [&](uint32_t b, size_t n) { device_.copy(own[b], captured->places[b], n, stream_); });
+  for (uint32_t b : captured->staged)
+    if (is_result(b)) copy(own[b], captured->places[b], b);
   for (uint32_t b : captured->staged) memory_[b].data = own[b];
   is_first ? pool.captured() : pool.launched();
   return true;
