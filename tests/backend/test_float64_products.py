@@ -40,7 +40,6 @@ LAYOUTS = {
     "one column": ((19, 33), (33, 1), lambda a, b: a @ b),
     "one column, stepped": ((19, 33), (33, 7), lambda a, b: a @ b[:, 3:4]),
     "outer": ((19, 1), (1, 21), lambda a, b: a @ b),
-    "one element": ((1, 1), (1, 1), lambda a, b: a @ b),
     "batches": ((6, 17, 16), (6, 16, 18), lambda a, b: a @ b),
     "many small batches": ((200, 4, 16), (200, 16, 5), lambda a, b: a @ b),
     "transposed batches": ((6, 16, 17), (6, 18, 16), lambda a, b: a.mT @ b.mT),

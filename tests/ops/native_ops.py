@@ -33,7 +33,8 @@ quantile nanquantile max.reduction_no_dim
 max.reduction_with_dim mean min.reduction_no_dim min.reduction_with_dim norm
 prod std std_mean sum var var_mean linalg.vector_norm aminmax nansum nanmean std.unbiased
 var.unbiased std_mean.unbiased var_mean.unbiased masked.sum masked.cumsum masked.prod masked.amax
-masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var masked.std"""
+masked.amin masked.argmax masked.argmin masked.logaddexp masked.mean masked.var masked.std
+masked.cumprod masked.logsumexp"""
 
 SOFTMAX_AND_NORM = """softmax log_softmax nn.functional.batch_norm nn.functional.group_norm
 nn.functional.layer_norm nn.functional.rms_norm nn.functional.instance_norm
