@@ -31,9 +31,17 @@ inline Scalar with_sign_of(Scalar magnitude, Scalar x) {
 
 inline Scalar hypotenuse(Scalar a, Scalar b) {
   Scalar x = abs(a), y = abs(b);
-  Scalar large = maximum(x, y), ratio = minimum(x, y) / large;
-  Scalar finite = select(large == 0.0, large, large * sqrt(1.0 + ratio * ratio));
-  return select((x == kInfinity) | (y == kInfinity), kInfinity, finite);
+  const auto finite = [&] {
+    if (x.dtype() == DType::F32) {
+      // Float64 holds the squares exactly: the result is the nearest float32, but for a tie now and then, as the host's is.
+      // Who looks for the number whose size is a norm finds it, whoever computed the norm.
+      Scalar u = convert(x, DType::F64), v = convert(y, DType::F64);
+      return convert(sqrt(u * u + v * v), DType::F32);
+    }
+    Scalar large = maximum(x, y), ratio = minimum(x, y) / large;
+    return select(large == 0.0, large, large * sqrt(1.0 + ratio * ratio));
+  };
+  return select((x == kInfinity) | (y == kInfinity), kInfinity, finite());
 }
 
 // Past kLargeArgument the square of x would overflow, and 1 no longer counts beside it.

@@ -112,3 +112,12 @@ def test_a_convolutions_errors_are_of_all_operands(bias):
         return str(error.value)
 
     assert message("lazuli") == message("cpu")
+
+
+@pytest.mark.parametrize("unplanned", ["always", "never"])
+def test_sizes_are_the_same_whoever_computes_them(device, unplanned):
+    """A norm's derivative looks for the number whose size is the norm, perhaps in another part."""
+    z = torch.randn(2000, dtype=torch.complex64) * torch.randn(2000).exp()
+    with torch.lazuli.config.patch(unplanned=unplanned):
+        found = z.to(device).abs().cpu()
+    assert torch.equal(found, torch.hypot(z.real, z.imag))
