@@ -33,8 +33,8 @@ inline Scalar hypotenuse(Scalar a, Scalar b) {
   Scalar x = abs(a), y = abs(b);
   const auto finite = [&] {
     if (x.dtype() == DType::F32) {
-      // Float64 holds the squares exactly: the result is the nearest float32, but for a tie now and then, as the host's is.
-      // Who looks for the number whose size is a norm finds it, whoever computed the norm.
+      // Float64 holds the squares exactly: the result is the nearest float32, but for a tie now and then, as the host's
+      // is. Who looks for the number whose size is a norm finds it, whoever computed the norm.
       Scalar u = convert(x, DType::F64), v = convert(y, DType::F64);
       return convert(sqrt(u * u + v * v), DType::F32);
     }
