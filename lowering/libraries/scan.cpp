@@ -1,6 +1,7 @@
 #include "lowering/libraries/scan.h"
 #include <algorithm>
 #include <array>
+#include <functional>
 #include "lowering/libraries/elements.h"
 #include "lowering/threads/crew.h"
 
@@ -26,18 +27,6 @@ struct Lines {
   int64_t out_step, out_line, size, lines;
 };
 
-struct Add {
-  template <class T>
-  static T combine(T a, T b) {
-    return a + b;
-  }
-};
-struct Multiply {
-  template <class T>
-  static T combine(T a, T b) {
-    return a * b;
-  }
-};
 template <class Combination>
 struct Running {
   static constexpr size_t kOperands = 1;
@@ -49,7 +38,7 @@ struct Running {
     for (int64_t i = 0; i < w.size; ++i, w.in[0] += w.in_step[0], w.out += w.out_step)
       for (int64_t l = 0; l < n; ++l) {
         const auto x = static_cast<Kept<T>>(w.in[0][l * w.in_line[0]]);
-        kept[l] = i == 0 ? x : Combination::combine(kept[l], x);
+        kept[l] = i == 0 ? x : Combination()(kept[l], x);
         w.out[l * w.out_line] = static_cast<T>(kept[l]);
       }
   }
@@ -149,11 +138,11 @@ class Scan final : public LibraryCall {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_cumsum(const Layout& x, const Layout& out, int64_t dim) {
-  return std::make_unique<Scan<Running<Add>>>("cumsum", std::array{x}, out, dim);
+  return std::make_unique<Scan<Running<std::plus<>>>>("cumsum", std::array{x}, out, dim);
 }
 
 std::unique_ptr<LibraryCall> make_cumprod(const Layout& x, const Layout& out, int64_t dim) {
-  return std::make_unique<Scan<Running<Multiply>>>("cumprod", std::array{x}, out, dim);
+  return std::make_unique<Scan<Running<std::multiplies<>>>>("cumprod", std::array{x}, out, dim);
 }
 
 std::unique_ptr<LibraryCall> make_linear_recurrence(const Layout& a, const Layout& b, const Layout& out, int64_t dim,

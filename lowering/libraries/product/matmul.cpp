@@ -161,37 +161,35 @@ std::unique_ptr<LibraryCall> onednn_product(const Product& p) {
   return call;
 }
 
+// What is left to do after a call that computes the product alone.
+Staging post_ops_after(const Product& p) {
+  Staging staging;
+  staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(p.ops, has_operand)));
+  staging.post_ops = p.ops;
+  staging.result_layout = p.out;
+  staging.post_op_operands_at = 2;
+  return staging;
+}
+
 // The BLAS's product with the operands that it cannot read where they lie copied to plain ones.
 std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
   if (!std::ranges::all_of(p.ops, is_simple)) return nullptr;
   Product inner = p;
-  Staging staging;
-  staging.post_ops = p.ops;
-  staging.post_op_operands_at = 2;
+  Staging staging = post_ops_after(p);
+  size_t i = 0;
   for (Layout* l : {&inner.a, &inner.b}) {
-    std::optional<Staging::Copy> copy;
     const Layout given = *l;
-    if (!blas_reads(given)) *l = dense_layout(given.dtype, given.shape), copy = {given, *l};
-    staging.operands.push_back(copy);
+    if (!blas_reads(given)) *l = dense_layout(given.dtype, given.shape), staging.operands[i] = {given, *l};
+    ++i;
   }
   if (!blas_writes(p.out, nullptr, false)) {
     inner.out = dense_layout(p.out.dtype, p.out.shape);
     staging.result = {inner.out, p.out};
   }
   staging.result_layout = inner.out;
-  staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(p.ops, has_operand)));
   return make_staged_call(make_host_blas_product(inner.a, inner.b, inner.out), std::move(staging));
 }
 
-// Our own product of small matrices, and the post-ops after it.
-std::unique_ptr<LibraryCall> tiny_products(const Product& p) {
-  Staging staging;
-  staging.post_ops = p.ops;
-  staging.post_op_operands_at = 2;
-  staging.result_layout = p.out;
-  staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(p.ops, has_operand)));
-  return make_staged_call(make_tiny_products(p.a, p.b, p.out), std::move(staging));
-}
 bool is_tiny(const Product& p) { return are_tiny_products(p.a, p.b, p.out) && std::ranges::all_of(p.ops, is_simple); }
 
 // Runs a call whose first two operands are the other way round.
@@ -257,7 +255,7 @@ bool is_narrow(const Product& p) {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
-  if (is_tiny(p)) return tiny_products(p);
+  if (is_tiny(p)) return make_staged_call(make_tiny_products(p.a, p.b, p.out), post_ops_after(p));
   const bool quick = is_quick_by_blas(p), narrow = quick && is_narrow(p);
   if (is_for_gemm(p, effort) || (narrow && host_instruction_set() != InstructionSet::Avx512))
     return make_gemm(p.a, p.b, p.out, p.ops);

@@ -1,5 +1,5 @@
 #include "lowering/libraries/product/tiny_products.h"
-#include <array>
+#include <algorithm>
 #include <utility>
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/threads/little_work.h"
