@@ -69,6 +69,7 @@ losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entr
 result = [arguments.process_index, str(arguments.device), arguments.world_size,
           type(trainer.model_wrapped).__name__, losses]
 open(f"{{sys.argv[1]}}/{{arguments.process_index}}.json", "w").write(json.dumps(result))
+torch.distributed.destroy_process_group()  # else gloo's threads may abort the process at its end
 """
 
 
