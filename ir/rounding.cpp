@@ -35,14 +35,31 @@ bool is_exact(Prim p) {
   }
 }
 
-bool has_exact_steps(const Body& body) {
+bool is_exact(const ScalarNode& n) { return is_exact(n.prim) || (n.prim == Prim::convert && n.dtype == DType::Bool); }
+
+bool is_rounded_once(Prim p) {
+  return p == Prim::add || p == Prim::sub || p == Prim::mul || p == Prim::div || p == Prim::sqrt;
+}
+
+// The body's steps, for operands of float32.
+std::vector<ScalarNode> steps(const Body& body) {
   ScalarGraph g;
   std::vector<Scalar> operands;
   for (int i = 0; i < body.arity; ++i) operands.push_back(argument(g, static_cast<uint16_t>(i), DType::F32));
   body.call(operands.data());
-  return std::ranges::all_of(g.nodes(), [](const ScalarNode& n) {
-    return is_exact(n.prim) || (n.prim == Prim::convert && n.dtype == DType::Bool);
-  });
+  return {g.nodes().begin(), g.nodes().end()};
+}
+
+bool has_exact_steps(const Body& body) {
+  return std::ranges::all_of(steps(body), [](const ScalarNode& n) { return is_exact(n); });
+}
+
+bool find_whether_rounded_once(const OpInfo& row) {
+  if (row.kind != Kind::Elementwise) return false;
+  if (&row == &info(Op::convert)) return true;
+  const std::vector<ScalarNode> all = steps(row.body);
+  const auto rounding = std::ranges::count_if(all, [](const ScalarNode& n) { return !is_exact(n); });
+  return rounding == 1 && std::ranges::any_of(all, [](const ScalarNode& n) { return is_rounded_once(n.prim); });
 }
 
 bool find_whether_exact(const OpInfo& row) {
@@ -69,6 +86,15 @@ bool is_exact(Op op) {
     std::array<bool, kOpCount> exact{};
     for (size_t i = 0; i < kOpCount; ++i) exact[i] = find_whether_exact(kOps[i]);
     return exact;
+  }();
+  return rows[static_cast<size_t>(op)];
+}
+
+bool is_rounded_once(Op op) {
+  static const auto rows = [] {
+    std::array<bool, kOpCount> once{};
+    for (size_t i = 0; i < kOpCount; ++i) once[i] = is_exact(static_cast<Op>(i)) || find_whether_rounded_once(kOps[i]);
+    return once;
   }();
   return rows[static_cast<size_t>(op)];
 }

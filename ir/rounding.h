@@ -8,6 +8,10 @@ namespace lazuli::ir {
 // values and positions: the same in every type that holds the operands.
 bool is_exact(Op op);
 
+// Whether the row is exact or one of IEEE 754's operations, which round once: whoever computes it from the same
+// operands gets the same bits.
+bool is_rounded_once(Op op);
+
 // Terms that one element of result 0 adds up; 0: the row adds nothing up, or only a few terms that its formula shows.
 int64_t terms(Op op, std::span<const Type* const> inputs, const Attrs& attrs, const Type& result);
 

@@ -17,6 +17,7 @@
 #include "lazy/rows/library_rows.h"
 #include "lazy/rows/torch_rows.h"
 #include "lazy/rows/torch_views.h"
+#include "lazy/run/draws_apart.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/blas_threads.h"
@@ -475,20 +476,14 @@ bool is_copied(const ir::Node& n) {
          (row.kind == ir::Kind::Index && !row.checks_index && ir::is_exact(n.op));
 }
 
-// Whether somebody may well compare bits: of what is computed in float64 (torch.autograd.gradcheck does), or from
-// numbers that the same seed draws again. A mask of such numbers is exact.
-bool must_repeat_itself(const ir::Graph& graph) {
-  std::vector<bool> drawn(graph.nodes.size());
+// Whether somebody may well compare bits: of what is computed in float64 torch.autograd.gradcheck does.
+bool must_repeat_itself(const ir::Graph& graph, const Origins& origins) {
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
     const ir::Node& n = graph.nodes[id];
-    if (n.op == Op::scalar || n.op == Op::constant) continue;
-    const bool float64 = std::ranges::any_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; });
-    if (float64 && !is_copied(n)) return true;
-    drawn[id] = n.op == Op::random_uniform;
-    if (drawn[id] || n.types[0].dtype == ir::DType::Bool) continue;
-    if (std::ranges::none_of(n.inputs, [&](ir::Value v) { return v && drawn[v.node]; })) continue;
-    if (!ir::is_view(n.op)) return true;
-    drawn[id] = true;
+    if (std::ranges::none_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; })) continue;
+    // Of numbers, such as those of linspace, everybody makes the same.
+    const bool repeats = origins.drawn[id] || (origins.number[id] && (ir::is_leaf(n.op) || ir::is_rounded_once(n.op)));
+    if (!repeats && !is_copied(n)) return true;
   }
   return false;
 }
@@ -498,10 +493,27 @@ bool hangs_on_layout(const ir::Node& n) {
   return (n.op == Op::fmod || n.op == Op::remainder) && ir::is_floating(n.types[0].dtype);
 }
 
+// A graph's plan, made when it is first asked for.
+class LazyPlan {
+ public:
+  LazyPlan(ir::Graph graph, const jit::CompileOptions& options)
+      : graph(std::make_shared<const ir::Graph>(std::move(graph))), options_(options) {}
+  jit::Executable& get() const {
+    std::call_once(once_, [&] { plan_ = jit::compile(*graph, options_); });
+    return *plan_;
+  }
+  const std::shared_ptr<const ir::Graph> graph;
+
+ private:
+  const jit::CompileOptions options_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<jit::Executable> plan_;
+};
+
 class Unplanned final : public jit::Executable {
  public:
   Unplanned(ir::Graph graph, const jit::CompileOptions& options)
-      : whole_(std::make_shared<const ir::Graph>(std::move(graph))), options_(options), schedule_(for_torch(whole_)) {
+      : whole_(std::move(graph), options), schedule_(for_torch(whole_.graph)) {
     stats_.unplanned_parts = 1;
   }
 
@@ -510,12 +522,12 @@ class Unplanned final : public jit::Executable {
     Calls calls;
     if (try_run(host, inputs, donate, scalars, outputs, calls)) return;
     Recalling recalling(host, std::move(calls));
-    planned().run(recalling, inputs, donate, scalars, outputs);
+    whole_.get().run(recalling, inputs, donate, scalars, outputs);
   }
-  jit::Failures failures_of(const jit::Failures& inputs) const override { return planned().failures_of(inputs); }
+  jit::Failures failures_of(const jit::Failures& inputs) const override { return whole_.get().failures_of(inputs); }
   const jit::CompileStats& stats() const override { return stats_; }
-  std::string plan_text() const override { return planned().plan_text(); }
-  bool runs_anywhere(const jit::Host&) const override { return std::ranges::all_of(whole_->nodes, is_copied); }
+  std::string plan_text() const override { return whole_.get().plan_text(); }
+  bool runs_anywhere(const jit::Host&) const override { return std::ranges::all_of(whole_.graph->nodes, is_copied); }
 
  private:
   bool try_run(jit::Host& host, std::span<const jit::Buffer> inputs, std::span<const bool> donate,
@@ -535,24 +547,70 @@ class Unplanned final : public jit::Executable {
     }
   }
 
-  jit::Executable& planned() const {
-    std::call_once(planned_once_, [&] { planned_ = jit::compile(*whole_, options_); });
-    return *planned_;
-  }
-
-  const std::shared_ptr<const ir::Graph> whole_;
-  const jit::CompileOptions options_;
+  const LazyPlan whole_;
   const Schedule schedule_;
   jit::CompileStats stats_;
-  mutable std::once_flag planned_once_;
-  mutable std::unique_ptr<jit::Executable> planned_;
+};
+
+// A plan for what transforms random numbers, and the rest without.
+class DrawingApart final : public jit::Executable {
+ public:
+  DrawingApart(ir::Graph whole, DrawsApart apart, const std::vector<bool>& drawn, const jit::CompileOptions& options)
+      : draws_(apart.draws.graph, options),
+        rest_(std::move(apart.rest.graph), options),
+        draws_scalars_(std::move(apart.draws.scalars)),
+        rest_scalars_(std::move(apart.rest.scalars)),
+        drawn_count_(apart.draws.graph.outputs.size()) {
+    size_t next = 0;
+    for (ir::Value v : apart.rest.inputs)
+      sources_.push_back(drawn[v.node] ? Source{true, next++}
+                                       : Source{false, static_cast<size_t>(whole[v].attrs.number(0))});
+    whole_.emplace(std::move(whole), options);
+  }
+
+  void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate,
+           std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) override {
+    std::vector<jit::Buffer> drawn(drawn_count_), handed;
+    draws_.get().run(host, {}, {}, taken(scalars, draws_scalars_), drawn);
+    const auto given = std::make_unique<bool[]>(sources_.size());
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const auto [is_drawn, from] = sources_[i];
+      given[i] = is_drawn || donate[from];
+      handed.push_back(is_drawn ? std::move(drawn[from]) : donate[from] ? std::move(inputs[from]) : inputs[from]);
+    }
+    rest_.run(host, handed, {given.get(), sources_.size()}, taken(scalars, rest_scalars_), outputs);
+  }
+  jit::Failures failures_of(const jit::Failures& inputs) const override { return whole_->get().failures_of(inputs); }
+  const jit::CompileStats& stats() const override { return rest_.stats(); }
+  std::string plan_text() const override { return whole_->get().plan_text(); }
+
+ private:
+  static std::vector<int64_t> taken(std::span<const int64_t> scalars, std::span<const uint32_t> which) {
+    std::vector<int64_t> taken;
+    for (uint32_t i : which) taken.push_back(scalars[i]);
+    return taken;
+  }
+
+  struct Source {
+    bool is_drawn;
+    size_t from;  // of what is drawn, or of the inputs
+  };
+  const LazyPlan draws_;
+  Unplanned rest_;
+  std::optional<LazyPlan> whole_;
+  const std::vector<uint32_t> draws_scalars_, rest_scalars_;
+  const size_t drawn_count_;
+  std::vector<Source> sources_;  // by input of the rest
 };
 
 }  // namespace
 
 std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options) {
-  if (!options.unplanned_always && must_repeat_itself(graph)) return nullptr;
+  const Origins origins = origins_of(graph);
+  if (!options.unplanned_always && must_repeat_itself(graph, origins)) return nullptr;
   if (std::ranges::any_of(graph.nodes, hangs_on_layout)) return nullptr;
+  if (auto apart = draws_apart(graph, origins.drawn))
+    return std::make_unique<DrawingApart>(std::move(graph), *std::move(apart), origins.drawn, options);
   return std::make_unique<Unplanned>(std::move(graph), options);
 }
 

@@ -75,6 +75,13 @@ TEST(Table, RowsSayWhereTheyRound) {
     EXPECT_FALSE(is_exact(op)) << name(op);
 }
 
+TEST(Table, RowsSayWhereEverybodyRoundsAlike) {
+  for (Op op : {Op::add, Op::mul, Op::div, Op::sqrt, Op::convert, Op::neg, Op::random_uniform, Op::permute})
+    EXPECT_TRUE(is_rounded_once(op)) << name(op);
+  for (Op op : {Op::log1p, Op::cos, Op::pow, Op::add_scaled, Op::sum, Op::matmul})
+    EXPECT_FALSE(is_rounded_once(op)) << name(op);
+}
+
 TEST(Table, RowsThatAddUpSayHowMuch) {
   for (const OpInfo& row : kOps)
     if (row.kind == Kind::Contraction) {

@@ -309,6 +309,39 @@ def test_the_same_seed_draws_the_same_numbers_at_once(draw):
     assert torch.equal(drawn[0], drawn[2])
 
 
+def test_numbers_of_a_row_are_nothing_to_plan_for():
+    """linspace computes in float64, from numbers alone."""
+    x = torch.randn(5, 7)
+
+    def step(x):
+        return x * torch.linspace(1, 3, 7, device=x.device) + torch.arange(7, device=x.device) / 7
+
+    result, unplanned, planned, whole = run(step, x.to(DEVICE))
+    assert (unplanned, planned, whole) == (1, 0, 0)
+    torch.testing.assert_close(result, step(x))
+
+
+@pytest.mark.parametrize(
+    "draw", [torch.randn, torch.rand, lambda *s, device: torch.randint(9, s, device=device)]
+)
+def test_noise_is_the_same_while_what_it_is_added_to_has_no_plan(draw):
+    x = torch.randn(6, 5, device=DEVICE)
+
+    def step():
+        noise = draw(6, 5, device=DEVICE)
+        return torch.stack([noise.float(), torch.tanh(x + noise * 0.5)])
+
+    torch.manual_seed(3)
+    first, unplanned, planned, whole = run(step)
+    assert (unplanned, planned, whole) == (1, 0, 0)
+    for _ in range(torch.lazuli.config.plan_after + 1):
+        torch.manual_seed(3)
+        again, *_ = run(step)
+        assert torch.equal(again[0], first[0])
+        torch.testing.assert_close(again, first)
+    assert torch.lazuli.metrics()["traces_reused"] == 1  # by the plan of it all
+
+
 def test_float64_is_planned_at_once():
     x = torch.randn(30, 40, dtype=torch.float64, device=DEVICE)
 
