@@ -15,12 +15,14 @@ constexpr bool is_torch_since(int minor) {
 // these operators keep torch's own nodes.
 inline constexpr bool kTiesGoToTheOperand = !is_torch_since(14);
 
-// The name of a node in errors: since 2.13 without the "Backward0" at its end.
+// The name of a node in errors: since 2.13 without "Backward", and with the number behind it only if it is not 0.
 inline std::string name_in_errors(const std::string& name) {
-  const size_t end = is_torch_since(13) ? name.rfind("Backward") : std::string::npos;
-  return end != std::string::npos && name.find_first_not_of("0123456789", end + 8) == std::string::npos
-             ? name.substr(0, end)
-             : name;
+  constexpr std::string_view kWord = "Backward";
+  const size_t end = is_torch_since(13) ? name.rfind(kWord) : std::string::npos;
+  if (end == std::string::npos) return name;
+  const std::string number = name.substr(end + kWord.size());
+  if (number.find_first_not_of("0123456789") != std::string::npos) return name;
+  return name.substr(0, end) + (number == "0" ? "" : number);
 }
 
 }  // namespace lazuli::backend

@@ -1,7 +1,5 @@
 """Running products, and whole ones: numbers, and derivatives where factors are 0."""
 
-import re
-
 import pytest
 import torch
 from differential import NATIVE_TYPES, assert_same, normal, tensor
@@ -151,7 +149,7 @@ def test_a_result_that_was_written_is_refused():
             y.mul_(2)
             with pytest.raises(RuntimeError, match="inplace operation") as caught:
                 y.sum().backward()
-            messages.append(re.search("is at version .* instead", str(caught.value)).group())
+            messages.append(str(caught.value).split("]")[-1])
         return messages
 
     assert_same(write)
