@@ -27,10 +27,8 @@ Origins origins_of(const ir::Graph& graph) {
 
 std::optional<DrawsApart> draws_apart(const ir::Graph& graph, const std::vector<bool>& drawn) {
   bool transformed = false;
-  for (uint32_t id = 0; id < graph.nodes.size() && !transformed; ++id) {
-    const Op op = graph.nodes[id].op;
-    transformed = drawn[id] && !ir::is_view(op) && !ir::is_rounded_once(op);
-  }
+  for (uint32_t id = 0; id < graph.nodes.size() && !transformed; ++id)
+    transformed = drawn[id] && !ir::is_rounded_once(graph.nodes[id].op);
   if (!transformed) return {};
   DrawsApart apart{{}, ir::cut(graph, graph.outputs, [&](uint32_t id) { return drawn[id]; })};
   std::vector<ir::Value> handed_over;

@@ -5,7 +5,7 @@
 #pragma once
 #include <optional>
 #include <vector>
-#include "ir/blame.h"
+#include "ir/portion.h"
 
 namespace lazuli::lazy {
 

@@ -1,6 +1,5 @@
 #include "lazy/run/unplanned.h"
 
-#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -18,6 +17,7 @@
 #include "lazy/rows/torch_rows.h"
 #include "lazy/rows/torch_views.h"
 #include "lazy/run/draws_apart.h"
+#include "lazy/run/unplanned_schedule.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/blas_threads.h"
@@ -71,120 +71,11 @@ class Recalling final : public jit::Host {
   Calls calls_;
 };
 
-// Whether a row over operands and results of these types is worth a second thread. Some of torch's kernels, and
-// products above all, share out what takes microseconds: waking OpenMP's threads costs more, and then they are awake
-// where ours have to run.
-bool is_worth_sharing(Op op, std::span<const ir::Type* const> types) {
-  constexpr double kProducts = 2e6, kElements = 32768, kCostlyElements = 8192;
-  double most = 0, all = 1;
-  for (const ir::Type* t : types) {
-    const auto count = static_cast<double>(t->numel());
-    most = std::max(most, count), all *= count;
-  }
-  // Of m x k by k x n and m x n elements, m x k x n products.
-  if (ir::is_contraction(op)) return std::sqrt(all) >= kProducts;
-  const ir::Kind kind = ir::info(op).kind;
-  return most >= (kind == ir::Kind::Elementwise || kind == ir::Kind::Index ? kElements : kCostlyElements);
-}
-
-// What is known of a graph before it runs.
-class Schedule {
- public:
-  static constexpr uint32_t kNever = UINT32_MAX;
-  const std::shared_ptr<const ir::Graph> shared;
-  const ir::Graph& graph = *shared;
-  const uint64_t number = jit::next_executable_number();
-  std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
-  std::vector<bool> transposed;    // products of which only the transpose is read
-  uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
-  bool is_shared = false;          // something is worth a second thread
-  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
-  // it.
-  std::vector<int8_t> product;
-  std::vector<bool> factors_only;
-  std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
-
-  explicit Schedule(std::shared_ptr<const ir::Graph> g)
-      : shared(std::move(g)),
-        last_use(graph.nodes.size(), kNever),
-        transposed(graph.nodes.size()),
-        product(graph.nodes.size(), -1),
-        factors_only(graph.nodes.size()),
-        grows(graph.nodes.size()) {
-    find_uses();
-    find_products();
-  }
-
- private:
-  std::vector<const ir::Type*> types_of(const ir::Node& n) const {
-    std::vector<const ir::Type*> types;
-    for (const ir::Type& t : n.types) types.push_back(&t);
-    for (ir::Value v : n.inputs)
-      if (v) types.push_back(&graph.type(v));
-    return types;
-  }
-  static bool turns(const ir::Node& n) {
-    return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1;
-  }
-
-  void find_uses() {
-    const auto end = static_cast<uint32_t>(graph.nodes.size());
-    bool steps_only = true;
-    for (uint32_t id = 0; id < end; ++id)
-      transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
-    for (ir::Value v : graph.outputs) {
-      last_use[v.node] = end;
-      transposed[v.node] = false;
-    }
-    for (uint32_t id = end; id-- > 0;) {
-      if (last_use[id] == kNever) continue;
-      const ir::Node& n = graph.nodes[id];
-      is_shared = is_shared || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && is_worth_sharing(n.op, types_of(n)));
-      steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
-      if (steps_only) steps_from = id;
-      for (ir::Value v : n.inputs) {
-        if (!v) continue;
-        if (last_use[v.node] == kNever) last_use[v.node] = id;
-        if (!turns(n)) transposed[v.node] = false;
-      }
-    }
-  }
-
-  // In float32: narrower types round between the two, and float64 is not left to torch.
-  void find_products() {
-    std::vector<uint32_t> uses(graph.nodes.size());
-    const auto count = [&](ir::Value v) {
-      if (v) ++uses[v.node];
-    };
-    for (ir::Value v : graph.outputs) count(v);
-    for (uint32_t id = 0; id < graph.nodes.size(); ++id)
-      if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
-    for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
-      const ir::Node& n = graph.nodes[id];
-      if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32)
-        continue;
-      if (graph.type(n.inputs[0]) != n.types[0] || graph.type(n.inputs[1]) != n.types[0]) continue;
-      for (int8_t i = 0; i < 2 && product[id] < 0; ++i) {
-        const uint32_t view = n.inputs[i].node;
-        const uint32_t made = turns(graph.nodes[view]) ? graph.nodes[view].inputs[0].node : view;
-        if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 ||
-            transposed[made] != (made != view))
-          continue;
-        product[id] = i;
-        factors_only[view] = factors_only[made] = true;
-        const ir::Value sum = n.inputs[1 - i];
-        grows[id] =
-            graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
-      }
-    }
-  }
-};
-
 // ---- One run
 
 class Run {
  public:
-  Run(const Schedule& schedule, jit::Host& host, Calls& calls)
+  Run(const UnplannedSchedule& schedule, jit::Host& host, Calls& calls)
       : graph_(schedule.graph), schedule_(schedule), host_(host), calls_(calls), values_(graph_.nodes.size()) {}
 
   // Whether it wrote over inputs, so that it cannot be done otherwise any more.
@@ -198,7 +89,7 @@ class Run {
     check_inputs();
     jit::RunObserver* const observer = host_.observer();
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (schedule_.last_use[id] == Schedule::kNever) continue;
+      if (schedule_.last_use[id] == UnplannedSchedule::kNever) continue;
       values_[id] = node(id, inputs, scalars, observer);
     }
     Tensors results;
@@ -349,7 +240,7 @@ class Run {
   void check_inputs() const {
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       const ir::Node& n = graph_.nodes[id];
-      if (n.op != Op::input || schedule_.last_use[id] == Schedule::kNever || n.types[0].numel() == 0) continue;
+      if (n.op != Op::input || schedule_.last_use[id] == UnplannedSchedule::kNever || n.types[0].numel() == 0) continue;
       if (!inputs_[static_cast<size_t>(n.attrs.number(0))].data) throw NeedsPlan();
     }
   }
@@ -439,7 +330,7 @@ class Run {
   }
 
   const ir::Graph& graph_;
-  const Schedule& schedule_;
+  const UnplannedSchedule& schedule_;
   jit::Host& host_;
   Calls& calls_;
   std::vector<Tensors> values_;   // by node and result
@@ -482,7 +373,7 @@ bool must_repeat_itself(const ir::Graph& graph, const Origins& origins) {
     const ir::Node& n = graph.nodes[id];
     if (std::ranges::none_of(n.types, [](const ir::Type& t) { return t.dtype == ir::DType::F64; })) continue;
     // Of numbers, such as those of linspace, everybody makes the same.
-    const bool repeats = origins.drawn[id] || (origins.number[id] && (ir::is_leaf(n.op) || ir::is_rounded_once(n.op)));
+    const bool repeats = origins.drawn[id] || (origins.number[id] && ir::is_rounded_once(n.op));
     if (!repeats && !is_copied(n)) return true;
   }
   return false;
@@ -548,29 +439,24 @@ class Unplanned final : public jit::Executable {
   }
 
   const LazyPlan whole_;
-  const Schedule schedule_;
+  const UnplannedSchedule schedule_;
   jit::CompileStats stats_;
 };
 
 // A plan for what transforms random numbers, and the rest without.
 class DrawingApart final : public jit::Executable {
  public:
-  DrawingApart(ir::Graph whole, DrawsApart apart, const std::vector<bool>& drawn, const jit::CompileOptions& options)
-      : draws_(apart.draws.graph, options),
-        rest_(std::move(apart.rest.graph), options),
+  DrawingApart(ir::Graph whole, DrawsApart apart, const jit::CompileOptions& options)
+      : sources_(sources(whole, apart.rest)),
         draws_scalars_(std::move(apart.draws.scalars)),
         rest_scalars_(std::move(apart.rest.scalars)),
-        drawn_count_(apart.draws.graph.outputs.size()) {
-    size_t next = 0;
-    for (ir::Value v : apart.rest.inputs)
-      sources_.push_back(drawn[v.node] ? Source{true, next++}
-                                       : Source{false, static_cast<size_t>(whole[v].attrs.number(0))});
-    whole_.emplace(std::move(whole), options);
-  }
+        draws_(std::move(apart.draws.graph), options),
+        rest_(std::move(apart.rest.graph), options),
+        whole_(std::move(whole), options) {}
 
   void run(jit::Host& host, std::span<jit::Buffer> inputs, std::span<const bool> donate,
            std::span<const int64_t> scalars, std::span<jit::Buffer> outputs) override {
-    std::vector<jit::Buffer> drawn(drawn_count_), handed;
+    std::vector<jit::Buffer> drawn(draws_.graph->outputs.size()), handed;
     draws_.get().run(host, {}, {}, taken(scalars, draws_scalars_), drawn);
     const auto given = std::make_unique<bool[]>(sources_.size());
     for (size_t i = 0; i < sources_.size(); ++i) {
@@ -580,27 +466,35 @@ class DrawingApart final : public jit::Executable {
     }
     rest_.run(host, handed, {given.get(), sources_.size()}, taken(scalars, rest_scalars_), outputs);
   }
-  jit::Failures failures_of(const jit::Failures& inputs) const override { return whole_->get().failures_of(inputs); }
+  jit::Failures failures_of(const jit::Failures& inputs) const override { return whole_.get().failures_of(inputs); }
   const jit::CompileStats& stats() const override { return rest_.stats(); }
-  std::string plan_text() const override { return whole_->get().plan_text(); }
+  std::string plan_text() const override { return whole_.get().plan_text(); }
 
  private:
+  struct Source {
+    bool is_drawn;
+    size_t from;  // of what is drawn, or of the inputs
+  };
+  static std::vector<Source> sources(const ir::Graph& whole, const ir::Portion& rest) {
+    std::vector<Source> sources;
+    size_t drawn = 0;
+    for (ir::Value v : rest.inputs) {
+      const bool given = whole[v].op == Op::input;
+      sources.push_back({!given, given ? static_cast<size_t>(whole[v].attrs.number(0)) : drawn++});
+    }
+    return sources;
+  }
   static std::vector<int64_t> taken(std::span<const int64_t> scalars, std::span<const uint32_t> which) {
     std::vector<int64_t> taken;
     for (uint32_t i : which) taken.push_back(scalars[i]);
     return taken;
   }
 
-  struct Source {
-    bool is_drawn;
-    size_t from;  // of what is drawn, or of the inputs
-  };
+  const std::vector<Source> sources_;  // by input of the rest
+  const std::vector<uint32_t> draws_scalars_, rest_scalars_;
   const LazyPlan draws_;
   Unplanned rest_;
-  std::optional<LazyPlan> whole_;
-  const std::vector<uint32_t> draws_scalars_, rest_scalars_;
-  const size_t drawn_count_;
-  std::vector<Source> sources_;  // by input of the rest
+  const LazyPlan whole_;
 };
 
 }  // namespace
@@ -610,7 +504,7 @@ std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOp
   if (!options.unplanned_always && must_repeat_itself(graph, origins)) return nullptr;
   if (std::ranges::any_of(graph.nodes, hangs_on_layout)) return nullptr;
   if (auto apart = draws_apart(graph, origins.drawn))
-    return std::make_unique<DrawingApart>(std::move(graph), *std::move(apart), origins.drawn, options);
+    return std::make_unique<DrawingApart>(std::move(graph), *std::move(apart), options);
   return std::make_unique<Unplanned>(std::move(graph), options);
 }
 

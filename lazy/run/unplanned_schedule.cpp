@@ -1,0 +1,101 @@
+#include "lazy/run/unplanned_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lazuli::lazy {
+
+using ir::Op;
+
+namespace {
+
+// Whether a row over operands and results of these types is worth a second thread. Some of torch's kernels, and
+// products above all, share out what takes microseconds: waking OpenMP's threads costs more, and then they are awake
+// where ours have to run.
+bool is_worth_sharing(Op op, std::span<const ir::Type* const> types) {
+  constexpr double kProducts = 2e6, kElements = 32768, kCostlyElements = 8192;
+  double most = 0, all = 1;
+  for (const ir::Type* t : types) {
+    const auto count = static_cast<double>(t->numel());
+    most = std::max(most, count), all *= count;
+  }
+  // Of m x k by k x n and m x n elements, m x k x n products.
+  if (ir::is_contraction(op)) return std::sqrt(all) >= kProducts;
+  const ir::Kind kind = ir::info(op).kind;
+  return most >= (kind == ir::Kind::Elementwise || kind == ir::Kind::Index ? kElements : kCostlyElements);
+}
+
+std::vector<const ir::Type*> types_of(const ir::Graph& graph, const ir::Node& n) {
+  std::vector<const ir::Type*> types;
+  for (const ir::Type& t : n.types) types.push_back(&t);
+  for (ir::Value v : n.inputs)
+    if (v) types.push_back(&graph.type(v));
+  return types;
+}
+bool turns(const ir::Node& n) { return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1; }
+
+}  // namespace
+
+UnplannedSchedule::UnplannedSchedule(std::shared_ptr<const ir::Graph> g)
+    : shared(std::move(g)),
+      last_use(graph.nodes.size(), kNever),
+      transposed(graph.nodes.size()),
+      product(graph.nodes.size(), -1),
+      factors_only(graph.nodes.size()),
+      grows(graph.nodes.size()) {
+  find_uses();
+  find_products();
+}
+
+void UnplannedSchedule::find_uses() {
+  const auto end = static_cast<uint32_t>(graph.nodes.size());
+  bool steps_only = true;
+  for (uint32_t id = 0; id < end; ++id)
+    transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
+  for (ir::Value v : graph.outputs) {
+    last_use[v.node] = end;
+    transposed[v.node] = false;
+  }
+  for (uint32_t id = end; id-- > 0;) {
+    if (last_use[id] == kNever) continue;
+    const ir::Node& n = graph.nodes[id];
+    is_shared = is_shared || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && is_worth_sharing(n.op, types_of(graph, n)));
+    steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
+    if (steps_only) steps_from = id;
+    for (ir::Value v : n.inputs) {
+      if (!v) continue;
+      if (last_use[v.node] == kNever) last_use[v.node] = id;
+      if (!turns(n)) transposed[v.node] = false;
+    }
+  }
+}
+
+void UnplannedSchedule::find_products() {
+  std::vector<uint32_t> uses(graph.nodes.size());
+  const auto count = [&](ir::Value v) {
+    if (v) ++uses[v.node];
+  };
+  for (ir::Value v : graph.outputs) count(v);
+  for (uint32_t id = 0; id < graph.nodes.size(); ++id)
+    if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
+  for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+    const ir::Node& n = graph.nodes[id];
+    if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32)
+      continue;
+    if (graph.type(n.inputs[0]) != n.types[0] || graph.type(n.inputs[1]) != n.types[0]) continue;
+    for (int8_t i = 0; i < 2 && product[id] < 0; ++i) {
+      const uint32_t view = n.inputs[i].node;
+      const uint32_t made = turns(graph.nodes[view]) ? graph.nodes[view].inputs[0].node : view;
+      if (graph.nodes[made].op != Op::matmul || uses[made] != 1 || uses[view] != 1 ||
+          transposed[made] != (made != view))
+        continue;
+      product[id] = i;
+      factors_only[view] = factors_only[made] = true;
+      const ir::Value sum = n.inputs[1 - i];
+      grows[id] =
+          graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
+    }
+  }
+}
+
+}  // namespace lazuli::lazy

@@ -1,0 +1,34 @@
+// What is known of a graph that runs one op at a time (unplanned.h) before it runs.
+#pragma once
+#include <memory>
+#include <vector>
+#include "ir/graph.h"
+#include "jit/run/executable.h"
+
+namespace lazuli::lazy {
+
+class UnplannedSchedule {
+ public:
+  static constexpr uint32_t kNever = UINT32_MAX;
+  const std::shared_ptr<const ir::Graph> shared;
+  const ir::Graph& graph = *shared;
+  const uint64_t number = jit::next_executable_number();
+  std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
+  std::vector<bool> transposed;    // products of which only the transpose is read
+  uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
+  bool is_shared = false;          // something is worth a second thread
+  // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
+  // it.
+  std::vector<int8_t> product;
+  std::vector<bool> factors_only;
+  std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
+
+  explicit UnplannedSchedule(std::shared_ptr<const ir::Graph> g);
+
+ private:
+  void find_uses();
+  // In float32: narrower types round between the two, and float64 is not left to torch.
+  void find_products();
+};
+
+}  // namespace lazuli::lazy
