@@ -148,7 +148,7 @@ class Filler {
     if (operand_ == in_.size() && (how == Fill::Tensor || how == Fill::Number)) how = Fill::Default;
     switch (how) {
       case Fill::Tensor:
-        stack.emplace_back(operand());
+        stack.emplace_back(operand(a));
         return true;
       case Fill::Tensors:
         stack.emplace_back(in_);
@@ -180,10 +180,11 @@ class Filler {
     return true;
   }
 
-  // Torch's indices are i64; rows' may be i32.
-  Tensor operand() {
+  // Torch's indices are i64; rows' may be i32. What they move keeps its type.
+  Tensor operand(const c10::Argument& a) {
     const Tensor& x = in_[operand_++];
-    return ir::info(node_.op).checks_index && x.scalar_type() == at::kInt ? x.to(at::kLong) : x;
+    const bool is_index = a.name() == "index" || a.name() == "indices" || a.name() == "target";
+    return is_index && x.scalar_type() == at::kInt ? x.to(at::kLong) : x;
   }
 
   // A number for what may be absent is absent when it is 0.

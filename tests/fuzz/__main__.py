@@ -16,6 +16,7 @@ from settings import PLAIN, SETTINGS, under  # noqa: E402
 
 from fuzz.generate import LENGTH, generate  # noqa: E402
 from fuzz.outcomes import Outcomes  # noqa: E402
+from fuzz.scope import on_gpu  # noqa: E402
 from fuzz.themes import THEMES  # noqa: E402
 
 SECONDS = 60  # for a program
@@ -57,7 +58,7 @@ def environment() -> dict:
     An arena of malloc's for each thread keeps what others have freed: memory seems to grow.
     """
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    random = {} if os.environ.get("LAZULI_BACKING") == "cuda" else {"LAZULI_RANDOM": "eager"}
+    random = {} if on_gpu() else {"LAZULI_RANDOM": "eager"}
     return {"MALLOC_ARENA_MAX": "2", **os.environ, "PYTHONPATH": path, **random}
 
 

@@ -1,14 +1,14 @@
 """Brings a variable to a shape and type through views, so that any operator can meet any other."""
 
-import os
 import random
 
 import torch
 
 from fuzz.literal import literal, rounded, shape_text
-from fuzz.scope import NAME_OF
+from fuzz.scope import NAME_OF, on_gpu
 
 SHORT = 40  # elements that are written out
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # neither compared by torch nor indices
 
 
 def adapted(text: str, t: torch.Tensor, shape: tuple, dtype, rng: random.Random) -> str | None:
@@ -180,13 +180,13 @@ def fresh(t: torch.Tensor, rng: random.Random) -> str:
     is_float = kind.is_floating_point or kind.is_complex
     if not t.numel() or (t.numel() > SHORT or (is_float and rng.random() < 0.6)):
         made = f"normal({shape_text(t.shape)}, {rng.randrange(1000)}, {kind})"
-        return within(made, t) if os.environ.get("LAZULI_BACKING") == "cuda" else made
+        return within(made, t) if on_gpu() else made
     return f"data({literal(rounded(t.detach().resolve_conj().resolve_neg().tolist()))}, {kind})"
 
 
 def within(text: str, t: torch.Tensor) -> str:
     """Keeps a variable in the range that a sample's numbers have: indices, probabilities."""
-    if not t.numel() or t.is_complex() or t.dtype == torch.bool:
+    if not t.numel() or t.is_complex() or t.dtype == torch.bool or t.dtype in UNSIGNED:
         return text
     low, high = t.min().item(), t.max().item()
     if not (t.is_floating_point()):

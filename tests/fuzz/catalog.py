@@ -15,11 +15,14 @@ import warnings
 import zlib
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves
 
 from fuzz.literal import NoText, literal
+
+# Samples are a CPU's. A driver that asking for a GPU has started is of no use after a fork.
+with unittest.mock.patch("torch.cuda.is_available", return_value=False):
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
 LARGEST = 160  # elements of a sample's tensor
 LARGER = 700  # where an operator has none so small but empty ones

@@ -25,7 +25,7 @@ from op_samples import (
 )
 
 MOST = SAMPLES if "LAZULI_OPINFO_SAMPLES" in os.environ else 3
-DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.bool)
 # In evaluation its statistics have another shape or type on CUDA than on the CPU: ours follow it.
 OTHERWISE_ON_CUDA = {"native_batch_norm", "_native_batch_norm_legit"}
 DIFFERENTIABLE = (torch.float32, torch.bfloat16)
