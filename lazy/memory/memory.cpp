@@ -1,8 +1,11 @@
 #include "lazy/memory/memory.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -21,8 +24,14 @@ namespace lazuli::lazy {
 namespace {
 
 constexpr size_t kMaxCached = size_t{4} << 30;  // bytes kept for reuse at most
-// Allocations after which a size that nobody asked for meanwhile is given up: many steps' worth.
-constexpr uint64_t kPatience = 1 << 14;
+// How long a block waits for somebody to take it.
+struct Patience {
+  uint64_t allocations, runs;
+};
+constexpr Patience kPatience{1 << 12, 1 << 6};
+// Where fresh memory is needed, so that what grows from step to step, such as a cache of keys and values, does not
+// leave behind all that it was before.
+constexpr Patience kLittlePatience{1 << 8, 1 << 4};
 
 // Four classes per power of two, so that at most a quarter of a block is unused.
 size_t size_class(size_t bytes) {
@@ -40,18 +49,16 @@ class Allocator {
     {
       std::lock_guard lock(mutex_);
       count(size);
-      if (++taken_ % (kPatience / 4) == 0) give_up_unused();
-      const auto own = free_.try_emplace(size).first;
-      own->second.used = taken_;
-      for (auto it = own; it != free_.end() && it->first <= 2 * size; ++it) {
-        auto& [blocks, used] = it->second;
+      if (++taken_ % (kPatience.allocations / 4) == 0) give_up_unused(kPatience, cached_);
+      for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= 2 * size; ++it) {
+        auto& blocks = it->second;
         if (blocks.empty()) continue;
-        void* p = blocks.back();
+        void* p = blocks.back().memory;
         blocks.pop_back();
-        used = taken_;
         cached_ -= it->first;
         return {p, it->first};
       }
+      give_up_unused(kLittlePatience, size);
       reserve(size);
     }
     void* p = allocate_block(size, used);
@@ -77,15 +84,16 @@ class Allocator {
     if (!is_away) uncount(taken);
     if (cached_ + size > kMaxCached) {
       unreserve(1, size);
-      std::free(p);
+      free_block(p, size);
       return;
     }
     cached_ += size;
-    free_[size].blocks.push_back(p);
+    free_[size].push_back({p, taken_, runs_});
   }
+  void begin_run() { ++runs_; }
   void release() {
     std::lock_guard lock(mutex_);
-    for (auto& [size, list] : free_) give_up(size, list);
+    for (auto& [size, blocks] : free_) give_up(size, blocks, blocks.size());
   }
   void adopt(size_t bytes) {
     std::lock_guard lock(mutex_);
@@ -120,21 +128,31 @@ class Allocator {
   }
 
  private:
-  struct List {
-    std::vector<void*> blocks;
-    uint64_t used = 0;  // how many had been taken when one of these was
+  struct Free {
+    void* memory;
+    uint64_t taken, runs;  // how many there had been when it was given back
   };
-  void give_up(size_t size, List& list) {
-    for (void* p : list.blocks) std::free(p);
-    const size_t bytes = size * list.blocks.size();
-    unreserve(list.blocks.size(), bytes);
-    cached_ -= bytes;
-    list.blocks.clear();
+  // Of one size. The last is taken first, so the first ones are those that nobody took for longest.
+  using Blocks = std::deque<Free>;
+
+  void give_up(size_t size, Blocks& blocks, size_t count) {
+    for (size_t i = 0; i < count; ++i) free_block(blocks[i].memory, size);
+    blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count));
+    unreserve(count, size * count);
+    cached_ -= size * count;
   }
-  // Else programs whose sizes change would keep some of each.
-  void give_up_unused() {
-    for (auto& [size, list] : free_)
-      if (taken_ - list.used > kPatience) give_up(size, list);
+  // Up to about so many bytes of what nobody took for so long: else programs whose sizes change would keep some of
+  // each.
+  void give_up_unused(Patience patience, size_t bytes) {
+    const auto waited = [&](const Free& b) {
+      return taken_ - b.taken > patience.allocations && runs_ - b.runs > patience.runs;
+    };
+    for (auto& [size, blocks] : free_) {
+      size_t count = 0;
+      while (count < blocks.size() && count * size < bytes && waited(blocks[count])) ++count;
+      give_up(size, blocks, count);
+      bytes -= std::min(bytes, count * size);
+    }
   }
   void count(size_t size) {
     stats_.allocation[kAllPools].increase(1);
@@ -157,8 +175,9 @@ class Allocator {
             &stats_.reserved_bytes[kAllPools]};
   }
   Mutex mutex_{Rank::Leaf};
-  std::map<size_t, List> free_;  // by size class
+  std::map<size_t, Blocks> free_;  // by size class
   uint64_t taken_ = 0;
+  std::atomic<uint64_t> runs_ = 0;
   size_t cached_ = 0;
   MemoryStats stats_;
 };
@@ -245,6 +264,9 @@ void reset_accumulated_memory() {
   backing().shares_host_memory ? allocator().reset_accumulated()
                                : torch_allocator().resetAccumulatedStats(backing().device().index());
 }
+void age_cached_memory() {
+  if (backing().shares_host_memory) allocator().begin_run();
+}
 void release_cached_memory() {
   if (jit::PackedOperands* packed = packed_operands()) packed->clear();
   CapturePool::release_all();
@@ -254,6 +276,7 @@ void give_back_host_memory() {
   allocator().release();
   malloc_trim(0);
 }
+size_t unused_heap_bytes() { return mallinfo2().fordblks; }
 std::pair<size_t, size_t> memory_info() {
   if (!backing().shares_host_memory) return torch_allocator().getMemoryInfo(backing().device().index());
   const auto pages = [](int of) {

@@ -19,9 +19,13 @@ MemoryStats memory_stats();
 void reset_peak_memory();
 void reset_accumulated_memory();
 void release_cached_memory();
+// Says that a trace is about to run: what is kept for reuse is a run older.
+void age_cached_memory();
 // Gives the system the host's memory that nobody uses: buffers that are kept for reuse, and pages that the C library
 // keeps. Whatever asks for memory next has to fault pages in.
 void give_back_host_memory();
+// Bytes that the C library keeps though nobody uses them.
+size_t unused_heap_bytes();
 // Counts host memory that another allocator gave, while a buffer holds it.
 class CountedMemory {
  public:

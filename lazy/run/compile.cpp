@@ -122,6 +122,7 @@ int64_t most_runs_in_parts(const Trace& trace) {
 constexpr int64_t kLoopsWait = 16;
 constexpr int64_t kSoon = 8;                    // runs in parts before a plan, which its parts need not have then
 constexpr int64_t kWorthGivingBack = 32 << 20;  // bytes that a trace computes, for whose run memory is given back
+constexpr size_t kWorthTrimming = 8 << 20;      // bytes that nobody uses in the heap
 constexpr double kLongUs = 1000;                // beside which what it costs to end a trace is next to nothing
 
 // Whether a trace runs in parts once more.
@@ -189,7 +190,8 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
       const Progress progress(description(trace));
       known->executable = jit::compile(freeze(trace, known->live, std::move(donated)), options);
       // Parts had other sizes, torch's kernels left holes in the heap, and LLVM its own: none of it serves the plan.
-      if (is_large) give_back_host_memory(), cache.large_runs_in_parts = 0;
+      if (is_large || unused_heap_bytes() >= kWorthTrimming) give_back_host_memory();
+      if (is_large) cache.large_runs_in_parts = 0;
     }
     ++runs.count;
     const jit::CompileStats& stats = known->executable->stats();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <c10/core/StreamGuard.h>
 #include "lazy/memory/backing.h"
+#include "lazy/memory/memory.h"
 #include "lazy/support/source.h"
 
 namespace lazuli::lazy {
@@ -100,6 +101,7 @@ void Runner::end() {
 }
 
 void Runner::submit(std::function<void()> job) {
+  age_cached_memory();
   if (!worker_) return job();
   WithoutPython released;  // a job may need the interpreter
   std::unique_lock lock(worker_->mutex);

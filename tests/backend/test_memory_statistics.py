@@ -80,6 +80,21 @@ def test_sizes_that_nobody_asks_for_any_more_are_given_up(device):
     raise AssertionError(f"{reserved() - before} bytes are kept")
 
 
+def test_what_grows_leaves_little_of_what_it_was(device):
+    """A cache that is longer at each step needs memory of each size only once."""
+    torch.lazuli.synchronize()
+    torch.lazuli.empty_cache()
+    before = torch.lazuli.memory_allocated(), torch.lazuli.memory_reserved()
+    cache = [torch.zeros(16, 512, device=device) for _ in range(8)]
+    for n in range(700):
+        cache = [torch.cat([x, torch.full((1, 512), float(n), device=device)]) for x in cache]
+        cache[0][-1, 0].item()
+    allocated = torch.lazuli.memory_allocated() - before[0]
+    reserved = torch.lazuli.memory_reserved() - before[1]
+    assert 8 * 716 * 512 * 4 <= allocated <= reserved < 4 * allocated
+    assert all(x[-1].eq(699).all() for x in cache)
+
+
 def test_memory_that_is_a_little_larger_serves_as_well(device):
     """A program whose sizes change finds what it had for others; what is far too large stays."""
     torch.lazuli.synchronize()
