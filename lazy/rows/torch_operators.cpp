@@ -1,5 +1,6 @@
 #include "lazy/rows/torch_operators.h"
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <variant>
@@ -207,6 +208,21 @@ class Filler {
 };
 
 }  // namespace
+
+bool has_operator_of(Op op, size_t operands) {
+  return std::ranges::any_of(operators_of(op), [&](const Operator& candidate) {
+    switch (operands) {
+      case 1:
+        return std::holds_alternative<Unary>(candidate.direct);
+      case 2:
+        return std::holds_alternative<Binary>(candidate.direct) || std::holds_alternative<Sum>(candidate.direct);
+      case 3:
+        return std::holds_alternative<Ternary>(candidate.direct);
+      default:
+        return false;
+    }
+  });
+}
 
 std::optional<Tensors> call_operator(const ir::Node& node, const Tensors& in, bool in_first) {
   for (const Operator& candidate : operators_of(node.op)) {

@@ -12,5 +12,7 @@ namespace lazuli::lazy {
 // `in_first`: the result may take the memory of the first operand, which has its type.
 std::optional<std::vector<at::Tensor>> call_operator(const ir::Node& node, const std::vector<at::Tensor>& in,
                                                      bool in_first = false);
+// Whether such an operator takes so many operands and nothing else.
+bool has_operator_of(ir::Op op, size_t operands);
 
 }  // namespace lazuli::lazy

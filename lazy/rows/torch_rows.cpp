@@ -37,7 +37,7 @@ Tensor random_uniform(const ir::Node& n, const Tensors& in) {
 }
 
 // Rows that no operator computes as they stand.
-std::optional<Tensor> special(const ir::Node& n, const Tensors& in) {
+std::optional<Tensor> special(const ir::Node& n, const Tensors& in, bool in_first) {
   const auto number = [&](size_t i) { return in[i].item(); };
   switch (n.op) {
     case Op::stands_for:
@@ -46,7 +46,7 @@ std::optional<Tensor> special(const ir::Node& n, const Tensors& in) {
       return at::div(in[0], in[1], "trunc");
     case Op::add_scaled:
       if (in[2].dim()) return {};
-      return at::add(in[0], in[1], number(2));
+      return in_first ? in[0].add_(in[1], number(2)) : at::add(in[0], in[1], number(2));
     case Op::multiply_add:
       return at::addcmul(in[2], in[0], in[1]);
     case Op::gelu_tanh:
@@ -156,7 +156,7 @@ std::optional<Tensors> torch_row(const ir::Node& node, const Tensors& in, bool i
   std::optional<Tensor> one;
   switch (ir::info(node.op).kind) {
     case ir::Kind::Elementwise:
-      one = special(node, in);
+      one = special(node, in, in_first);
       break;
     case ir::Kind::Reduction:
       one = reduction(node, in[0]);

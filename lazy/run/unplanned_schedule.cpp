@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include "lazy/rows/torch_operators.h"
 
 namespace lazuli::lazy {
 
@@ -32,6 +33,17 @@ std::vector<const ir::Type*> types_of(const ir::Graph& graph, const ir::Node& n)
     if (v) types.push_back(&graph.type(v));
   return types;
 }
+
+// Whatever its operands hold. What steps of optimizers are made of.
+bool cannot_fail(const ir::Graph& graph, const ir::Node& n) {
+  if (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step) return true;
+  if (!ir::is_elementwise(n.op) || !ir::is_floating(n.types[0].dtype)) return false;
+  const auto is_alike = [&](ir::Value v) { return v && graph.type(v).dtype == n.types[0].dtype; };
+  if (n.op == Op::add_scaled) return std::ranges::all_of(n.inputs, is_alike) && graph.type(n.inputs[2]).rank() == 0;
+  return std::ranges::all_of(n.inputs, is_alike) &&
+         (n.op == Op::multiply_add || has_operator_of(n.op, n.inputs.size()));
+}
+
 bool turns(const ir::Node& n) { return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1; }
 
 }  // namespace
@@ -49,7 +61,7 @@ UnplannedSchedule::UnplannedSchedule(std::shared_ptr<const ir::Graph> g)
 
 void UnplannedSchedule::find_uses() {
   const auto end = static_cast<uint32_t>(graph.nodes.size());
-  bool steps_only = true;
+  bool is_sure = true;
   for (uint32_t id = 0; id < end; ++id)
     transposed[id] = graph.nodes[id].op == Op::matmul && graph.nodes[id].types[0].shape.size() == 2;
   for (ir::Value v : graph.outputs) {
@@ -60,8 +72,8 @@ void UnplannedSchedule::find_uses() {
     if (last_use[id] == kNever) continue;
     const ir::Node& n = graph.nodes[id];
     is_shared = is_shared || (!ir::is_leaf(n.op) && !ir::is_view(n.op) && is_worth_sharing(n.op, types_of(graph, n)));
-    steps_only = steps_only && (ir::is_leaf(n.op) || ir::is_view(n.op) || n.op == Op::adam_step);
-    if (steps_only) steps_from = id;
+    is_sure = is_sure && cannot_fail(graph, n);
+    if (is_sure) sure_from = id;
     for (ir::Value v : n.inputs) {
       if (!v) continue;
       if (last_use[v.node] == kNever) last_use[v.node] = id;

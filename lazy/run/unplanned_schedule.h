@@ -15,7 +15,7 @@ class UnplannedSchedule {
   const uint64_t number = jit::next_executable_number();
   std::vector<uint32_t> last_use;  // by node, of any of its results: the node that reads it last
   std::vector<bool> transposed;    // products of which only the transpose is read
-  uint32_t steps_from = kNever;    // nothing is computed from this node on but Adam's steps, which cannot fail
+  uint32_t sure_from = kNever;     // what is computed from this node on cannot fail: inputs may be written over
   bool is_shared = false;          // something is worth a second thread
   // Products that are only added to something: by the sum's node the operand, and nodes that hand their factors on to
   // it.
