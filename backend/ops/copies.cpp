@@ -6,6 +6,9 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/StreamGuard.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
@@ -57,6 +60,15 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
   return cell;
 }
 
+// Complex numbers are moved as what our kernels know, their two parts.
+bool has_parts(const Tensor& t) { return t.is_complex() && t.layout() == c10::kStrided; }
+Tensor in_parts(const Tensor& t) { return has_parts(t) ? at::view_as_real(t) : t; }
+// The parts of real numbers as this complex type holds them.
+Tensor parts_of_real(const Tensor& t, c10::ScalarType complex) {
+  const Tensor real = t.to(c10::toRealValueType(complex));
+  return at::stack({real, at::zeros_like(real)}, -1);
+}
+
 void copy_from_host(const Tensor& self, const Tensor& src) {
   lazy::note_move(src);
   Tensor expanded = src.sizes() == self.sizes() ? src : src.expand(self.sizes());
@@ -66,13 +78,14 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
         snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
-  if (!has_native_numbers(self)) {
+  if (!has_native_numbers(self) && !has_parts(self)) {
     lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(expanded);
     return;
   }
-  Tensor staged = lazy::make_tensor(snapshot(expanded, self.scalar_type()), self.scalar_type());
+  const Tensor staged = in_parts(lazy::make_tensor(snapshot(expanded, self.scalar_type()), self.scalar_type()));
+  const Tensor written = in_parts(self);
   lazy::Recording r;
-  r.write(self, r.value(staged));
+  r.write(written, r.value(staged));
 }
 
 // Device to device, same or other type and layout.
@@ -81,6 +94,8 @@ void copy_within(const Tensor& self, const Tensor& src) {
     fall_back<Tensor>("aten::copy_", "", self, src, false);
     return;
   }
+  if (has_parts(self) && (has_parts(src) || has_native_numbers(src)))
+    return copy_within(in_parts(self), has_parts(src) ? in_parts(src) : parts_of_real(src, self.scalar_type()));
   if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();

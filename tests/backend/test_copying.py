@@ -168,3 +168,76 @@ def test_a_copy_into_elements_that_share_memory():
         return x, memory
 
     assert_same(change)
+
+
+COMPLEX = [torch.complex32, torch.complex64, torch.complex128]
+
+
+def complex_normal(*shape, device, dtype=torch.complex64):
+    return torch.complex(*normal(2, *shape, device="cpu")).to(dtype).to(device)
+
+
+@pytest.mark.parametrize("to", COMPLEX)
+@pytest.mark.parametrize(
+    "source", [torch.bool, torch.int64, torch.float16, torch.float32, torch.float64, *COMPLEX]
+)
+def test_copies_to_complex_numbers(source, to):
+    def write(device):
+        numbers = complex_normal(3, 4, device="cpu").mul_(3)
+        x = (numbers if source.is_complex else numbers.real).to(source).to(device)
+        whole = torch.ones(3, 4, dtype=to, device=device)
+        transposed = torch.ones(4, 3, dtype=to, device=device).t()
+        window = torch.ones(5, 9, dtype=to, device=device)
+        row = torch.ones(2, 4, dtype=to, device=device)
+        whole.copy_(x)
+        transposed.copy_(x)
+        window[1:4, ::2][:, :4].copy_(x)
+        row.copy_(x[2])
+        return whole, transposed, window, row, whole._version, window._version
+
+    assert_same(write)
+
+
+@pytest.mark.parametrize("conjugates", [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("from_host", [False, True])
+def test_copies_of_conjugates_into_windows(conjugates, from_host):
+    def write(device):
+        x = complex_normal(3, 4, device="cpu" if from_host else device)
+        y = torch.zeros(6, 5, dtype=x.dtype, device=device)
+        window = y[::2, 1:]
+        to_conjugate, of_conjugate = conjugates
+        (window.conj() if to_conjugate else window).copy_(x.conj() if of_conjugate else x)
+        y[1, :2] = x[0, :2].conj()
+        return y, y.conj().clone(), y.imag
+
+    assert_same(write)
+
+
+def test_a_complex_copy_where_elements_share_their_place():
+    def write(device):
+        y = torch.zeros(3, dtype=torch.complex64, device=device).as_strided((3, 3), (0, 1))
+        return y.copy_(complex_normal(3, 3, device=device))
+
+    assert_same_error(write, RuntimeError)
+
+
+def test_complex_copies_end_no_trace(counters):
+    def step(device):
+        torch.manual_seed(0)
+        x = complex_normal(3, 4, device=device).requires_grad_()
+        real = normal(3, 4, device=device, grad=True)
+        y = torch.fft.fft(real * 2) * x * x.conj()
+        z = torch.zeros(6, 4, dtype=torch.complex64, device=device)
+        z[::2] = y
+        z[1] = y[1]
+        z.real.sum().backward()
+        return z, x.grad, real.grad
+
+    for _ in range(2):  # an external call that is new ends the trace
+        step("lazuli")
+        torch.lazuli.synchronize()
+    before = counters()["syncs"]
+    results = step("lazuli")
+    assert counters()["syncs"] == before
+    for mine, eagers in zip(results, step("cpu"), strict=True):
+        torch.testing.assert_close(mine.cpu(), eagers)
