@@ -40,6 +40,7 @@ Route OpTensors::route(c10::DispatchKeySet keys, size_t most) {
     const bool is_simple =
         !requires_grad || (is_as_made(*t, meta) && torch::autograd::isDifferentiableType(t->scalar_type()));
     if (t->is_privateuseone() ? t->is_inference() || !is_simple : requires_grad) ours = false;
+    if (t->is_complex()) ours = false;  // none is taped, and to find that out by an exception takes longer than the op
   }
   if (!requiring_grad_ || !c10::GradMode::is_enabled()) return Route::Below;
   return ours && !hooks_on_saved_tensors() && !tells_of_nodes() ? Route::Light : Route::Torch;

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from differential import assert_same
+from differential import assert_same, normal
 
 TYPES = pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 FUNCTIONS = {"sigmoid": torch.sigmoid, "expm1": torch.expm1, "sgn": torch.sgn, "abs": torch.abs}
@@ -121,3 +121,31 @@ def test_sizes_are_the_same_whoever_computes_them(device, unplanned):
     with torch.lazuli.config.patch(unplanned=unplanned):
         found = z.to(device).abs().cpu()
     assert torch.equal(found, torch.hypot(z.real, z.imag))
+
+
+MIXED = {
+    "a real factor": lambda z, x: z * x,
+    "a real divisor": lambda z, x: z / (1 + x * x),
+    "a complex number": lambda z, x: 2j * x + z,
+    "a constant": lambda z, x: x * z.detach(),
+    "product": lambda z, x: z @ z.mT - x.sum(),
+    "choice": lambda z, x: torch.where(x > 0, z, 2 * z),
+    "pieces": lambda z, x: torch.cat([z, z.conj(), x.to(z.dtype)]),
+    "size": lambda z, x: z.abs() * x,
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("wanted", ["both", "complex", "real"])
+def test_gradients_of_complex_and_real_operands(name, wanted):
+    def compute(device):
+        z = torch.complex(*normal(2, 3, 4, device="cpu")).to(device)
+        z.requires_grad_(wanted != "real")
+        x = normal(3, 4, device=device, grad=wanted != "complex")
+        y = MIXED[name](z, x)
+        if not y.requires_grad:
+            return y
+        (torch.view_as_real(y) if y.is_complex() else y).square().sum().backward()
+        return y.detach(), type(y.grad_fn).__name__, z.grad, x.grad
+
+    assert_same(compute)
