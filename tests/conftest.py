@@ -51,6 +51,13 @@ def device() -> str:
 
 
 @pytest.fixture
+def planned(device):
+    """Parts have plans when they first run, whatever LAZULI_UNPLANNED asks of the other tests."""
+    with torch.lazuli.config.patch(unplanned="never"):
+        yield
+
+
+@pytest.fixture
 def counters(device):
     """The device's counters, from zero: call it for what happened since the test began."""
     torch.lazuli.synchronize()

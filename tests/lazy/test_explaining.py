@@ -104,7 +104,7 @@ def test_compilations_are_explained(device):
     assert any("compile" in e.kind for e in explanation())
 
 
-def test_compilations_are_explained_by_line(device):
+def test_compilations_are_explained_by_line(planned, device):
     """Where each trace is another one there is still one line to read."""
     torch.lazuli.synchronize()
     explanation()

@@ -29,7 +29,8 @@ print(json.dumps({"losses": losses} | counts))
 
 
 def run(cache: Path | str, **settings: str) -> dict:
-    env = os.environ | {"LAZULI_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"} | settings
+    env = os.environ | {"LAZULI_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"}
+    env |= {"LAZULI_UNPLANNED": "never"} | settings
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)

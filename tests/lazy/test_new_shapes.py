@@ -198,7 +198,7 @@ def test_two_models_in_turn():
     assert_same(compute, rtol=1e-4, atol=1e-5)
 
 
-def test_images_of_any_size(device, counters):
+def test_images_of_any_size(planned, device, counters):
     """Convolutions, whose images lie channels-last: plans hold none of their sizes."""
     compiled = []
 
@@ -228,7 +228,7 @@ def test_images_of_any_size(device, counters):
     assert compiled[-4:] == [0] * 4
 
 
-def test_images_enlarged_to_any_size(device, counters):
+def test_images_enlarged_to_any_size(planned, device, counters):
     compiled = []
 
     def run(where):

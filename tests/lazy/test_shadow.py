@@ -121,7 +121,7 @@ WRONG = {
 
 
 @pytest.fixture
-def plant():
+def plant(planned):
     """Makes a kernel for an operator, a wrong one on the CPU unless given, until the test ends."""
     libraries = []
 
