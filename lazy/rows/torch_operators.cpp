@@ -17,6 +17,7 @@ using Tensors = std::vector<Tensor>;
 // How an argument is filled.
 enum class Fill : uint8_t {
   Tensor,     // the next operand
+  Index,      // likewise, as i64: rows' indices may be i32
   Tensors,    // all operands
   Number,     // the next operand's number
   Value,      // likewise if it has no dimensions, else the default
@@ -76,6 +77,8 @@ Fill fill_of(const c10::Argument& a, bool takes_attributes) {
   return a.default_value() ? Fill::Default : Fill::Required;
 }
 
+bool is_index(const c10::Argument& a) { return a.name() == "index" || a.name() == "indices" || a.name() == "target"; }
+
 Direct direct_of(const Operator& op) {
   const auto& schema = op.handle.schema();
   const auto& arguments = schema.arguments();
@@ -113,6 +116,7 @@ std::vector<Operator> find_operators(Op op) {
     for (const c10::Argument& a : handle->schema().arguments()) {
       Fill how = fill_of(a, !ir::is_elementwise(op));
       if (how == Fill::Attribute && attributes-- <= 0) how = Fill::Default;  // there is none left
+      if (how == Fill::Tensor && row.checks_index && is_index(a)) how = Fill::Index;
       found.back().fill.push_back(how);
     }
     if (!row.checks_index) found.back().direct = direct_of(found.back());
@@ -146,10 +150,14 @@ class Filler {
   bool push(const c10::Argument& a, Fill how, torch::jit::Stack& stack) {
     const bool is_number = operand_ < in_.size() && in_[operand_].defined() && in_[operand_].dim() == 0;
     if (how == Fill::Value) how = is_number ? Fill::Number : Fill::Default;
-    if (operand_ == in_.size() && (how == Fill::Tensor || how == Fill::Number)) how = Fill::Default;
+    const bool is_operand = how == Fill::Tensor || how == Fill::Index || how == Fill::Number;
+    if (operand_ == in_.size() && is_operand) how = Fill::Default;
     switch (how) {
       case Fill::Tensor:
-        stack.emplace_back(operand(a));
+        stack.emplace_back(in_[operand_++]);
+        return true;
+      case Fill::Index:
+        stack.emplace_back(as_index(in_[operand_++]));
         return true;
       case Fill::Tensors:
         stack.emplace_back(in_);
@@ -181,12 +189,7 @@ class Filler {
     return true;
   }
 
-  // Torch's indices are i64; rows' may be i32. What they move keeps its type.
-  Tensor operand(const c10::Argument& a) {
-    const Tensor& x = in_[operand_++];
-    const bool is_index = a.name() == "index" || a.name() == "indices" || a.name() == "target";
-    return is_index && x.scalar_type() == at::kInt ? x.to(at::kLong) : x;
-  }
+  static Tensor as_index(const Tensor& x) { return x.scalar_type() == at::kInt ? x.to(at::kLong) : x; }
 
   // A number for what may be absent is absent when it is 0.
   c10::IValue attribute(const c10::Argument& a) {

@@ -184,8 +184,8 @@ class Run {
         if (x.defined()) x = x.contiguous();
     if (schedule_.factors_only[id]) return schedule_.transposed[id] ? Tensors{in[1].t(), in[0].t()} : std::move(in);
     if (schedule_.transposed[id]) return {at::mm(in[1].t(), in[0].t()).t()};
-    bool in_first = !in.empty() && may_take(id, 0, in[0]);
-    if (!in_first && (n.op == Op::add || n.op == Op::mul) && may_take(id, 1, in[1])) {
+    bool in_first = !in.empty() && take_over(id, 0, in[0]);
+    if (!in_first && (n.op == Op::add || n.op == Op::mul) && take_over(id, 1, in[1])) {
       std::swap(in[0], in[1]);
       in_first = true;
     }
@@ -225,16 +225,16 @@ class Run {
     for (size_t i = 0; i < 4; ++i) in[i] = in[i].contiguous();
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t from = kAdamState[i];
-      out[i] = may_take(id, from, in[from]) ? in[from] : at::empty_like(in[from]);
+      out[i] = take_over(id, from, in[from]) ? in[from] : at::empty_like(in[from]);
     }
     run_adam_loop(n, in, out);
     return {out[0], out[1], out[2], out[2]};
   }
 
-  // Whether the node's first result may be written where its operand is: in memory that nobody else has, or in an
-  // input's, if nothing can fail any more. Nor may a view of it, or a sum that is still to be made, read what was
-  // there.
-  bool may_take(uint32_t id, size_t operand, const Tensor& t) {
+  // Whether the node's first result is written where its operand is: in memory that nobody else has, or in an input's,
+  // which is written over then, if nothing can fail any more. Nor may a view of it, or a sum that is still to be made,
+  // read what was there.
+  bool take_over(uint32_t id, size_t operand, const Tensor& t) {
     const ir::Node& n = graph_.nodes[id];
     if (is_spare(t, n.types[0])) return true;
     const ir::Value from = n.inputs[operand];
