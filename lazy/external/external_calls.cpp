@@ -194,6 +194,27 @@ int64_t bytes_read(const Signature& s) {
   return std::accumulate(s.storage_bytes.begin(), s.storage_bytes.end(), int64_t{0});
 }
 
+// Known of these, from their sources: what they compute for each number read takes long, and threads share it.
+bool computes_much(const Signature& s) {
+  static const std::unordered_set<std::string> names = {"aten::_cdist_forward",
+                                                        "aten::_cdist_backward",
+                                                        "aten::_pdist_forward",
+                                                        "aten::_pdist_backward",
+                                                        "aten::_ctc_loss",
+                                                        "aten::_ctc_loss_backward",
+                                                        "aten::grid_sampler_2d",
+                                                        "aten::grid_sampler_2d_backward",
+                                                        "aten::grid_sampler_3d",
+                                                        "aten::grid_sampler_3d_backward",
+                                                        "aten::kthvalue",
+                                                        "aten::median",
+                                                        "aten::mode",
+                                                        "aten::nanmedian",
+                                                        "aten::sort",
+                                                        "aten::topk"};
+  return names.contains(s.op.schema().name());
+}
+
 // By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more
 // to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits
 // follow from them.
@@ -204,8 +225,8 @@ bool is_little(const Signature& s, bool is_attention) {
     return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
   }
   if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
-  constexpr int64_t kLittle = 256 << 10;  // bytes
-  return bytes_read(s) <= kLittle;
+  const int64_t little = (computes_much(s) ? 16 : 256) << 10;  // bytes
+  return bytes_read(s) <= little;
 }
 
 // Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as

@@ -1,5 +1,7 @@
 #include "lowering/libraries/indexing.h"
 #include <algorithm>
+#include <atomic>
+#include <span>
 #include <stdexcept>
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
@@ -28,23 +30,76 @@ struct ScatterPlan {
   ScatterMode mode = ScatterMode::Assign;
 };
 
-// One entry's lanes, when all of them go to one place: a row.
+// A block of lanes of several entries, which lie along one axis.
+template <class I, class T>
+struct Block {
+  const I* index;
+  const T* src;
+  T* out;
+  Axis entry, lane;       // the lanes' size: how many there are in the block
+  int64_t stride, first;  // out[at * stride] for `count` positions from the first
+  uint64_t count;
+};
+
 template <ScatterMode mode>
-struct WriteRow {
+struct WriteBlock {
   template <class T>
-  static LAZULI_INLINE void run(T* out, int64_t out_step, const T* src, int64_t src_step, int64_t n) {
-    const auto write = [](T& to, T from) {
-      if constexpr (mode == ScatterMode::Add)
-        store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
-      else
-        store_element(to, from);
-    };
-    if (out_step == 1 && src_step == 1) {
+  static LAZULI_INLINE void write(T& to, T from) {
+    if constexpr (mode == ScatterMode::Add)
+      store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
+    else
+      store_element(to, from);
+  }
+  // All lanes of an entry go to one place: a row.
+  template <class T>
+  static LAZULI_INLINE void row(T* to, const T* from, const Axis& lane) {
+    if (lane.out == 1 && lane.src == 1) {
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) write(out[i], src[i]);
+      for (int64_t l = 0; l < lane.size; ++l) write(to[l], from[l]);
     } else {
-      for (int64_t i = 0; i < n; ++i) write(out[i * out_step], src[i * src_step]);
+      for (int64_t l = 0; l < lane.size; ++l) write(to[l * lane.out], from[l * lane.src]);
     }
+  }
+  template <class I, class T>
+  static LAZULI_INLINE void run(const Block<I, T>& b) {
+    constexpr int64_t kAhead = 8;
+    const I* index = b.index;
+    const T* src = b.src;
+    const auto is_ours = [&](int64_t at) { return static_cast<uint64_t>(at - b.first) < b.count; };
+    if (b.lane.size == 1) {
+      for (int64_t e = 0; e < b.entry.size; ++e, index += b.entry.index, src += b.entry.src)
+        if (is_ours(*index)) write(b.out[*index * b.stride], *src);
+      return;
+    }
+    for (int64_t e = 0; e < b.entry.size; ++e, index += b.entry.index, src += b.entry.src) {
+      if (b.lane.index == 0) {
+        const int64_t ahead = e + kAhead < b.entry.size ? index[kAhead * b.entry.index] : b.first;
+        __builtin_prefetch(b.out + ahead * b.stride, 1);
+        if (is_ours(*index)) row(b.out + *index * b.stride, src, b.lane);
+        continue;
+      }
+      for (int64_t l = 0; l < b.lane.size; ++l) {
+        const int64_t at = index[l * b.lane.index];
+        if (is_ours(at)) write(b.out[at * b.stride + l * b.lane.out], src[l * b.lane.src]);
+      }
+    }
+  }
+};
+
+struct AnyOutside {
+  template <class I>
+  static LAZULI_INLINE void run(const I* index, int64_t step, int64_t n, int64_t size, bool* result) {
+    uint64_t bad = 0;
+    const auto outside = [&](I at) {
+      return static_cast<uint64_t>(static_cast<uint64_t>(int64_t{at}) >= static_cast<uint64_t>(size));
+    };
+    if (step == 1) {
+#pragma omp simd reduction(| : bad)
+      for (int64_t i = 0; i < n; ++i) bad |= outside(index[i]);
+    } else {
+      for (int64_t i = 0; i < n; ++i) bad |= outside(index[i * step]);
+    }
+    *result = bad;
   }
 };
 
@@ -78,7 +133,12 @@ class Scatter final : public LibraryCall {
   // Steps through the entries in order, keeping the offsets of the current one.
   class Cursor {
    public:
-    explicit Cursor(const std::vector<Axis>& axes) : axes_(axes), at_(axes.size(), 0) {}
+    explicit Cursor(std::span<const Axis> axes, int64_t entry = 0) : axes_(axes), at_(axes.size(), 0) {
+      for (size_t d = axes.size(); d-- > 0; entry /= axes[d].size) {
+        at_[d] = entry % axes[d].size;
+        index += axes[d].index * at_[d], src += axes[d].src * at_[d];
+      }
+    }
     void next() {
       for (size_t d = axes_.size(); d-- > 0;) {
         index += axes_[d].index, src += axes_[d].src;
@@ -90,7 +150,7 @@ class Scatter final : public LibraryCall {
     int64_t index = 0, src = 0;
 
    private:
-    const std::vector<Axis>& axes_;
+    std::span<const Axis> axes_;
     ir::Dims at_;
   };
 
@@ -105,16 +165,26 @@ class Scatter final : public LibraryCall {
     std::stable_sort(all.begin(), all.end(), [](const Axis& a, const Axis& b) { return a.index > b.index; });
     const Axis inner = all.empty() ? Axis{1, 0, 0, 0} : all.back();
     if (!all.empty()) all.pop_back();
-    Cursor cursor(all);
-    for (int64_t i = 0; i < n; i += inner.size, cursor.next()) {
-      const I* at = index + cursor.index;
-      bool bad = false;
-#pragma omp simd reduction(| : bad)
-      for (int64_t j = 0; j < inner.size; ++j) bad |= outside(at[j * inner.index]);
-      if (!bad) continue;
-      while (!outside(*at)) at += inner.index;
-      fail(*at);
-    }
+    const int64_t lines = inner.size ? n / inner.size : 0;
+    std::atomic<int64_t> bad_line = lines;
+    share_out(lines, n > 32768, [&](int64_t begin, int64_t end, int) {
+      Cursor line(all, begin);
+      for (int64_t i = begin; i < end; ++i, line.next()) {
+        const I* at = index + line.index;
+        bool bad = false;
+        run_for_host<AnyOutside, const I*, int64_t, int64_t, int64_t, bool*>(at, inner.index, inner.size, p_.size,
+                                                                             &bad);
+        if (bad) return lower(bad_line, i);
+      }
+    });
+    if (bad_line == lines) return;
+    const I* at = index + Cursor(all, bad_line).index;
+    while (!outside(*at)) at += inner.index;
+    fail(*at);
+  }
+  static void lower(std::atomic<int64_t>& least, int64_t to) {
+    int64_t was = least;
+    while (to < was && !least.compare_exchange_weak(was, to)) {}
   }
   // In torch's words: those of index_add, of index_copy, of scatter and scatter_add, which torch also calls for most
   // index_add.
@@ -159,48 +229,21 @@ class Scatter final : public LibraryCall {
       const int64_t at = rest % p_.shared[d].size;
       index += at * p_.shared[d].index, src += at * p_.shared[d].src, out += at * p_.shared[d].out;
     }
-    if (p_.lane.size == 1 && p_.entries.size() == 1) return write_entries(index, src, out, first, last);
-    Cursor entry(p_.entries);
-    const bool whole_rows = p_.lane.index == 0;
-    for (int64_t e = 0; e < entries_; ++e, entry.next())
-      for (int64_t l = 0; l < (whole_rows ? 1 : n); ++l) {
-        const int64_t at = index[entry.index + l * p_.lane.index];
-        if (at < first || at >= last) continue;
-        T* to = out + at * p_.stride + l * p_.lane.out;
-        const T* from = src + entry.src + l * p_.lane.src;
-        write_row(to, from, whole_rows ? n : 1);
-      }
+    Axis lanes = p_.lane;
+    lanes.size = n;
+    if (n == 1) lanes.index = 0;
+    const std::span<const Axis> outer = std::span(p_.entries).first(p_.entries.size() - 1);
+    Cursor at(outer);
+    for (int64_t e = 0; e < entries_; e += p_.entries.back().size, at.next())
+      write_block(Block<I, T>{index + at.index, src + at.src, out, p_.entries.back(), lanes, p_.stride, first,
+                              static_cast<uint64_t>(std::max<int64_t>(last - first, 0))});
   }
-  // Single elements, one after the other.
   template <class I, class T>
-  void write_entries(const I* index, const T* src, T* out, int64_t first, int64_t last) const {
-    const Axis& axis = p_.entries[0];
-    const bool add = p_.mode == ScatterMode::Add;
-    for (int64_t e = 0; e < axis.size; ++e, index += axis.index, src += axis.src) {
-      const int64_t at = *index;
-      if (at < first || at >= last) continue;
-      T& to = out[at * p_.stride];
-      if (add)
-        store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*src));
-      else
-        store_element(to, *src);
-    }
-  }
-  template <class T>
-  void write_row(T* to, const T* from, int64_t n) const {
-    const int64_t to_step = p_.lane.out, from_step = p_.lane.src;
-    if (n < 16) {
-      if (p_.mode == ScatterMode::Add)
-        WriteRow<ScatterMode::Add>::run(to, to_step, from, from_step, n);
-      else
-        WriteRow<ScatterMode::Assign>::run(to, to_step, from, from_step, n);
-    } else if (p_.mode == ScatterMode::Add) {
-      run_for_host<WriteRow<ScatterMode::Add>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step,
-                                                                                        n);
-    } else {
-      run_for_host<WriteRow<ScatterMode::Assign>, T*, int64_t, const T*, int64_t, int64_t>(to, to_step, from, from_step,
-                                                                                           n);
-    }
+  void write_block(const Block<I, T>& block) const {
+    if (p_.mode == ScatterMode::Add)
+      run_for_host<WriteBlock<ScatterMode::Add>, const Block<I, T>&>(block);
+    else
+      run_for_host<WriteBlock<ScatterMode::Assign>, const Block<I, T>&>(block);
   }
 
   ScatterPlan p_;
@@ -217,9 +260,23 @@ ScatterPlan plan_for(const Layout& base, const Layout& index, const Layout& src,
   return p;
 }
 
+// At least one; neighbours that are stepped through as one are one.
+std::vector<Axis> merged(const std::vector<Axis>& axes) {
+  std::vector<Axis> all;
+  for (const Axis& a : axes) {
+    if (!all.empty() && all.back().index == a.index * a.size && all.back().src == a.src * a.size)
+      all.back() = {all.back().size * a.size, a.index, a.src, 0};
+    else
+      all.push_back(a);
+  }
+  if (all.empty()) all.push_back({1, 0, 0, 0});
+  return all;
+}
+
 // Takes the innermost shared dimension (the one that the result is densest along) as lanes, unless the indexed one is
 // denser still: then entries run innermost.
 std::unique_ptr<LibraryCall> finish(ScatterPlan p) {
+  p.entries = merged(p.entries);
   size_t best = p.shared.size();
   for (size_t d = 0; d < p.shared.size(); ++d)
     if (p.shared[d].size != 1 && (best == p.shared.size() || p.shared[d].out <= p.shared[best].out)) best = d;

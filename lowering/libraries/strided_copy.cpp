@@ -40,6 +40,10 @@ struct Tile {
       if (column.from == 1 && column.to == 1) {
 #pragma omp simd
         for (int64_t j = 0; j < column.size; ++j) store_element(t[j], s[j]);
+      } else if (column.from == 0 && column.to == 1) {
+        const S value = *s;
+#pragma omp simd
+        for (int64_t j = 0; j < column.size; ++j) store_element(t[j], value);
       } else {
         for (int64_t j = 0; j < column.size; ++j) store_element(t[j * column.to], s[j * column.from]);
       }
@@ -77,7 +81,7 @@ void copy(const std::vector<CopyAxis>& axes, const S* source, T* target) {
   for (size_t d = 0; d + 1 < axes.size(); ++d)
     if (d != row_axis) outer.push_back(axes[d]);
 
-  const bool straight = column.from == 1;
+  const bool straight = column.from <= 1;
   const int64_t tile_rows = straight ? 32 : 128, tile_columns = straight ? 8192 : 32;
   const int64_t across = (row.size + tile_rows - 1) / tile_rows;
   const int64_t along = (column.size + tile_columns - 1) / tile_columns;

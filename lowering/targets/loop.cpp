@@ -37,4 +37,28 @@ void emit_loop(llvm::IRBuilder<>& b, const char* name, llvm::Value* begin, llvm:
   }
 }
 
+llvm::Value* choose(llvm::IRBuilder<>& b, llvm::Value* condition, const std::function<llvm::Value*()>& then,
+                    const std::function<llvm::Value*()>& otherwise) {
+  llvm::Function* f = b.GetInsertBlock()->getParent();
+  auto* then_block = llvm::BasicBlock::Create(b.getContext(), "then", f);
+  auto* other_block = llvm::BasicBlock::Create(b.getContext(), "else", f);
+  auto* join = llvm::BasicBlock::Create(b.getContext(), "join", f);
+  b.CreateCondBr(condition, then_block, other_block);
+  const auto branch = [&](llvm::BasicBlock* block, const std::function<llvm::Value*()>& body) {
+    b.SetInsertPoint(block);
+    llvm::Value* x = body();
+    llvm::BasicBlock* end = b.GetInsertBlock();
+    b.CreateBr(join);
+    return std::pair{x, end};
+  };
+  const auto [x, x_end] = branch(then_block, then);
+  const auto [y, y_end] = branch(other_block, otherwise);
+  b.SetInsertPoint(join);
+  if (!x) return nullptr;
+  llvm::PHINode* phi = b.CreatePHI(x->getType(), 2);
+  phi->addIncoming(x, x_end);
+  phi->addIncoming(y, y_end);
+  return phi;
+}
+
 }  // namespace lazuli::lowering

@@ -181,5 +181,19 @@ TEST(LibrariesIndexing, IndexOutOfBoundsThrowsBeforeWriting) {
   }
 }
 
+TEST(LibrariesIndexing, TheFirstOfManyOutOfBoundsIsNamed) {
+  Tensor base = small_integers(layout(DType::F32, {500, 3}), 1, 9),
+         index = small_integers(layout(DType::I64, {30000, 3}), 2, 500),
+         src = small_integers(layout(DType::F32, {30000, 3}), 3, 9), out = small_integers(base.layout, 4, 1);
+  for (int64_t at : {29000, 17000, 10001}) index.set({at, 2}, static_cast<double>(500 + at));
+  try {
+    testing::run(*make_scatter(base.layout, index.layout, src.layout, out.layout, 0, ScatterMode::Add),
+                 {&base, &index, &src}, {&out});
+    FAIL() << "no exception";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "index 10501 is out of bounds for dimension 0 with size 500");
+  }
+}
+
 }  // namespace
 }  // namespace lazuli::lowering

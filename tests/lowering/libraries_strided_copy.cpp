@@ -32,6 +32,8 @@ TEST(LibrariesStridedCopy, EveryPairOfOrders) {
 TEST(LibrariesStridedCopy, SourceMayBeBroadcast) {
   check(layout(DType::F32, {5, 40, 33}, {}, 0, {1}), layout(DType::F32, {5, 40, 33}, {2, 1, 0}));
   check(layout(DType::F32, {5, 40, 33}, {}, 0, {0, 1, 2}), layout(DType::F32, {5, 40, 33}));
+  for (DType t : {DType::F32, DType::BF16, DType::I8})
+    check(layout(t, {7, 10001}, {}, 0, {0, 1}), layout(t, {7, 10001}));
 }
 
 TEST(LibrariesStridedCopy, FloatingTypesConvert) {
