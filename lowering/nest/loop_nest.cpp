@@ -80,7 +80,7 @@ void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
 template <class F>
 void for_each_word(const LoopNest& n, F add) {
   add(pack({static_cast<unsigned>(n.schedule), n.rank, n.reduced, n.stages, n.tile}));
-  add(uint64_t{n.checks} << 16 | n.params);
+  add(uint64_t{n.row_bound} << 32 | uint64_t{n.checks} << 16 | n.params);
   add(n.accesses.size());
   for (const Access& a : n.accesses)
     add(pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed,
@@ -113,6 +113,7 @@ std::string LoopNest::print() const {
   out << "nest " << (schedule == Schedule::Row ? "row" : "column") << " rank " << int(rank) << " reduced "
       << int(reduced) << " params " << params;
   if (tiled()) out << " tile " << int(tile);
+  if (row_bound) out << " rows of at most " << int(row_bound);
   if (checks) out << " checks " << checks;
   out << "\n";
   for (size_t i = 0; i < accesses.size(); ++i) print_access(out, i, accesses[i]);

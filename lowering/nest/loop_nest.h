@@ -16,7 +16,7 @@
 // For each kept point: for each stage in order, its row instructions run once, then its loop runs over the reduced
 // dimensions with its element instructions; Reduce instructions accumulate there, and are read by row (or element)
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has its
-// own copy of the instructions (recomputed; loads hit the cache). A stage without element instructions has no loop.
+// own copy of the instructions (recomputed, unless the target keeps them; loads hit the cache). A stage without element instructions has no loop.
 //
 // A Row nest may also sum across its rows: an Accumulate instruction adds to memory that no kept dimension moves,
 // element by element of the row. Such a nest is one unit, all kept points in their order; for threads the kept points
@@ -92,7 +92,10 @@ struct LoopNest {
   uint8_t reduced = 0;
   uint8_t stages = 1;
   uint8_t tile = kNoTile;  // a kept dimension before the vector dimension
-  uint16_t params = 0;     // run-time numbers
+  // Row schedule with one reduced dimension: rows have at most so many elements; 0: any number. Targets may keep values
+  // of such a row from stage to stage.
+  uint16_t row_bound = 0;
+  uint16_t params = 0;  // run-time numbers
   // Errors that only the numbers show (a zero divisor, an index out of range). A kernel cannot raise them: it goes on
   // with some number, and writes 1 to the check's status word of 64 bits. Whoever launched it looks there when it is
   // done. A GPU's kernel has one word for all its checks, and writes 1 + the number of one that failed.

@@ -21,6 +21,11 @@ class RandomNest {
   // Reductions of columns whose bodies compute what nobody reads: heavy ones have loops of their own.
   struct Heavy {};
   RandomNest(uint64_t seed, Heavy) : in_range_(false), heavy_(true), rng_(seed) { generate(false); }
+  // Rows of at most so many elements, of which later stages compute again what earlier ones did.
+  struct Bounded {
+    uint16_t bound;
+  };
+  RandomNest(uint64_t seed, Bounded rows) : in_range_(false), row_bound_(rows.bound), rng_(seed) { generate(false); }
   const lowering::LoopNest& nest() const { return nest_; }
 
   // `vector_size`: the vector dimension's; other dimensions are small.
@@ -206,6 +211,20 @@ class RandomNest {
         {.code = Code::Store, .dtype = type(x), .row = row, .slot = access(t, row, true, indexed), .args = {x, index}});
   }
 
+  // What the stage before computed of elements.
+  void repeat(std::vector<uint16_t>& pool) {
+    std::vector<uint16_t> again(nest_.insts.size());
+    const size_t n = nest_.insts.size();
+    for (size_t i = 0; i < n; ++i) {
+      Inst x = nest_.insts[i];
+      again[i] = static_cast<uint16_t>(i);
+      const bool gives = x.code == Code::Prim || x.code == Code::Load || x.code == Code::Position;
+      if (x.row || !gives || x.stage + 1 != stage_) continue;
+      for (uint16_t& a : x.args) a = again[a];
+      pool.push_back(again[i] = emit(x));
+    }
+  }
+
   void generate_stage() {
     // Row values of every stage so far are readable; element values of this stage only.
     rows_.insert(rows_.end(), reduced_.begin(), reduced_.end());
@@ -221,6 +240,7 @@ class RandomNest {
           emit({.code = Code::Load, .dtype = DType::F32, .slot = access(DType::F32, false, false, false)});
       prim(Prim::pow, DType::F32, false, x, x);
     }
+    if (row_bound_ && stage_ > 0) repeat(pool);
     for (int64_t k = below(3) + 1; k-- > 0;) pool.push_back(source(pool, false));
     for (int64_t k = below(8) + 1; k-- > 0;) pool.push_back(operation(pool, false));
     if (nest_.reduced)
@@ -241,6 +261,11 @@ class RandomNest {
       nest_.rank = static_cast<uint8_t>(below(2) + 2);
       nest_.reduced = 1;
       nest_.stages = 2;
+    }
+    if (row_bound_) {
+      nest_.schedule = lowering::Schedule::Row;
+      nest_.reduced = 1;
+      nest_.row_bound = row_bound_;
     }
     for (stage_ = 0; stage_ < nest_.stages; ++stage_) generate_stage();
   }
@@ -289,6 +314,7 @@ class RandomNest {
 
   static constexpr int kIndices = 5;
   const bool in_range_, heavy_ = false;
+  const uint16_t row_bound_ = 0;
   std::mt19937_64 rng_;
   lowering::LoopNest nest_;
   uint8_t stage_ = 0;

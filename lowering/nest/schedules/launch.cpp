@@ -1,15 +1,40 @@
 #include "lowering/nest/schedules/launch.h"
 #include <algorithm>
+#include "lowering/nest/cost.h"
 
 namespace lazuli::lowering {
+
+namespace {
+
+// Whether a later stage computes again what is costly.
+bool repeats_costly(const LoopNest& nest) {
+  for (const Inst& x : nest.insts)
+    for (const Inst& y : nest.insts)
+      if (x.code == Code::Prim && y.code == Code::Prim && x.prim == y.prim && is_costly(x.prim) && x.stage < y.stage &&
+          !x.row && !y.row)
+        return true;
+  return false;
+}
+
+// In few steps, so that sizes that change seldom ask for another kernel.
+uint16_t row_bound(const LoopNest& nest, ir::Size size) {
+  for (uint16_t bound : {16, 64})
+    if (size <= bound) return bound;
+  constexpr uint16_t kKept = 4096;
+  return repeats_costly(nest) && size <= kKept ? kKept : 0;
+}
+
+}  // namespace
 
 // Elementwise blocks are long, so that the loop around them costs nothing. The squares of a tiled nest keep both
 // layouts in the second-level cache; smaller ones are for the sake of threads.
 void choose_launch(Loops& loops, int threads) {
   constexpr int64_t kLong = 4096, kShort = 64, kSquare = 128;
   const ir::Size size = loops.sizes[loops.nest.vector_dim()];
+  loops.nest.row_bound = 0;
   if (loops.nest.schedule == Schedule::Row) {
     loops.block = 1;
+    if (loops.nest.reduced == 1) loops.nest.row_bound = row_bound(loops.nest, size);
   } else if (loops.nest.tiled()) {
     const ir::Size squares = ir::product(loops.sizes) / (kSquare * kSquare);
     loops.block = squares < 4 * threads ? kSquare / 2 : kSquare;

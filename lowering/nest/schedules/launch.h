@@ -1,4 +1,4 @@
-// How a kernel's work is cut: lanes per block along the vector dimension.
+// How a kernel's work is cut: lanes per block along the vector dimension, and how long rows may be.
 #pragma once
 #include "lowering/nest/loops.h"
 

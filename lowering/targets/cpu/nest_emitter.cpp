@@ -36,6 +36,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       function_(declare_kernel(module, symbol)),
       index_(nest.rank),
       results_(nest.insts.size()),
+      kept_(nest.insts.size()),
       accumulators_(nest.insts.size()) {
   const std::string bits = std::to_string(target.vector_bits);
   function_->addFnAttr("prefer-vector-width", bits);
@@ -54,6 +55,7 @@ void NestEmitter::emit() {
   b_.CreateCondBr(b_.CreateICmpSLT(begin, end), work, done);
   b_.SetInsertPoint(work);
   read_arguments();
+  if (plan_.row_vectors) held_row_ = whole_row();
   run_level(Level::Kernel);
   if (nest_.accumulates())
     for (uint32_t d = 0; d < kept(); ++d) begin = b_.CreateMul(begin, size_[d]), end = b_.CreateMul(end, size_[d]);
@@ -119,7 +121,7 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
         vector_loops(first, last, plan_.unroll[0], kNoStage, {}, [&](const Pass& pass) { all_stages(pass); });
       }
     } else {
-      all_stages({1});
+      all_stages({1, {}});
     }
     next_unit(indices);
     address_ = before;

@@ -15,11 +15,15 @@ class NestEmitter {
  private:
   using Value = llvm::Value;
 
-  // One execution of instructions: `copies` vectors side by side, or one of which only the first `count` lanes exist.
-  struct Pass {
-    unsigned copies;
+  // One execution of instructions: `copies` vectors side by side, of which maybe only the first `count` lanes exist.
+  struct Lanes {
     Value* count = nullptr;
     Value* mask = nullptr;
+  };
+  struct Pass {
+    unsigned copies;
+    llvm::SmallVector<Lanes, 4> partial;  // per copy; none: all lanes exist
+    Lanes lanes(unsigned copy) const { return partial.empty() ? Lanes{} : partial[copy]; }
   };
   struct Result {
     Value* uniform = nullptr;
@@ -55,7 +59,9 @@ class NestEmitter {
   void start_accumulators(unsigned stage, unsigned copies);
   void finish_accumulators(unsigned stage, unsigned copies);
   llvm::SmallVector<Value**, 8> accumulator_slots(unsigned stage);
+  Lanes lanes_of(Value* remaining);
   Pass partial_pass(Value* remaining);
+  Pass whole_row();
 
   // Column nests that are walked row by row (nest_rows.cpp).
   class ColumnSums;
@@ -93,6 +99,9 @@ class NestEmitter {
   void run_level(Level level);
   void define(size_t inst, Value* uniform);
   void primitive(size_t inst, const Pass& pass);
+  Value* kept_vector(size_t inst, unsigned copy, llvm::Type* vector);
+  void keep(size_t inst, const Pass& pass);
+  void recall(size_t inst, const Pass& pass);
   void load(size_t inst, const Pass& pass);
   void store(size_t inst, const Pass& pass);
   void add_to_memory(size_t inst, const Pass& pass);
@@ -131,9 +140,11 @@ class NestEmitter {
   };
   std::vector<Turned> turned_;    // per access across: the current square, dense along the lanes
   Value* row_ = nullptr;          // of the square
+  Pass held_row_{0};              // all vectors of a row that is held
   Value* first_point_ = nullptr;  // i1, of a nest that accumulates: whether this kept point is the first
   std::vector<Value*> index_;     // per dimension; of the vector dimension, the first lane's
   std::vector<Result> results_;   // per instruction
+  std::vector<Value*> kept_;      // per instruction: the memory of a row of what it gives, if that is kept
   std::vector<llvm::SmallVector<Accumulator, 4>> accumulators_;
 };
 

@@ -7,15 +7,23 @@ namespace lazuli::lowering::cpu {
 
 void NestEmitter::run_level(Level level) {
   for (size_t i = 0; i < nest_.insts.size(); ++i)
-    if (plan_.level[i] == level) run(i, {1});
+    if (plan_.level[i] == level) run(i, {1, {}});
 }
 
 void NestEmitter::run(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
+  if (plan_.row_vectors && plan_.same[i] != i) {
+    results_[i] = results_[plan_.same[i]];
+    return;
+  }
   results_[i] = {};
+  const Kept kept = plan_.kept.empty() ? Kept::No : plan_.kept[i];
+  if (kept == Kept::Again) return recall(i, pass);
   switch (x.code) {
     case Code::Prim:
-      return primitive(i, pass);
+      primitive(i, pass);
+      if (kept == Kept::First) keep(i, pass);
+      return;
     case Code::Load:
       return load(i, pass);
     case Code::Store:
@@ -78,6 +86,32 @@ void NestEmitter::primitive(size_t i, const Pass& pass) {
   }
 }
 
+// Where the copy's vector of what an instruction gives is kept. All of its lanes, those past the end too.
+llvm::Value* NestEmitter::kept_vector(size_t i, unsigned copy, llvm::Type* vector) {
+  llvm::Type* element = vector->getScalarType();
+  if (!kept_[i]) {
+    llvm::BasicBlock& entry = function_->getEntryBlock();
+    llvm::IRBuilder<> at(&entry, entry.getFirstInsertionPt());
+    llvm::AllocaInst* row = at.CreateAlloca(llvm::ArrayType::get(element, uint64_t{nest_.row_bound} + plan_.lanes));
+    row->setAlignment(llvm::Align(64));
+    kept_[i] = row;
+  }
+  Value* first = b_.CreateAdd(index_[nest_.vector_dim()], b_.getInt64(copy * plan_.lanes));
+  return b_.CreateGEP(element, kept_[i], first);
+}
+void NestEmitter::keep(size_t i, const Pass& pass) {
+  for (unsigned c = 0; c < pass.copies; ++c) {
+    Value* x = results_[i].copies[c];
+    b_.CreateStore(x, kept_vector(i, c, x->getType()));
+  }
+}
+void NestEmitter::recall(size_t i, const Pass& pass) {
+  const size_t first = plan_.same[i];
+  llvm::Type* vector = results_[first].copies.front()->getType();
+  for (unsigned c = 0; c < pass.copies; ++c)
+    results_[i].copies.push_back(b_.CreateLoad(vector, kept_vector(first, c, vector)));
+}
+
 // With an index that all lanes share, an indexed access is an ordinary one elsewhere.
 llvm::Value* NestEmitter::uniform_address(const Inst& x, uint16_t index_inst) {
   const Access& a = nest_.accesses[x.slot];
@@ -88,10 +122,11 @@ llvm::Value* NestEmitter::uniform_address(const Inst& x, uint16_t index_inst) {
 
 Place NestEmitter::place(const Inst& x, uint16_t index_inst, unsigned copy, const Pass& pass) {
   const Access& a = nest_.accesses[x.slot];
-  if (a.across) return {.address = buffered_row(x.slot, row_), .count = pass.count, .mask = pass.mask};
+  const auto [count, mask] = pass.lanes(copy);
+  if (a.across) return {.address = buffered_row(x.slot, row_), .count = count, .mask = mask};
   Place p{uniform_address(x, index_inst)};
-  p.count = pass.count;
-  p.mask = pass.mask;
+  p.count = count;
+  p.mask = mask;
   Value* first = b_.CreateAdd(index_[nest_.vector_dim()], b_.getInt64(copy * plan_.lanes));
   Value* bytes = b_.getInt64(static_cast<uint64_t>(ir::item_size(a.dtype)));
   if (a.stride == VectorStride::One) p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, bytes));
@@ -147,10 +182,13 @@ void NestEmitter::check(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
   Value* failed = results_[x.args[0]].uniform;
   if (!plan_.uniform[i]) {
-    Vec lanes = operand(x.args[0], 0);
-    for (unsigned c = 1; c < pass.copies; ++c) lanes = lanes | operand(x.args[0], c);
-    if (pass.mask) lanes = lanes & lanes.with(pass.mask);  // the lanes past the end hold anything
-    failed = any(lanes);
+    Vec all;
+    for (unsigned c = 0; c < pass.copies; ++c) {
+      Vec lanes = operand(x.args[0], c);
+      if (Value* mask = pass.lanes(c).mask) lanes = lanes & lanes.with(mask);  // those past the end hold anything
+      all = c ? all | lanes : lanes;
+    }
+    failed = any(all);
   }
   llvm::Function* function = b_.GetInsertBlock()->getParent();
   auto* report = llvm::BasicBlock::Create(b_.getContext(), "failed", function);

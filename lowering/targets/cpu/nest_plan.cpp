@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/dtype.h"
+#include "lowering/nest/cost.h"
 #include "lowering/targets/reduction.h"
 
 namespace lazuli::lowering::cpu {
@@ -65,20 +66,7 @@ unsigned widest_bits(const LoopNest& nest, const std::vector<bool>& uniform) {
 unsigned weight(const LoopNest& nest, const Inst& x) {
   if (x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Any)
     return nest.accesses[x.slot].across ? 2 : 16;
-  if (x.code != Code::Prim) return 1;
-  using ir::Prim;
-  if (x.prim >= Prim::exp && x.prim <= Prim::erfc) return 20;
-  switch (x.prim) {
-    case Prim::pow:
-    case Prim::atan2:
-    case Prim::random:
-    case Prim::floordiv:
-    case Prim::mod:
-    case Prim::fmod:
-      return 60;
-    default:
-      return 1;
-  }
+  return x.code == Code::Prim ? primitive_cost(x.prim) : 1;
 }
 
 // Walked one or two vectors at a time, a block of columns is a line or two of each row, and often of each page: nothing
@@ -122,6 +110,54 @@ unsigned unroll_for(unsigned work, bool wide) {
   return wide ? std::max(1u, vectors / 2) : vectors;
 }
 
+// How many vectors hold a row: none of rows that may be longer than a few, or of bodies too heavy to be written so often.
+unsigned row_vectors(const LoopNest& nest, unsigned lanes, unsigned work, bool wide) {
+  constexpr unsigned kMost = 4, kMostWork = 480;
+  const unsigned vectors = (nest.row_bound + lanes - 1) / lanes, registers = vectors * (wide ? 2 : 1);
+  return registers <= kMost && vectors * work <= kMostWork ? vectors : 0;
+}
+
+// A later stage has its own copy of the instructions whose values it wants again.
+void find_repeated(const LoopNest& nest, NestPlan& p) {
+  p.same.resize(nest.insts.size());
+  for (uint16_t i = 0; i < nest.insts.size(); ++i) {
+    const auto canonical = [&](uint16_t k) {
+      Inst x = nest.insts[k];
+      x.stage = 0;
+      for (int a = 0; a < operand_count(nest, x); ++a) x.args[a] = p.same[x.args[a]];
+      return x;
+    };
+    p.same[i] = i;
+    const Code code = nest.insts[i].code;
+    if (code != Code::Prim && code != Code::Position && !(code == Code::Load && p.level[i] == Level::Element)) continue;
+    for (uint16_t k = 0; k < i && p.same[i] == i; ++k)
+      if (p.level[k] == p.level[i] && canonical(k) == canonical(i)) p.same[i] = p.same[k];
+    if (p.splat[i]) p.splat[p.same[i]] = true;
+  }
+}
+
+// What is costly and wanted again by a later stage is kept in memory of the kernel's own, as far as that fits the
+// caches beside the row itself.
+void choose_kept(const LoopNest& nest, NestPlan& p) {
+  constexpr int64_t kMost = 64 << 10;  // bytes
+  int64_t bytes = 0;
+  for (size_t i = 0; i < nest.insts.size(); ++i) {
+    const Inst& x = nest.insts[i];
+    const uint16_t first = p.same[i];
+    const bool repeats = x.code == Code::Prim && is_costly(x.prim) && p.level[i] == Level::Element && !p.uniform[i] &&
+                         x.dtype != ir::DType::Bool && nest.insts[first].stage < x.stage;
+    if (!repeats) continue;
+    if (p.kept.empty()) p.kept.resize(nest.insts.size(), Kept::No);
+    if (p.kept[first] == Kept::No) {
+      const int64_t more = nest.row_bound * ir::item_size(x.dtype);
+      if (bytes + more > kMost) continue;
+      bytes += more;
+      p.kept[first] = Kept::First;
+    }
+    p.kept[i] = Kept::Again;
+  }
+}
+
 }  // namespace
 
 NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
@@ -151,6 +187,9 @@ NestPlan plan_nest(const LoopNest& nest, const CpuTarget& target) {
     }
   for (unsigned w : work) p.unroll.push_back(unroll_for(nest.schedule == Schedule::Row ? w : total, wide));
   p.masked_only = target.masks;
+  p.row_vectors = row_vectors(nest, p.lanes, total, wide);
+  if (nest.row_bound) find_repeated(nest, p);
+  if (nest.row_bound && !p.row_vectors) choose_kept(nest, p);
   p.row_by_row = goes_row_by_row(nest, p);
   p.rows_written_out = nest.tiled() && p.lanes <= 16 && total <= 12;
   if (target.compact) leave_out_copies(nest, p);

@@ -100,7 +100,7 @@ void NestEmitter::columns_of(const ColumnBlock& block, const std::function<void(
   };
   if (!plan_.masked_only) {
     middle = b_.CreateAdd(block.first, b_.CreateAnd(b_.CreateSub(block.last, block.first), b_.CreateNeg(lanes)));
-    loop(block.first, middle, [](Value*) { return Pass{1}; });
+    loop(block.first, middle, [](Value*) { return Pass{1, {}}; });
   }
   loop(middle, block.last, [&](Value* i) { return partial_pass(b_.CreateSub(block.last, i)); });
 }

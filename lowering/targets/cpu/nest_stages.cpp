@@ -24,9 +24,12 @@ bool NestEmitter::loops(unsigned stage) const {
 }
 
 void NestEmitter::stage_loop(unsigned stage, const Pass& pass) {
-  const unsigned copies = column() ? pass.copies : plan_.unroll[stage];
+  const unsigned copies = column() ? pass.copies : plan_.row_vectors ? plan_.row_vectors : plan_.unroll[stage];
   start_accumulators(stage, copies);
-  reduced_loops(stage, kept(), pass);
+  if (plan_.row_vectors)
+    elements(stage, held_row_);
+  else
+    reduced_loops(stage, kept(), pass);
   finish_accumulators(stage, copies);
 }
 
@@ -100,7 +103,7 @@ void NestEmitter::vector_loops(Value* first, Value* last, unsigned unroll, unsig
     middle = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(last, first), b_.getInt64(-static_cast<int64_t>(step))));
     summing_loop("vectors", stage, first, middle, step, kVectorChunks, carried, [&](Value* i) {
       index_[dim] = i;
-      body({unroll});
+      body({unroll, {}});
     });
   }
   auto partial = [&](Value* i) {
@@ -118,9 +121,22 @@ void NestEmitter::elements(unsigned stage, const Pass& pass) {
     if (nest_.insts[i].stage == stage && plan_.level[i] == Level::Element) run(i, pass);
 }
 
-NestEmitter::Pass NestEmitter::partial_pass(Value* remaining) {
+NestEmitter::Lanes NestEmitter::lanes_of(Value* remaining) {
   Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, remaining, b_.getInt64(plan_.lanes));
-  return {1, count, lane_mask(vector_, count)};
+  return {count, lane_mask(vector_, count)};
+}
+NestEmitter::Pass NestEmitter::partial_pass(Value* remaining) { return {1, {lanes_of(remaining)}}; }
+
+// All of a row, of which the last vectors may hold nothing.
+NestEmitter::Pass NestEmitter::whole_row() {
+  Value* size = size_[nest_.vector_dim()];
+  index_[nest_.vector_dim()] = b_.getInt64(0);
+  Pass pass{plan_.row_vectors, {}};
+  for (unsigned c = 0; c < pass.copies; ++c) {
+    Value* remaining = b_.CreateSub(size, b_.getInt64(c * plan_.lanes));
+    pass.partial.push_back(lanes_of(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, remaining, b_.getInt64(0))));
+  }
+  return pass;
 }
 
 static ir::DType accumulated_type(const LoopNest& nest, const Inst& x) {
@@ -151,8 +167,8 @@ void NestEmitter::accumulate(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
   const ir::DType type = accumulated_type(nest_, x), from = nest_.insts[x.args[0]].dtype;
   // Missing lanes of a Column nest are rows of their own that nobody stores.
-  Value* active = column() ? nullptr : pass.mask;
   for (unsigned c = 0; c < pass.copies; ++c) {
+    Value* active = column() ? nullptr : pass.lanes(c).mask;
     Value* position = is_arg(x.reduce) ? reduced_position(c) : nullptr;
     Vec value = emit_convert(operand(x.args[0], c), from, type);
     accumulators_[i][c] = reduction_step(vector_, x.reduce, type, accumulators_[i][c], value, position, active);

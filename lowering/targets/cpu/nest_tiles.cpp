@@ -126,7 +126,7 @@ void NestEmitter::buffered(const Square& s) {
         store_elements(ir, target_, nest_.accesses[a].dtype, place(a, l, r, k), block[k]);
     });
   });
-  const Pass pass = s.whole ? Pass{1} : partial_pass(s.lanes);
+  const Pass pass = s.whole ? Pass{1, {}} : partial_pass(s.lanes);
   const std::vector<Value*> outside = address_;
   llvm::SmallVector<Value**, 8> carried;
   start_row(s, outside, true);
