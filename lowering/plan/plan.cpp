@@ -71,6 +71,7 @@ class Planner {
     step.node = g.terms->stores().back().root.target.node;
     if (options_.tiles) choose_tile(step.loops);
     choose_launch(step.loops, options_.threads);
+    if (options_.row_bounds) choose_row_bound(step.loops);
     plan_.steps.push_back(std::move(step));
   }
 

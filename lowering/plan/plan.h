@@ -19,6 +19,7 @@ struct PlanOptions {
   int64_t accumulate = INT64_MAX;  // bytes that two kernels must share to become one (schedules/accumulate.h)
   bool pack = true;                // parameters of contractions, where libraries read another order than torch's
   bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
+  bool row_bounds = true;  // where kernels keep what short rows' stages share (LoopNest::row_bound)
   const Libraries* libraries = &cpu_libraries();
 };
 

@@ -28,6 +28,7 @@ lowering::PlanOptions plan_options(const CompileOptions& options, const lowering
           .threads = target.multiprocessors,
           .accumulate = options.fusion ? kCached : INT64_MAX,
           .tiles = false,
+          .row_bounds = false,
           .libraries = &libraries(options.matmul)};
 }
 

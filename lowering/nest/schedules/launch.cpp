@@ -16,14 +16,6 @@ bool repeats_costly(const LoopNest& nest) {
   return false;
 }
 
-// In few steps, so that sizes that change seldom ask for another kernel.
-uint16_t row_bound(const LoopNest& nest, ir::Size size) {
-  for (uint16_t bound : {16, 64})
-    if (size <= bound) return bound;
-  constexpr uint16_t kKept = 4096;
-  return repeats_costly(nest) && size <= kKept ? kKept : 0;
-}
-
 }  // namespace
 
 // Elementwise blocks are long, so that the loop around them costs nothing. The squares of a tiled nest keep both
@@ -31,10 +23,8 @@ uint16_t row_bound(const LoopNest& nest, ir::Size size) {
 void choose_launch(Loops& loops, int threads) {
   constexpr int64_t kLong = 4096, kShort = 64, kSquare = 128;
   const ir::Size size = loops.sizes[loops.nest.vector_dim()];
-  loops.nest.row_bound = 0;
   if (loops.nest.schedule == Schedule::Row) {
     loops.block = 1;
-    if (loops.nest.reduced == 1) loops.nest.row_bound = row_bound(loops.nest, size);
   } else if (loops.nest.tiled()) {
     const ir::Size squares = ir::product(loops.sizes) / (kSquare * kSquare);
     loops.block = squares < 4 * threads ? kSquare / 2 : kSquare;
@@ -45,6 +35,21 @@ void choose_launch(Loops& loops, int threads) {
     const ir::Size shared = size / (2 * threads) / kColumns * kColumns;
     loops.block = clamp(shared, kColumns, kMostColumns);
   }
+}
+
+// In few steps, so that sizes that change seldom ask for another kernel.
+void choose_row_bound(Loops& loops) {
+  constexpr uint16_t kKept = 4096;
+  LoopNest& nest = loops.nest;
+  nest.row_bound = 0;
+  if (nest.schedule != Schedule::Row || nest.reduced != 1) return;
+  const ir::Size size = loops.sizes[nest.vector_dim()];
+  for (uint16_t bound : {16, 64})
+    if (size <= bound) {
+      nest.row_bound = bound;
+      return;
+    }
+  if (repeats_costly(nest) && size <= kKept) nest.row_bound = kKept;
 }
 
 }  // namespace lazuli::lowering

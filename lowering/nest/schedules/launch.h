@@ -10,4 +10,7 @@ inline constexpr int64_t kColumns = 64, kMostColumns = 256;
 
 void choose_launch(Loops& loops, int threads);
 
+// How long the nest's rows may be.
+void choose_row_bound(Loops& loops);
+
 }  // namespace lazuli::lowering
