@@ -200,6 +200,7 @@ bool computes_much(const Signature& s) {
                                                         "aten::_cdist_backward",
                                                         "aten::_pdist_forward",
                                                         "aten::_pdist_backward",
+                                                        "aten::bucketize",
                                                         "aten::_ctc_loss",
                                                         "aten::_ctc_loss_backward",
                                                         "aten::grid_sampler_2d",
@@ -210,6 +211,7 @@ bool computes_much(const Signature& s) {
                                                         "aten::median",
                                                         "aten::mode",
                                                         "aten::nanmedian",
+                                                        "aten::searchsorted",
                                                         "aten::sort",
                                                         "aten::topk"};
   return names.contains(s.op.schema().name());

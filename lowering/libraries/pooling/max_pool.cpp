@@ -14,20 +14,26 @@ constexpr C lowest() {
   return std::numeric_limits<C>::lowest();
 }
 
-// Compares `n` lanes with the best so far. Lane i reads source[i * step], whose position is index + i * index_step.
+// Compares `n` lanes with the best so far. Lane i reads source[i * step], whose position is index + i * index_step;
+// positions are of account only where they are asked for.
+template <bool positions>
 struct Compare {
   template <class T, class C>
   static LAZULI_INLINE void run(C* best, int32_t* where, const T* source, int64_t n, int64_t step, int32_t index,
                                 int32_t index_step) {
-    const auto lane = [&](int64_t i, C v) {
-      const bool take = v > best[i] || v != v;
+    const auto lane = [&](int64_t i, C v) LAZULI_INLINE_LAMBDA {
+      const bool take = (v > best[i]) | (v != v);
       best[i] = take ? v : best[i];
-      where[i] = take ? index + static_cast<int32_t>(i) * index_step : where[i];
+      if constexpr (positions) where[i] = take ? index + static_cast<int32_t>(i) * index_step : where[i];
     };
     if (step == 1) {
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) lane(i, static_cast<C>(source[i]));
+    } else if (step == 2) {  // what most networks pool with
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) lane(i, static_cast<C>(source[2 * i]));
     } else {
+#pragma omp simd
       for (int64_t i = 0; i < n; ++i) lane(i, static_cast<C>(source[i * step]));
     }
   }
@@ -161,15 +167,16 @@ class MaxPool final : public LibraryCall {
       for (int64_t r = begin; r < end; ++r) {
         const int64_t oh = r % values_.h, c = r / values_.h % x_.c, n = r / values_.h / x_.c;
         std::fill(best.begin(), best.end(), lowest<Compute<T>>());
-        pool_row(x, best.data(), where.data(), n, c, oh);
+        indices ? pool_row<true>(x, best.data(), where.data(), n, c, oh)
+                : pool_row<false>(x, best.data(), where.data(), n, c, oh);
         store_row(best.data(), values + values_.at(n, c, oh, 0), values_.w, values_.sw);
         if (indices) store_row(where.data(), indices + indices_.at(n, c, oh, 0), values_.w, indices_.sw);
       }
     });
   }
-  template <class T>
+  template <bool positions, class T>
   void pool_row(const T* x, Compute<T>* best, int32_t* where, int64_t n, int64_t c, int64_t oh) const {
-    for (int64_t ow = 0; ow < values_.w; ++ow)
+    for (int64_t ow = 0; positions && ow < values_.w; ++ow)
       where[ow] = static_cast<int32_t>(high_.first(oh) * x_.w + wide_.first(ow));
     for (int64_t kh = 0; kh < high_.kernel; ++kh) {
       const int64_t ih = high_.input_at(oh, kh);
@@ -177,15 +184,15 @@ class MaxPool final : public LibraryCall {
       for (int64_t kw = 0; kw < wide_.kernel; ++kw) {
         const int64_t begin = wide_.begin(kw), count = wide_.end(kw) - begin, iw = wide_.input_at(begin, kw);
         if (count > 0)
-          compare(best + begin, where + begin, x + x_.at(n, c, ih, iw), count, wide_.stride * x_.sw, ih * x_.w + iw,
-                  wide_.stride);
+          compare<positions>(best + begin, where + begin, x + x_.at(n, c, ih, iw), count, wide_.stride * x_.sw,
+                             ih * x_.w + iw, wide_.stride);
       }
     }
   }
-  template <class T>
+  template <bool positions, class T>
   static void compare(Compute<T>* best, int32_t* where, const T* source, int64_t n, int64_t step, int64_t index,
                       int64_t index_step) {
-    run_for_host<Compare, Compute<T>*, int32_t*, const T*, int64_t, int64_t, int32_t, int32_t>(
+    run_for_host<Compare<positions>, Compute<T>*, int32_t*, const T*, int64_t, int64_t, int32_t, int32_t>(
         best, where, source, n, step, static_cast<int32_t>(index), static_cast<int32_t>(index_step));
   }
 
