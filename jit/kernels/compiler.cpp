@@ -46,13 +46,13 @@ struct Cpu {
 
 Cpu describe_cpu(const std::string& wanted) {
   using lowering::InstructionSet;
-  if (!wanted.empty() && wanted != "avx2" && wanted != "native" && wanted != "no-libm")
-    throw InternalError("unknown processor '" + wanted + "' (native, avx2 or no-libm)");
+  if (!wanted.empty() && wanted != "avx2" && wanted != "native")
+    throw InternalError("unknown processor '" + wanted + "' (native or avx2)");
   const InstructionSet has = lowering::host_instruction_set();
   if (!*lowering::generated_code(has).llvm_cpu) throw InternalError("this processor lacks AVX2, FMA or F16C");
   const auto code = lowering::generated_code(wanted == "avx2" ? InstructionSet::Avx2 : has);
   Cpu cpu;
-  cpu.target = {code.vector_bits, code.masks, wanted != "no-libm"};
+  cpu.target = {code.vector_bits, code.masks};
   if (wanted == "avx2") {
     cpu.name = code.llvm_cpu;
     return cpu;
@@ -144,8 +144,7 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.cpu = describe_cpu(cpu);
   s.triple = llvm::sys::getProcessTriple();
-  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features +
-                  (s.cpu.target.c_library ? "" : ";no-libm");
+  s.fingerprint = "llvm-" LLVM_VERSION_STRING ";" + s.triple + ";" + s.cpu.name + ";" + s.cpu.features;
   std::string problem;
   s.target = llvm::TargetRegistry::lookupTarget(s.triple, problem);
   if (!s.target) throw InternalError(problem);
@@ -154,7 +153,7 @@ Compiler::Compiler(const std::string& cpu) : state_(std::make_unique<State>()) {
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create();
   if (!jit) throw InternalError("no just-in-time linker: " + text(jit.takeError()));
   s.jit = std::move(*jit);
-  // The C library's math, for the functions that call it.
+  // What LLVM makes calls of by itself, such as memset.
   auto process =
       llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(s.jit->getDataLayout().getGlobalPrefix());
   if (!process) throw InternalError(text(process.takeError()));

@@ -42,8 +42,7 @@ class LoadedKernel {
 // Generates code for one kind of CPU. Thread-safe; compiles run side by side.
 class Compiler {
  public:
-  // `cpu`: empty for this machine as it is; "avx2" to do without AVX-512; "no-libm" to do without the C
-  // library's float64 functions, with those that GPUs have. LAZULI_CPU gives the process's default.
+  // `cpu`: empty for this machine as it is; "avx2" to do without AVX-512. LAZULI_CPU gives the process's default.
   explicit Compiler(const std::string& cpu);
   ~Compiler();
   static Compiler& host();

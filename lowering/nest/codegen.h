@@ -14,9 +14,8 @@ namespace lazuli::lowering {
 // What the CPU code generator decides by. Both kinds have FMA and F16C.
 struct CpuTarget {
   unsigned vector_bits = 256;
-  bool masks = false;     // AVX-512: any load, store and arithmetic may be masked per lane
-  bool c_library = true;  // kernels may call it; without, float64 functions are our own, as they are on GPUs
-  bool compact = false;   // little code, which is soon made, rather than fast code; it gives the same bits
+  bool masks = false;    // AVX-512: any load, store and arithmetic may be masked per lane
+  bool compact = false;  // little code, which is soon made, rather than fast code; it gives the same bits
 };
 
 // Adds `symbol`, a KernelFn, to the module, whose target triple, data layout and function attributes (`attributes`

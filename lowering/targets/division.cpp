@@ -1,7 +1,7 @@
 // Remainders and floor division of floating types.
 #include <cmath>
 
-#include "lowering/targets/math/math.h"
+#include "lowering/targets/math/f64.h"
 #include "lowering/targets/primitives.h"
 
 namespace lazuli::lowering {
@@ -37,7 +37,7 @@ Vec fmod_f32(Vec a, Vec b) {
 
 }  // namespace
 
-Vec floating_fmod(Vec a, Vec b) { return a.f64() ? math::per_lane("fmod", {a, b}) : fmod_f32(a, b); }
+Vec floating_fmod(Vec a, Vec b) { return a.f64() ? math::f64::fmod(a, b) : fmod_f32(a, b); }
 
 Vec floating_modulo(Vec a, Vec b) {
   Vec m = floating_fmod(a, b);

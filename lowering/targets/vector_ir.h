@@ -13,8 +13,7 @@ namespace lazuli::lowering {
 
 // What differs between machines for the code that is written over VectorIR.
 struct Machine {
-  bool c_library = true;  // code may call it
-  bool nvptx = false;     // an NVIDIA GPU: 2^x is an instruction, and so are minima that keep NaN
+  bool nvptx = false;  // an NVIDIA GPU: 2^x is an instruction, and so are minima that keep NaN
 };
 
 class VectorIR {

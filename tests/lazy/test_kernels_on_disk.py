@@ -86,7 +86,7 @@ def test_files_in_one_anothers_place_are_not_run(filled):
 
 def test_code_for_another_processor_is_not_run(filled):
     cache, _ = filled
-    other = run(cache, LAZULI_CPU="no-libm")
+    other = run(cache, LAZULI_CPU="avx2")
     assert other["loaded"] == 0
     assert run(cache)["compiled"] == 0
-    assert run(cache, LAZULI_CPU="no-libm") == {**other, "compiled": 0, "loaded": other["compiled"]}
+    assert run(cache, LAZULI_CPU="avx2") == {**other, "compiled": 0, "loaded": other["compiled"]}

@@ -56,7 +56,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       first_(variant.resident ? find_repeated(nest) : std::vector<uint16_t>{}),
       precision_(find_precision(nest, first_)),
       b_(module.getContext()),
-      ir_(b_, 1, {.c_library = false, .nvptx = true}),
+      ir_(b_, 1, {.nvptx = true}),
       function_(declare_kernel(module, symbol,
                                variant.members > 1 ? GpuGroupLayout(nest, variant.members).total : layout_.total,
                                variant.threads)),

@@ -1,6 +1,6 @@
 // erf and erfc. erf: a polynomial near 0, else 1 - exp(P(|x|)), P fitted to log(erfc) (tools/fit). erfc: exp(-x^2)
 // times a polynomial in (x - 4) / (x + 4), as M. Shepherd and J. Laframboise do (Math. Comp. 36, 1981).
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -19,7 +19,7 @@ Vec erfc_wide(Vec x) {
 }  // namespace
 
 Vec erf(Vec x) {
-  if (x.f64()) return per_lane("erf", {x});
+  if (x.f64()) return f64::erf(x);
   Vec z = x * x, a = clamp(abs(x), 0, 4);
   Vec near = horner(z, {7.965175609569997e-05, -0.0008043123525567353, 0.005191911943256855, -0.026855582371354103,
                         0.11283624172210693, -0.3761262893676758, 0.12837916612625122});
@@ -31,6 +31,6 @@ Vec erf(Vec x) {
   return select(lt(a, 0.92), near, far);
 }
 
-Vec erfc(Vec x) { return x.f64() ? per_lane("erfc", {x}) : in_f64(x, erfc_wide); }
+Vec erfc(Vec x) { return x.f64() ? f64::erfc(x) : in_f64(x, erfc_wide); }
 
 }  // namespace lazuli::lowering::math

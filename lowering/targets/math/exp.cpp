@@ -2,7 +2,7 @@
 // W. Waite, Software Manual for the Elementary Functions, 1980, chapter 6; the reduction with fused steps.
 #include <cmath>
 
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -68,7 +68,7 @@ Vec exp(Vec x) { return x.f64() ? exp_f64(x) : exp_f32(x); }
 
 // exp(x) - 1 = 2^n (exp(r) - 1) + (2^n - 1), at half its size so that the largest arguments do not overflow early.
 Vec expm1(Vec x) {
-  if (x.f64()) return per_lane("expm1", {x});
+  if (x.f64()) return f64::expm1(x);
   auto [n, r] = reduce(clamp(x, -18, 89));
   Vec p = horner(r, {0.0001994427148019895, 0.0013932723086327314, 0.008333208039402962, 0.04166648909449577,
                      0.1666666716337204, 0.5});

@@ -1,10 +1,8 @@
-// Elementary functions of float64 without a C library, for targets that have none. Within a few units in the last
-// place on the whole domain, edges included. The formulas and coefficients are those of FreeBSD's msun (Copyright (C)
+// Elementary functions of float64 that math.h has no polynomial of. Within 3 units in the last place on the whole domain,
+// edges included; fmod is exact. The formulas and coefficients are those of FreeBSD's msun (Copyright (C)
 // 1993 Sun Microsystems, Inc.; permission to use, copy, modify and distribute is freely granted provided that this
 // notice is preserved) where nothing else is said.
 #pragma once
-#include <string_view>
-
 #include "lowering/targets/math/parts.h"
 
 namespace lazuli::lowering::math::f64 {
@@ -27,8 +25,5 @@ Vec atan2(Vec y, Vec x);
 Vec erf(Vec x);
 Vec erfc(Vec x);
 Vec fmod(Vec a, Vec b);
-
-// By the C library's name. Throws InternalError for a function that is not here.
-Vec call(std::string_view name, llvm::ArrayRef<Vec> args);
 
 }  // namespace lazuli::lowering::math::f64

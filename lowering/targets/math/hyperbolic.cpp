@@ -1,5 +1,5 @@
 // sinh, cosh and tanh (Cody and Waite, chapters 12 and 13): a polynomial near 0 (tools/fit), else from exp.
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -20,11 +20,11 @@ Vec cosh_wide(Vec x) {
 
 }  // namespace
 
-Vec sinh(Vec x) { return x.f64() ? per_lane("sinh", {x}) : in_f64(x, sinh_wide); }
-Vec cosh(Vec x) { return x.f64() ? per_lane("cosh", {x}) : in_f64(x, cosh_wide); }
+Vec sinh(Vec x) { return x.f64() ? f64::sinh(x) : in_f64(x, sinh_wide); }
+Vec cosh(Vec x) { return x.f64() ? f64::cosh(x) : in_f64(x, cosh_wide); }
 
 Vec tanh(Vec x) {
-  if (x.f64()) return per_lane("tanh", {x});
+  if (x.f64()) return f64::tanh(x);
   Vec a = clamp(abs(x), 0, 10), z = a * a;
   Vec p = horner(z, {0.002157613867893815, -0.00819507334381342, 0.021708747372031212, -0.05394846200942993,
                      0.13333222270011902, -0.3333333134651184});

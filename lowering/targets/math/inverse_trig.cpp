@@ -2,7 +2,7 @@
 // theorems (Cody and Waite, chapters 10 and 11), then polynomials (tools/fit).
 #include <cmath>
 
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -64,11 +64,11 @@ Vec atan2_wide(Vec y, Vec x) {
 
 }  // namespace
 
-Vec asin(Vec x) { return x.f64() ? per_lane("asin", {x}) : in_f64(x, asin_wide); }
-Vec acos(Vec x) { return x.f64() ? per_lane("acos", {x}) : in_f64(x, acos_wide); }
-Vec atan(Vec x) { return x.f64() ? per_lane("atan", {x}) : in_f64(x, atan_wide); }
+Vec asin(Vec x) { return x.f64() ? f64::asin(x) : in_f64(x, asin_wide); }
+Vec acos(Vec x) { return x.f64() ? f64::acos(x) : in_f64(x, acos_wide); }
+Vec atan(Vec x) { return x.f64() ? f64::atan(x) : in_f64(x, atan_wide); }
 Vec atan2(Vec y, Vec x) {
-  if (x.f64()) return per_lane("atan2", {y, x});
+  if (x.f64()) return f64::atan2(y, x);
   return to_f32(atan2_wide(to_f64(y), to_f64(x)));
 }
 

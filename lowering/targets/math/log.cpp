@@ -2,7 +2,7 @@
 // reduction by integer arithmetic on the bits and log1p's correction term follow FreeBSD's msun (Sun Microsystems).
 #include <cmath>
 
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -46,13 +46,13 @@ Vec with_edges(Vec x, Vec y) {
 }  // namespace
 
 Vec log(Vec x) {
-  if (x.f64()) return per_lane("log", {x});
+  if (x.f64()) return f64::log(x);
   auto [e, f] = split_any(x);
   return with_edges(x, log_of(e, f));
 }
 
 Vec log2(Vec x) {
-  if (x.f64()) return per_lane("log2", {x});
+  if (x.f64()) return f64::log2(x);
   auto [e, f] = split_any(x);
   Vec p =
       horner(f, {-0.11094936728477478, 0.1874033510684967, -0.19129303097724915, 0.20443744957447052,
@@ -63,7 +63,7 @@ Vec log2(Vec x) {
 
 // log(u) for u = 1 + x, plus what the rounding of u lost.
 Vec log1p(Vec x) {
-  if (x.f64()) return per_lane("log1p", {x});
+  if (x.f64()) return f64::log1p(x);
   Vec u = x + 1, back = u - x;
   Vec lost = (x - (u - back)) + (1 - back);  // u + lost = 1 + x exactly (Knuth's TwoSum)
   auto [e, f] = split(u);

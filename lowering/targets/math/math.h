@@ -1,8 +1,6 @@
-// Elementary functions on vectors of float32 and float64. float32 is within 2 units in the last place on the whole
-// domain, edges included, from our own polynomials; so is float64 where it is not handed to the C library.
+// Elementary functions on vectors of float32 and float64, from our own polynomials: no library of the machine is called.
+// float32 is within 2 units in the last place on the whole domain, edges included, float64 (f64.h) within 3.
 #pragma once
-#include <initializer_list>
-
 #include "lowering/targets/vector_ir.h"
 
 namespace lazuli::lowering::math {
@@ -25,9 +23,5 @@ Vec tanh(Vec x);
 Vec erf(Vec x);
 Vec erfc(Vec x);
 Vec pow(Vec x, Vec y);
-
-// The C library's function, lane by lane: for rare functions of float64 only. `name` is the float64 name. For a target
-// without a C library the same function of our own (f64.h).
-Vec per_lane(const char* name, std::initializer_list<Vec> args);
 
 }  // namespace lazuli::lowering::math

@@ -1,7 +1,7 @@
 // pow of float32: 2^(y log2|x|) in float64, with the edges of C's Annex F.
 #include <cmath>
 
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math {
 namespace {
@@ -24,7 +24,7 @@ Vec pow_wide(Vec x, Vec y) {
 }  // namespace
 
 Vec pow(Vec x, Vec y) {
-  if (x.f64()) return per_lane("pow", {x, y});
+  if (x.f64()) return f64::pow(x, y);
   return to_f32(pow_wide(to_f64(x), to_f64(y)));
 }
 

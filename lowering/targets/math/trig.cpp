@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "lowering/targets/math/parts.h"
+#include "lowering/targets/math/f64.h"
 #include "lowering/targets/math/trig_table.h"
 
 namespace lazuli::lowering::math {
@@ -107,12 +107,12 @@ Vec tan_f32(Vec x) {
 }  // namespace
 
 Vec sin(Vec x) {
-  if (x.f64()) return per_lane("sin", {x});
+  if (x.f64()) return f64::sin(x);
   return select(eq(x, 0), x, sine(x, 0));
 }
-Vec cos(Vec x) { return x.f64() ? per_lane("cos", {x}) : sine(x, 1); }
+Vec cos(Vec x) { return x.f64() ? f64::cos(x) : sine(x, 1); }
 Vec tan(Vec x) {
-  if (x.f64()) return per_lane("tan", {x});
+  if (x.f64()) return f64::tan(x);
   return select(eq(x, 0), x, tan_f32(x));
 }
 
