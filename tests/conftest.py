@@ -57,6 +57,13 @@ def planned(device):
         yield
 
 
+@pytest.fixture(params=["never", "always"])
+def with_and_without_plans(request, device):
+    """The same numbers are asked of plans and of torch's kernels, op by op."""
+    with torch.lazuli.config.patch(unplanned=request.param):
+        yield
+
+
 @pytest.fixture
 def counters(device):
     """The device's counters, from zero: call it for what happened since the test began."""

@@ -1,5 +1,6 @@
 // Composite rows as torch's own operators for them. Dropout, which draws our random numbers, is left to its
 // decomposition.
+#include <cmath>
 #include <ATen/ATen.h>
 #include "lazy/rows/torch_rows.h"
 #include "lazy/support/convert.h"
@@ -28,6 +29,17 @@ Tensors or_zeros(Tensors t, const ir::Node& n) {
 
 at::IntArrayRef last_sizes(const Tensor& x, int64_t dims) { return x.sizes().slice(x.dim() - dims); }
 
+// Torch's variance over all dimensions is not quite 0 where all numbers are equal.
+Tensor var(const ir::Node& n, const Tensors& in) {
+  const Tensor& x = in[0];
+  const Tensor y = at::var(x, list_of(n.attrs, 0), in[1].item(), n.attrs.number(1) != 0);
+  if (y.numel() != 1 || x.numel() == 0 || !x.is_cpu()) return y;
+  const Tensor first = x.as_strided({}, {});
+  const double deviation = std::sqrt(number_in(y));
+  const bool is_little = deviation > 0 && deviation <= 1e-6 * std::abs(number_in(first));
+  return is_little && at::eq(x, first).all().item<bool>() ? at::zeros_like(y) : y;
+}
+
 Tensors layer_norm(const ir::Node& n, const Tensors& in) {
   return all(
       at::native_layer_norm(in[0], last_sizes(in[0], n.attrs.number(0)), maybe(in[1]), maybe(in[2]), number_in(in[3])));
@@ -48,19 +60,23 @@ bool folds_unasked(const ir::Node& n, const Tensor& x) {
   return n.attrs.number(0) == 0 && x.is_cpu() && x.is_non_overlapping_and_dense();
 }
 
+// In 16 bits torch's kernel rounds the statistics that it normalizes with, where its parameters are in 16 bits or none,
+// and updates running ones with what 16 bits may not hold.
+Tensor widened(const Tensor& t) {
+  return t.defined() && at::isReducedFloatingType(t.scalar_type()) ? t.to(at::kFloat) : t;
+}
+
 std::optional<Tensors> batch_norm(const ir::Node& n, const Tensors& in) {
-  const Tensor& x = in[0];
-  if (folds_unasked(n, x)) return {};
-  Tensors r = all(at::native_batch_norm(x, maybe(in[1]), maybe(in[2]), {}, {}, true, 0.1, number_in(in[3])));
+  if (folds_unasked(n, in[0])) return {};
+  const Tensor x = widened(in[0]);
+  Tensors r =
+      all(at::native_batch_norm(x, maybe(widened(in[1])), maybe(widened(in[2])), {}, {}, true, 0.1, number_in(in[3])));
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < x.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  // Torch's kernel updates running statistics with what 16 bits may not hold. The mean is that of a sum: the one that
-  // comes with a variance is nan where all numbers are the same infinity.
-  const bool is_narrow = at::isReducedFloatingType(x.scalar_type());
-  const Tensor wide = is_narrow ? x.to(at::kFloat) : x;
-  if (is_narrow) r[1] = wide.mean(dims);
-  r.push_back(wide.var(dims));
+  // The mean is that of a sum: the one that comes with a variance is nan where all numbers are the same infinity.
+  if (!x.is_same(in[0])) r[1] = x.mean(dims);
+  r.push_back(x.var(dims));
   return r;
 }
 Tensors batch_norm_backward(const ir::Node& n, const Tensors& in) {
@@ -213,7 +229,7 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return Tensors{at::mean(in[0], list_of(n.attrs, 0), number(1) != 0)};
     case Op::var:
       if (list_of(n.attrs, 0).empty()) return {};
-      return Tensors{at::var(in[0], list_of(n.attrs, 0), in[1].item(), number(1) != 0)};
+      return Tensors{var(n, in)};
     case Op::softmax:
       return Tensors{at::_softmax(in[0], number(0), false)};
     case Op::log_softmax:

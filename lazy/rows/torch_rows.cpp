@@ -1,5 +1,6 @@
 #include "lazy/rows/torch_rows.h"
 
+#include <limits>
 #include <ATen/ATen.h>
 #include "ir/philox.h"
 #include "lazy/rows/eager_rows.h"
@@ -36,12 +37,51 @@ Tensor random_uniform(const ir::Node& n, const Tensors& in) {
   }
 }
 
+// The larger or smaller as the row says it: of equal zeros the first. Torch's kernels give the second where they
+// compute a whole vector, and the first where they compute what is left.
+Tensor first_of_equals(Tensor (*of_two)(const Tensor&, const Tensor&), const Tensor& a, const Tensor& b) {
+  const Tensor either = of_two(a, b);
+  return at::isFloatingType(either.scalar_type()) ? at::where(a == b, a, either) : either;
+}
+
+Tensor in_compute_type(const Tensor& x) { return at::isReducedFloatingType(x.scalar_type()) ? x.to(at::kFloat) : x; }
+
+// Of -0 torch gives now one infinity, now the other.
+Tensor gradient_of_logit(const Tensor& gy, const Tensor& x) {
+  const Tensor wide = in_compute_type(x);
+  const Tensor out_of_range = at::logical_or(wide < 0, wide > 1);
+  return gy / at::where(out_of_range, std::numeric_limits<double>::quiet_NaN(), wide * (1 - wide));
+}
+
 // Rows that no operator computes as they stand.
 std::optional<Tensor> special(const ir::Node& n, const Tensors& in, bool in_first) {
   const auto number = [&](size_t i) { return in[i].item(); };
+  const auto first = [&](Tensor (*of_two)(const Tensor&, const Tensor&), const Tensor& a, const Tensor& b) {
+    const Tensor made = first_of_equals(of_two, a, b);
+    return in_first ? in[0].copy_(made) : made;
+  };
   switch (n.op) {
     case Op::stands_for:
       return in[0];
+    case Op::maximum:
+      return first(at::maximum, in[0], in[1]);
+    case Op::minimum:
+      return first(at::minimum, in[0], in[1]);
+    case Op::fmax:
+      return first(at::fmax, in[0], in[1]);
+    case Op::fmin:
+      return first(at::fmin, in[0], in[1]);
+    case Op::clamp:
+      if (!in[1].dim() && !in[2].dim()) return {};
+      return first(at::minimum, first_of_equals(at::maximum, in[0], in[1]), in[2]);
+    case Op::clamp_min:
+      if (!in[1].dim()) return {};
+      return first(at::maximum, in[0], in[1]);
+    case Op::clamp_max:
+      if (!in[1].dim()) return {};
+      return first(at::minimum, in[0], in[1]);
+    case Op::logit_backward:
+      return gradient_of_logit(in[0], in[1]);
     case Op::trunc_divide:
       return at::div(in[0], in[1], "trunc");
     case Op::add_scaled:
@@ -58,7 +98,10 @@ std::optional<Tensor> special(const ir::Node& n, const Tensors& in, bool in_firs
     case Op::elu_backward:
       return at::elu_backward(in[0], number(2), number(3), number(4), false, in[1]);
     case Op::log_sigmoid_backward:
-      return in[0] * at::sigmoid(-in[1]);
+      return in[0] * at::sigmoid(-in_compute_type(in[1]));
+    case Op::lerp:  // with a weight that is a tensor it would be one of the operands' type
+      if (in[2].dim()) return {};
+      return in_first ? in[0].lerp_(in[1], number(2)) : at::lerp(in[0], in[1], number(2));
     // What they refuse our kernels have refused before.
     case Op::index_position:
       return at::where(in[0] < 0, in[0] + in[1], in[0]);

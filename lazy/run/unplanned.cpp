@@ -18,6 +18,7 @@
 #include "lazy/rows/torch_views.h"
 #include "lazy/run/draws_apart.h"
 #include "lazy/run/unplanned_schedule.h"
+#include "lazy/support/config.h"
 #include "lazy/support/convert.h"
 #include "lazy/support/plain_dispatch.h"
 #include "lowering/threads/blas_threads.h"
@@ -153,7 +154,8 @@ class Run {
         break;
     }
     if (schedule_.product[id] >= 0) return sum(id);
-    if (schedule_.factors_only[id] && n.op == Op::permute) return std::move(values_[n.inputs[0].node]);
+    if (schedule_.rounded_once[id] != UnplannedSchedule::kNever) return sum_rounded_once(id);
+    if (schedule_.factors_only[id] && ir::is_view(n.op)) return std::move(values_[n.inputs[0].node]);
     Tensors in;
     in.reserve(n.inputs.size());
     for (ir::Value v : n.inputs) in.push_back(v ? values_[v.node][v.result] : Tensor());
@@ -208,6 +210,42 @@ class Run {
       return {to};
     }
     return {is_spare(to, n.types[0]) ? to.addmm_(factors[0], factors[1]) : at::addmm(to, factors[0], factors[1])};
+  }
+
+  // Of a product or a convolution in 16 bits and something else.
+  Tensors sum_rounded_once(uint32_t id) {
+    const ir::Node &n = graph_.nodes[id], &product = graph_.nodes[schedule_.rounded_once[id]];
+    const auto is_of_product = [&](ir::Value v) { return schedule_.factors_only[v.node]; };
+    const size_t of = is_of_product(n.inputs[0]) ? 0 : 1;
+    const ir::Value other = n.inputs[1 - of];
+    Tensor added = as_graph_says(values_[other.node][other.result], other);
+    Tensors factors = std::move(values_[n.inputs[of].node]);
+    if (schedule_.last_use[other.node] == id) values_[other.node].clear();
+    if (product.op == Op::convolution) {
+      factors.push_back(added.reshape({-1}));
+      std::optional<Tensors> made = torch_row(product, factors);
+      if (!made) throw NeedsPlan();
+      return fitted(n, *std::move(made));
+    }
+    // In the product's shape, as if the views between the two were made before.
+    added = added.expand(to_ref(n.types[0].shape));
+    std::vector<const ir::Node*> views;
+    for (uint32_t at = n.inputs[of].node; at != schedule_.rounded_once[id]; at = views.back()->inputs[0].node) {
+      views.push_back(&graph_.nodes[at]);
+      added = without(*views.back(), added);
+    }
+    Tensor y = product.types[0].rank() == 2 ? at::addmm(added, factors[0], factors[1])
+                                            : at::baddbmm(added, factors[0], factors[1]);
+    for (size_t i = views.size(); i-- > 0;) y = torch_view(*views[i], y);
+    return {y};
+  }
+  // What a view that only moves elements would have to read to give these.
+  Tensor without(const ir::Node& view, const Tensor& y) const {
+    if (view.op == Op::reshape) return y.reshape(to_ref(graph_.type(view.inputs[0]).shape));
+    const auto order = list_of(view.attrs, 0);
+    std::vector<int64_t> back(order.size());
+    for (size_t d = 0; d < order.size(); ++d) back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+    return y.permute(back);
   }
 
   size_t position(ir::Value input) const { return static_cast<size_t>(graph_[input].attrs.number(0)); }
@@ -436,7 +474,8 @@ class Unplanned final : public jit::Executable {
     const PlainDispatch guard;
     std::optional<lowering::OneThread> alone;
     std::optional<lowering::BlasThreads> blas;
-    if (!schedule_.is_shared) alone.emplace(), blas.emplace(1);
+    // In reference mode bits follow from how many threads there are.
+    if (!schedule_.is_shared && !is_reference_mode()) alone.emplace(), blas.emplace(1);
     Run run(schedule_, host, calls);
     try {
       run.run(inputs, donate, scalars, outputs);

@@ -46,6 +46,16 @@ bool cannot_fail(const ir::Graph& graph, const ir::Node& n) {
 
 bool turns(const ir::Node& n) { return n.op == Op::permute && n.attrs.list(0).size() == 2 && n.attrs.list(0)[0] == 1; }
 
+// Whether it only gives what it reads another shape.
+bool is_moved(const ir::Node& n) { return n.op == Op::reshape || n.op == Op::permute; }
+// Whether torch has an operator that adds anything to it.
+bool is_product(const ir::Node& n) { return n.op == Op::matmul && (n.types[0].rank() == 2 || n.types[0].rank() == 3); }
+// Whether it is a convolution, and this a number for each of its channels.
+bool adds_a_bias(const ir::Node& n, const ir::Type& added) {
+  if (n.op != Op::convolution || added.rank() != n.types[0].rank()) return false;
+  return added.shape[1] == n.types[0].shape[1] && added.numel() == added.shape[1];
+}
+
 }  // namespace
 
 UnplannedSchedule::UnplannedSchedule(std::shared_ptr<const ir::Graph> g)
@@ -54,9 +64,11 @@ UnplannedSchedule::UnplannedSchedule(std::shared_ptr<const ir::Graph> g)
       transposed(graph.nodes.size()),
       product(graph.nodes.size(), -1),
       factors_only(graph.nodes.size()),
-      grows(graph.nodes.size()) {
+      grows(graph.nodes.size()),
+      rounded_once(graph.nodes.size(), kNever) {
   find_uses();
   find_products();
+  find_narrow_products();
 }
 
 void UnplannedSchedule::find_uses() {
@@ -82,7 +94,7 @@ void UnplannedSchedule::find_uses() {
   }
 }
 
-void UnplannedSchedule::find_products() {
+std::vector<uint32_t> UnplannedSchedule::count_uses() const {
   std::vector<uint32_t> uses(graph.nodes.size());
   const auto count = [&](ir::Value v) {
     if (v) ++uses[v.node];
@@ -90,6 +102,11 @@ void UnplannedSchedule::find_products() {
   for (ir::Value v : graph.outputs) count(v);
   for (uint32_t id = 0; id < graph.nodes.size(); ++id)
     if (last_use[id] != kNever) std::ranges::for_each(graph.nodes[id].inputs, count);
+  return uses;
+}
+
+void UnplannedSchedule::find_products() {
+  const std::vector<uint32_t> uses = count_uses();
   for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
     const ir::Node& n = graph.nodes[id];
     if (last_use[id] == kNever || n.op != Op::add || n.types[0].rank() != 2 || n.types[0].dtype != ir::DType::F32)
@@ -106,6 +123,33 @@ void UnplannedSchedule::find_products() {
       const ir::Value sum = n.inputs[1 - i];
       grows[id] =
           graph[sum].op == Op::input && uses[sum.node] == 1 && uses[id] == 1 && last_use[id] == graph.nodes.size();
+    }
+  }
+}
+
+void UnplannedSchedule::find_narrow_products() {
+  const auto is_narrow = [&](const ir::Node& n) {
+    const ir::DType t = n.types[0].dtype;
+    return n.op == Op::add && ir::is_floating(t) && ir::compute_type(t) != t;
+  };
+  if (std::ranges::none_of(graph.nodes, is_narrow)) return;
+  const std::vector<uint32_t> uses = count_uses();
+  for (uint32_t id = 0; id < graph.nodes.size(); ++id) {
+    const ir::Node& n = graph.nodes[id];
+    if (last_use[id] == kNever || !is_narrow(n)) continue;
+    for (size_t i = 0; i < 2 && rounded_once[id] == kNever; ++i) {
+      const ir::Type &whole = graph.type(n.inputs[i]), &added = graph.type(n.inputs[1 - i]);
+      if (whole != n.types[0] || added.dtype != whole.dtype) continue;
+      uint32_t made = n.inputs[i].node;
+      while (is_moved(graph.nodes[made]) && uses[made] == 1) made = graph.nodes[made].inputs[0].node;
+      if (uses[made] != 1 || graph.nodes[made].types[0].dtype != whole.dtype) continue;
+      const bool is_alone = made == n.inputs[i].node;
+      if (!(is_product(graph.nodes[made]) || (is_alone && adds_a_bias(graph.nodes[made], added)))) continue;
+      rounded_once[id] = made;
+      transposed[made] = false;
+      for (uint32_t view = n.inputs[i].node; view != made; view = graph.nodes[view].inputs[0].node)
+        factors_only[view] = true;
+      factors_only[made] = true;
     }
   }
 }

@@ -22,13 +22,19 @@ class UnplannedSchedule {
   std::vector<int8_t> product;
   std::vector<bool> factors_only;
   std::vector<bool> grows;  // sums of a product that are only a result: they may write over an input at the end
+  // By a sum in 16 bits, the product or convolution that it adds something to, which torch does in one call and rounds
+  // once, as eager does a bias; kNever: it is a sum like others.
+  std::vector<uint32_t> rounded_once;
 
   explicit UnplannedSchedule(std::shared_ptr<const ir::Graph> g);
 
  private:
   void find_uses();
-  // In float32: narrower types round between the two, and float64 is not left to torch.
+  // By node, how often its results are read, or given as results.
+  std::vector<uint32_t> count_uses() const;
+  // In float32; float64 is not left to torch.
   void find_products();
+  void find_narrow_products();
 };
 
 }  // namespace lazuli::lazy

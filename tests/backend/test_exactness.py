@@ -70,6 +70,14 @@ OPS = {
     ),
     "residual": (lambda x, w, b: x + F.linear(x, w, b), [(N, D), (D, D), (D,)]),
     "two readers": (two_readers, [(N, D), (D, D), (D, D)]),
+    "linear of a vector": (lambda x, w, b: F.linear(x, w, b), [(D,), (4 * N, D), (4 * N,)]),
+    "product that is turned": (lambda x, w, b: (x @ w.t()).t() + b, [(N, D), (54, D), (N,)]),
+    "batched products": (
+        lambda x, y, b: torch.baddbmm(b, x.view(6, 64, D), y.view(6, 64, D).mT),
+        [(N, D), (N, D), (6, 64, 64)],
+    ),
+    "lerp": (lambda x, y: torch.lerp(x, y, 0.3), [(N, D), (N, D)]),
+    "log_sigmoid": (F.logsigmoid, [(N, D)]),
     "embedding": (
         lambda w: F.embedding(torch.arange(N * 8, device=w.device) % 61, w),
         [(D, D)],
@@ -124,11 +132,13 @@ def check(op, dtype, autocast):
         assert along <= max(5 * most / e.numel() ** 0.5, SLACK * eager_along), where
 
 
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("op", OPS)
 def test_errors_are_no_larger_than_eagers(op):
     check(op, torch.bfloat16, autocast=False)
 
 
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("op", BIASED)
 def test_a_bias_costs_no_rounding_under_autocast(op):
     check(op, torch.float32, autocast=True)

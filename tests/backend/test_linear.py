@@ -29,6 +29,7 @@ def operands(case, device, dtype=torch.float32, grad=False):
 
 
 @TYPES
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_results(case, dtype, mode):
@@ -42,6 +43,7 @@ def test_results(case, dtype, mode):
 
 
 @TYPES
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(case, dtype):
     def program(device):

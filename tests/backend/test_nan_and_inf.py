@@ -278,6 +278,7 @@ def with_edges(*shape, dtype, seed):
 
 
 @DTYPES
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last, None])
 @pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)])
 def test_normalizations(given, layout, dtype):
@@ -382,16 +383,19 @@ def test_complex_sums_of_finite_numbers():
     assert_same(compute)
 
 
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("size", [1, 7, 40])
 def test_of_equal_zeros_the_first_is_the_larger_and_the_smaller(dtype, size):
     zeros = torch.tensor([-0.0, 0.0, 0.0], dtype=dtype).repeat(size, 2)
     for a in (zeros, zeros.t(), zeros[:, ::2]):
         x, y = a.to("lazuli"), -a.to("lazuli")
-        for function in (torch.maximum, torch.minimum):
+        for function in (torch.maximum, torch.minimum, torch.fmax, torch.fmin):
             assert torch.equal(function(x, y).cpu().signbit(), a.signbit())
             assert torch.equal(function(y, x).cpu().signbit(), ~a.signbit())
-        for held in (x.clamp(min=0.0), x.clamp(max=0.0), x.clamp(-0.0, 0.0), x.clamp(y, y)):
+        bounds = {"min": 0.0}, {"max": 0.0}, {"min": -0.0, "max": 0.0}
+        bounds += {"min": y}, {"max": y}, {"min": y, "max": y}
+        for held in (x.clamp(**b) for b in bounds):
             assert torch.equal(held.cpu().signbit(), a.signbit())
 
 
@@ -453,6 +457,7 @@ def test_polynomials_of_nan(name, device):
 
 
 @DTYPES
+@pytest.mark.usefixtures("with_and_without_plans")
 def test_gradient_of_logit(dtype):
     x = torch.tensor([-0.0, 0.0, 1.0, -1.0, 1.5, math.nan, math.inf, 0.25], dtype=dtype)
     g = torch.tensor([1.0, -2.0, 0.0, math.inf], dtype=dtype)[:, None]

@@ -5,6 +5,7 @@ import torch
 from differential import assert_same, normal
 
 
+@pytest.mark.usefixtures("with_and_without_plans")
 @pytest.mark.parametrize("value", [7.3, 0.1, 123.456, -1e-3, 3e5])
 @pytest.mark.parametrize("n", [2, 5, 7, 125, 1000])
 def test_equal_numbers(n, value, device):
@@ -55,3 +56,9 @@ def test_a_deviation_whose_square_its_type_does_not_hold(size, dtype, unplanned)
 
     with torch.lazuli.config.patch(unplanned=unplanned):
         assert_same(deviations, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=0)
+
+
+@pytest.mark.usefixtures("with_and_without_plans")
+@pytest.mark.parametrize("shape", [(0,), (1,), (0, 3), (1, 1)])
+def test_of_too_few_numbers(shape):
+    assert_same(lambda device: torch.ones(shape).to(device).var())

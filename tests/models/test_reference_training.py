@@ -39,7 +39,8 @@ def test_ten_steps_are_eagers(group):
         pytest.skip("eager has no LSTM in bfloat16 on this CPU")
     done = subprocess.run(
         [sys.executable, SCRIPT, *GROUPS[group]],
-        env={**os.environ, "LAZULI_KERNELS": "eager", "LAZULI_FALLBACK": "error"},
+        env=os.environ
+        | {"LAZULI_KERNELS": "eager", "LAZULI_FALLBACK": "error", "LAZULI_UNPLANNED": "auto"},
         capture_output=True,
         text=True,
         timeout=300,
