@@ -149,7 +149,7 @@ def test_what_a_kernel_makes_may_be_an_index():
     assert_same(read)
 
 
-def test_what_follows_is_computed_in_the_same_kernel(counters):
+def test_what_follows_is_computed_in_the_same_kernel(planned, counters):
     x = torch.randn(8, 6).to("lazuli")
     rows, columns = torch.tensor([1, -2, 3]).to("lazuli"), torch.tensor([0, 5, -1]).to("lazuli")
     torch.lazuli.synchronize()

@@ -316,7 +316,7 @@ def test_random_numbers_on_the_cpu_are_the_cpus(recorded):
 
 @pytest.mark.skipif(ops._backing().type != "cpu", reason="a GPU backs the device")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_attention_on_the_cpu_draws_only_for_dropout(dropout, recorded):
+def test_attention_on_the_cpu_draws_only_for_dropout(dropout, recorded, planned):
     def f(q, k, v):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
 

@@ -137,7 +137,7 @@ def test_profiler_of_a_training_step(ask):
     assert forward.sequence_nr == backward.sequence_nr
 
 
-def test_profiler_of_kernels():
+def test_profiler_of_kernels(planned):
     """Each kernel, library call and call of torch's within the run, with the Python line."""
     from torch.profiler import ProfilerActivity, profile
 

@@ -292,7 +292,7 @@ def same_if_positive(x):
     return x if x[0] > 0 else x + 0
 
 
-def test_what_an_operator_returns_of_its_operands_memory_once_is_copied():
+def test_what_an_operator_returns_of_its_operands_memory_once_is_copied(planned):
     same_if_positive(torch.full((4,), -1.0, device="lazuli"))
     x = torch.arange(1, 5, device="lazuli").to(torch.float32)
     torch.lazuli.synchronize()

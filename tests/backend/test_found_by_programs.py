@@ -153,7 +153,7 @@ def test_what_eager_refuses_is_refused_in_its_words(name):
 
 @pytest.mark.parametrize("q", [-0.01, 1.01, float("nan"), [0.5, 2.0]])
 @pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
-def test_quantiles_out_of_range_are_an_error(function, q):
+def test_quantiles_out_of_range_are_an_error(function, q, planned):
     x, q = torch.arange(5.0, device="lazuli"), torch.tensor(q, device="lazuli")
     out = torch.empty(0, device="lazuli")
     for y in (function(x, q), function(x, q, out=out)):

@@ -95,7 +95,7 @@ def test_what_grows_leaves_little_of_what_it_was(device):
     assert all(x[-1].eq(699).all() for x in cache)
 
 
-def test_memory_that_is_a_little_larger_serves_as_well(device):
+def test_memory_that_is_a_little_larger_serves_as_well(planned, device):
     """A program whose sizes change finds what it had for others; what is far too large stays."""
     torch.lazuli.synchronize()
     torch.lazuli.empty_cache()

@@ -24,7 +24,7 @@ def fails_late():
     return torch.ones(4, device="lazuli").take(torch.tensor([99]).to("lazuli"))
 
 
-def test_an_external_call_that_fails_when_it_runs():
+def test_an_external_call_that_fails_when_it_runs(planned):
     x, i = torch.ones(4, device="lazuli"), torch.tensor([99]).to("lazuli")
     where = line_after()
     y = x.take(i)
@@ -211,7 +211,7 @@ def test_a_class_out_of_range(target, reduction):
         loss.tolist()
 
 
-def test_the_process_and_other_tensors_live_on():
+def test_the_process_and_other_tensors_live_on(planned):
     bystander = torch.ones(3).to("lazuli")
     before = bystander * 2
     broken = fails_late()
@@ -340,7 +340,7 @@ def test_an_index_into_one_number():
 
 
 @pytest.mark.parametrize("name", ["svd", "eigh", "svdvals"])
-def test_what_linear_algebra_does_not_solve(name):
+def test_what_linear_algebra_does_not_solve(name, planned):
     """It is the error that eager raises, and every reader is told so."""
     x = torch.full((3, 3), float("nan")).to("lazuli")
     with pytest.raises(torch.linalg.LinAlgError):
