@@ -31,11 +31,11 @@ struct ScatterPlan {
 };
 
 // A block of lanes of several entries, which lie along one axis.
-template <class I, class T>
+template <class I, class T, class To>
 struct Block {
   const I* index;
   const T* src;
-  T* out;
+  To* out;
   Axis entry, lane;       // the lanes' size: how many there are in the block
   int64_t stride, first;  // out[at * stride] for `count` positions from the first
   uint64_t count;
@@ -43,16 +43,16 @@ struct Block {
 
 template <ScatterMode mode>
 struct WriteBlock {
-  template <class T>
-  static LAZULI_INLINE void write(T& to, T from) {
+  template <class To, class T>
+  static LAZULI_INLINE void write(To& to, T from) {
     if constexpr (mode == ScatterMode::Add)
       store_element(to, static_cast<Compute<T>>(to) + static_cast<Compute<T>>(from));
     else
       store_element(to, from);
   }
   // All lanes of an entry go to one place: a row.
-  template <class T>
-  static LAZULI_INLINE void row(T* to, const T* from, const Axis& lane) {
+  template <class To, class T>
+  static LAZULI_INLINE void row(To* to, const T* from, const Axis& lane) {
     if (lane.out == 1 && lane.src == 1) {
 #pragma omp simd
       for (int64_t l = 0; l < lane.size; ++l) write(to[l], from[l]);
@@ -60,8 +60,8 @@ struct WriteBlock {
       for (int64_t l = 0; l < lane.size; ++l) write(to[l * lane.out], from[l * lane.src]);
     }
   }
-  template <class I, class T>
-  static LAZULI_INLINE void run(const Block<I, T>& b) {
+  template <class I, class T, class To>
+  static LAZULI_INLINE void run(const Block<I, T, To>& b) {
     constexpr int64_t kAhead = 8;
     const I* index = b.index;
     const T* src = b.src;
@@ -109,27 +109,48 @@ class Scatter final : public LibraryCall {
     for (const Axis& a : p_.shared) outer_ *= a.size;
     for (const Axis& a : p_.entries) entries_ *= a.size;
     if (p_.lane.size == 0) outer_ = 0;
+    is_wide_ = p_.mode == ScatterMode::Add && ir::is_reduced_floating(p_.result.dtype) &&
+               outer_ * p_.lane.size * entries_ >= ir::product(p_.result.shape);
   }
 
-  void run(const void* const* operands, void* const* results, void*) override {
+  size_t scratch_bytes() const override {
+    return is_wide_ ? static_cast<size_t>(ir::product(p_.result.shape)) * sizeof(float) : 0;
+  }
+  void run(const void* const* operands, void* const* results, void* scratch) override {
     if (p_.index_type == ir::DType::I64)
       check_bounds(static_cast<const int64_t*>(operands[1]));
     else
       check_bounds(static_cast<const int32_t*>(operands[1]));
+    if (is_wide_) return add_in_float(operands, results[0], static_cast<float*>(scratch));
     if (operands[0] != results[0]) strided_copy(p_.base, operands[0], p_.result, results[0]);
     with_element_type(p_.result.dtype, [&](auto e) {
       using T = decltype(e);
-      const T* src = static_cast<const T*>(operands[2]);
-      T* out = static_cast<T*>(results[0]);
-      if (p_.index_type == ir::DType::I64)
-        write(static_cast<const int64_t*>(operands[1]), src, out);
-      else
-        write(static_cast<const int32_t*>(operands[1]), src, out);
+      write_all(operands[1], static_cast<const T*>(operands[2]), static_cast<T*>(results[0]));
     });
   }
   std::string describe() const override { return p_.mode == ScatterMode::Add ? "scatter_add" : "scatter"; }
 
  private:
+  // Sums of 16 bits are rounded once, as eager's are, where so many are added that a place gets one after the other.
+  void add_in_float(const void* const* operands, void* result, float* sums) const {
+    Layout wide = p_.result;
+    wide.dtype = ir::DType::F32;
+    strided_copy(p_.base, operands[0], wide, sums);
+    with_element_type(p_.result.dtype, [&](auto e) {
+      using T = decltype(e);
+      if constexpr (is_floating_element<T>) write_all(operands[1], static_cast<const T*>(operands[2]), sums);
+    });
+    strided_copy(wide, sums, p_.result, result);
+  }
+
+  template <class T, class To>
+  void write_all(const void* index, const T* src, To* out) const {
+    if (p_.index_type == ir::DType::I64)
+      write(static_cast<const int64_t*>(index), src, out);
+    else
+      write(static_cast<const int32_t*>(index), src, out);
+  }
+
   // Steps through the entries in order, keeping the offsets of the current one.
   class Cursor {
    public:
@@ -199,11 +220,11 @@ class Scatter final : public LibraryCall {
   bool outside(int64_t at) const { return at < 0 || at >= p_.size; }
 
   // Threads divide the lanes when there are enough of them, and otherwise the positions of the indexed dimension.
-  template <class I, class T>
-  void write(const I* index, const T* src, T* out) const {
+  template <class I, class T, class To>
+  void write(const I* index, const T* src, To* out) const {
     const bool small = outer_ * p_.lane.size * entries_ < 8192;
     const int64_t threads = small ? 1 : crew_size();
-    const int64_t line = std::max<int64_t>(64 / static_cast<int64_t>(sizeof(T)), 1);
+    const int64_t line = std::max<int64_t>(64 / static_cast<int64_t>(sizeof(To)), 1);
     const int64_t block = std::max((p_.lane.size + threads - 1) / threads, line);
     const int64_t blocks = (p_.lane.size + block - 1) / block, units = outer_ * blocks;
     const bool by_lanes = units >= threads;
@@ -219,8 +240,8 @@ class Scatter final : public LibraryCall {
   }
 
   // Writes one block of lanes at one position of the other shared dimensions, destinations [first, last) only.
-  template <class I, class T>
-  void write_unit(const I* index, const T* src, T* out, int64_t unit, int64_t block, int64_t blocks, int64_t first,
+  template <class I, class T, class To>
+  void write_unit(const I* index, const T* src, To* out, int64_t unit, int64_t block, int64_t blocks, int64_t first,
                   int64_t last) const {
     const int64_t lane = unit % blocks * block, n = std::min(block, p_.lane.size - lane);
     int64_t rest = unit / blocks;
@@ -235,19 +256,20 @@ class Scatter final : public LibraryCall {
     const std::span<const Axis> outer = std::span(p_.entries).first(p_.entries.size() - 1);
     Cursor at(outer);
     for (int64_t e = 0; e < entries_; e += p_.entries.back().size, at.next())
-      write_block(Block<I, T>{index + at.index, src + at.src, out, p_.entries.back(), lanes, p_.stride, first,
-                              static_cast<uint64_t>(std::max<int64_t>(last - first, 0))});
+      write_block(Block<I, T, To>{index + at.index, src + at.src, out, p_.entries.back(), lanes, p_.stride, first,
+                                  static_cast<uint64_t>(std::max<int64_t>(last - first, 0))});
   }
-  template <class I, class T>
-  void write_block(const Block<I, T>& block) const {
+  template <class I, class T, class To>
+  void write_block(const Block<I, T, To>& block) const {
     if (p_.mode == ScatterMode::Add)
-      run_for_host<WriteBlock<ScatterMode::Add>, const Block<I, T>&>(block);
+      run_for_host<WriteBlock<ScatterMode::Add>, const Block<I, T, To>&>(block);
     else
-      run_for_host<WriteBlock<ScatterMode::Assign>, const Block<I, T>&>(block);
+      run_for_host<WriteBlock<ScatterMode::Assign>, const Block<I, T, To>&>(block);
   }
 
   ScatterPlan p_;
   int64_t outer_ = 1, entries_ = 1;
+  bool is_wide_ = false;
 };
 
 ScatterPlan plan_for(const Layout& base, const Layout& index, const Layout& src, const Layout& out, ScatterMode mode) {

@@ -1,5 +1,6 @@
 // Writes at run-time positions: scatter, scatter-add and index-add. No sorting and no atomics: threads divide the
-// destination, and each walks the entries in order, so results do not depend on the number of threads.
+// destination, and each walks the entries in order, so results do not depend on the number of threads. Sums of 16
+// bits are made in float32 where there are at least as many entries as destinations, and then rounded once.
 //
 // An index outside [0, size) makes run() throw with torch's message, and an IndexError where torch does, before
 // anything is written. (torch wraps negative ones in index_put only, which normalizes them first.)

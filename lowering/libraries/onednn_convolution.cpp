@@ -144,8 +144,12 @@ class ConvolutionBuilder {
     return std::ranges::any_of(ops_, activates) && std::strstr(pd.impl_info_str(), "gemm");
   }
 
+  // Its result may be wider than its operands; no forward convolution reads a wider image.
   std::unique_ptr<Program> input_grad() {
-    const auto hint = forward_pd({any_layout(given_.x), any_layout(given_.w), any_layout(given_.y)}, attributes_.attr);
+    Layout image = c_.x;
+    image.dtype = c_.y.dtype;
+    const auto hint =
+        forward_pd({any_layout(descriptor(image)), any_layout(given_.w), any_layout(given_.y)}, attributes_.attr);
     if (!hint.get(true)) return nullptr;
     const dnnl::convolution_backward_data::primitive_desc pd(engine(), dnnl::algorithm::convolution_direct, inner_.x,
                                                              inner_.w, inner_.y, g_.stride, g_.dilation, g_.low,

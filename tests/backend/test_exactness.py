@@ -82,9 +82,21 @@ OPS = {
         lambda w: F.embedding(torch.arange(N * 8, device=w.device) % 61, w),
         [(D, D)],
     ),
+    "index_add": (
+        lambda x, y: x.index_add(0, torch.arange(N, device=x.device) % 5, y),
+        [(5, D), (N, D)],
+    ),
+    "scatter_add": (
+        lambda x, y: x.scatter_add(0, (torch.arange(N * D, device=x.device) % 5).view(N, D), y),
+        [(5, D), (N, D)],
+    ),
     "attention": (attention, [(N, D), (N, D), (N, D)]),
     "conv2d": (
         lambda x, w, b: F.conv2d(images(x), w.view(24, 24, 3, 3), b),
+        [(N, D), (54, D), (24,)],
+    ),
+    "transposed conv2d": (
+        lambda x, w, b: F.conv_transpose2d(images(x), w.view(24, 24, 3, 3), b),
         [(N, D), (54, D), (24,)],
     ),
 }
@@ -99,6 +111,7 @@ BIASED = (
     "residual",
     "conv2d",
     "patches",
+    "transposed conv2d",
 )
 
 

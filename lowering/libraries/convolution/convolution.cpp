@@ -97,6 +97,11 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
       staging.operands.push_back({});
     }
   if (!ops_inside) {
+    // Of bfloat16 only what the post-ops give is rounded.
+    if (before.dtype == DType::BF16) {
+      result_of(c).dtype = DType::F32;
+      staging.result = {result_of(c), before};
+    }
     staging.post_ops = broadcast_post_ops(ops, given.pass == Pass::InputGrad ? given.x.shape : given.y.shape);
     staging.result_layout = result_of(c);
     staging.post_op_operands_at = 2;
