@@ -278,7 +278,7 @@ def test_a_list_is_recorded_at_once(counters):
 @pytest.mark.parametrize(
     ("tiers", "what"), [("plans", "traces_compiled"), ("parts", "parts_compiled")]
 )
-def test_numbers_compile_nothing(tiers, what, counters):
+def test_numbers_compile_nothing(tiers, what, planned, counters):
     size = {"plans": 3, "parts": 37}[tiers]  # that no test before has left
     a = [torch.ones(size).to("lazuli") for _ in range(3)]
     for number in (0.5, 0.25, 0.125):

@@ -60,7 +60,7 @@ def test_memory_stats(device):
     assert 0 < free < total
 
 
-def test_sizes_that_nobody_asks_for_any_more_are_given_up(device):
+def test_sizes_that_nobody_asks_for_any_more_are_given_up(planned, device):
     """A program whose sizes change does not keep memory of each that it ever had."""
     torch.lazuli.empty_cache()
     reserved = torch.lazuli.memory_reserved

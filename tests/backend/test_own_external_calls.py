@@ -34,17 +34,22 @@ def call(x, seed, offset):
     return torch.ops.lazuli._test_draw(x, 2.0, seed, offset, 8)
 
 
+def one_call_after_another(step):
+    x = torch.full((3, 2), float(step))
+    want = ((x + 1) * 2 + torch.tensor([5.0 + step, -10.0 * step])) * 3
+    want = want * 2 + torch.tensor([2.0**40 * step, step])
+    between = call(x.to("lazuli") + 1, 5 + step, -10 * step) * 3
+    got = call(between, 2**40 * step, step)
+    torch.testing.assert_close(got.cpu(), want)
+
+
 def test_numbers_are_those_of_each_call():
     """One trace serves them all, planned or not: where a call draws is no part of its identity."""
-    for step in range(10):
-        before = torch.lazuli.metrics()
-        x = torch.full((3, 2), float(step))
-        want = ((x + 1) * 2 + torch.tensor([5.0 + step, -10.0 * step])) * 3
-        want = want * 2 + torch.tensor([2.0**40 * step, step])
-        between = call(x.to("lazuli") + 1, 5 + step, -10 * step) * 3
-        got = call(between, 2**40 * step, step)
-        torch.testing.assert_close(got.cpu(), want)
-        after = torch.lazuli.metrics()
+    with torch.lazuli.config.patch(unplanned="auto"):
+        for step in range(10):
+            before = torch.lazuli.metrics()
+            one_call_after_another(step)
+            after = torch.lazuli.metrics()
     assert after["traces_reused"] == before["traces_reused"] + 1
     assert after["traces_compiled"] == before["traces_compiled"]
 
