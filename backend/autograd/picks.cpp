@@ -1,6 +1,9 @@
-// x[i, j] with index tensors at torch's autograd key: a step like those of other operators (light.h). Its indices come
-// in a list of what may be absent.
+// x[i, j] with index tensors, and what masks pick, at torch's autograd key: steps like those of other operators
+// (light.h). Indices come in a list of what may be absent.
+#include <ATen/ExpandUtils.h>
 #include "backend/autograd/light.h"
+#include "backend/record/operands.h"
+#include "backend/record/positions.h"
 #include "lazy/support/config.h"
 
 namespace lazuli::backend {
@@ -9,10 +12,15 @@ namespace {
 using at::Tensor;
 using Indices = c10::List<std::optional<Tensor>>;
 using Pick = Light<at::_ops::index_Tensor>;
+using MaskedSelect = Light<at::_ops::masked_select>;
 
 // Among the tensors. Torch keeps them, while the derivative reads what is made of them.
 constexpr uint8_t kIndices = 0b11111110;
 constexpr size_t kMostIndices = 7;
+
+bool is_mask_of_ours(const Tensor& t) {
+  return is_ours(t) && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
+}
 
 Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices) {
   std::vector<Tensor> own;
@@ -35,6 +43,8 @@ Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices
   if (route == Route::Light && on_device && own.size() <= kMostIndices) {
     try {
       at::AutoDispatchBelowADInplaceOrView guard;
+      for (const Tensor& t : own)
+        if (is_mask_of_ours(t)) positions_of(t);
       lazy::OpTape tape(tensors.tensors(), tensors.requiring_grad(), Pick::kind.differentiable);
       Tensor result = at::_ops::index_Tensor::redispatch(below, self, indices);
       if (finish(tape, Pick::kind, tensors.tensors(), pointers(result))) return result;
@@ -43,10 +53,23 @@ Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices
   return Pick::by_torch(keys, self, indices);
 }
 
+Tensor masked_select(c10::DispatchKeySet keys, const Tensor& self, const Tensor& mask) {
+  OpTensors tensors;
+  tensors.add(self);
+  tensors.add(mask);
+  if (tensors.route(keys) == Route::Light && is_mask_of_ours(mask) && at::are_expandable(self.sizes(), mask.sizes())) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    positions_of(mask.expand(at::infer_size_dimvector(self.sizes(), mask.sizes())));
+  }
+  return MaskedSelect::call(keys, self, mask);
+}
+
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   if (!lazy::config().light_autograd) return;
   Pick::kind = implement<at::_ops::index_Tensor, &pick>(
       m, {.name = "IndexBackward0", .traits = {.keeps = true, .watched_inputs = kIndices}});
+  MaskedSelect::kind = implement<at::_ops::masked_select, &masked_select>(
+      m, {.name = "MaskedSelectBackward0", .traits = {.keeps = true, .watched_inputs = 0b11}});
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
 }
 
 // Complex numbers are moved as what our kernels know, their two parts.
-bool has_parts(const Tensor& t) { return t.is_complex() && t.layout() == c10::kStrided; }
-Tensor in_parts(const Tensor& t) { return has_parts(t) ? at::view_as_real(t) : t; }
+bool holds_pairs(const Tensor& t) { return t.is_complex() && t.layout() == c10::kStrided; }
+Tensor in_parts(const Tensor& t) { return holds_pairs(t) ? at::view_as_real(t) : t; }
 // The parts of real numbers as this complex type holds them.
 Tensor parts_of_real(const Tensor& t, c10::ScalarType complex) {
   const Tensor real = t.to(c10::toRealValueType(complex));
@@ -78,7 +78,7 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
         snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
-  if (!has_native_numbers(self) && !has_parts(self)) {
+  if (!has_native_numbers(self) && !holds_pairs(self)) {
     lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(expanded);
     return;
   }
@@ -94,8 +94,8 @@ void copy_within(const Tensor& self, const Tensor& src) {
     fall_back<Tensor>("aten::copy_", "", self, src, false);
     return;
   }
-  if (has_parts(self) && (has_parts(src) || has_native_numbers(src)))
-    return copy_within(in_parts(self), has_parts(src) ? in_parts(src) : parts_of_real(src, self.scalar_type()));
+  if (holds_pairs(self) && (holds_pairs(src) || has_native_numbers(src)))
+    return copy_within(in_parts(self), holds_pairs(src) ? in_parts(src) : parts_of_real(src, self.scalar_type()));
   if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();

@@ -120,7 +120,7 @@ Cell* Recording::moving_window(const at::Tensor& t) {
     return nullptr;
   int64_t extent = 1;
   for (int64_t d = 0; d < impl->dim(); ++d) extent += (impl->size(d) - 1) * impl->stride(d);
-  if (extent == whole.type.numel() || !storage.windows().note(trace_.epoch(), {impl->storage_offset(), extent}))
+  if (extent == whole.type.numel() || !storage.notes().windows.note(trace_.epoch(), {impl->storage_offset(), extent}))
     return nullptr;
   return &trace_.window(whole, impl->storage_offset(),
                         {dtype, impl->is_contiguous() ? to_dims(impl->sizes()) : ir::Dims{extent}});

@@ -410,7 +410,7 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
     c = s.cell();
   }
   if (writable) {
-    s.close_lent();
+    s.will_be_written();
     if (jit::PackedOperands* packed = packed_operands()) packed->written(c->buffer);
   }
   return c->buffer;

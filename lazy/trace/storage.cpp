@@ -59,6 +59,7 @@ void* LazyStorage::lend() {
 
 void LazyStorage::resize(size_t bytes) {
   set_nbytes(bytes);
+  notes_.reset();
   if (!lent_) return;
   lent_.reset();
   set_data_ptr_noswap(unowned(stand_in(this)));
@@ -66,7 +67,7 @@ void LazyStorage::resize(size_t bytes) {
 
 void LazyStorage::take_lent() {
   cell_ = lent_->take(cell_->type);
-  windows_.reset();
+  notes_.reset();
 }
 
 void throw_foreign_storage(const at::Tensor& t) {

@@ -6,7 +6,7 @@
 #include <c10/core/StorageImpl.h>
 #include "lazy/run/lent_memory.h"
 #include "lazy/trace/cell.h"
-#include "lazy/trace/moving_windows.h"
+#include "lazy/trace/value_notes.h"
 
 namespace lazuli::lazy {
 
@@ -21,6 +21,7 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
   LazyStorage(CellRef cell, size_t bytes);
   void release_resources() override {
     cell_ = CellRef();
+    notes_.reset();
     lent_.reset();
     StorageImpl::release_resources();
   }
@@ -32,29 +33,36 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
   }
   void rebind(CellRef cell) {
     cell_ = std::move(cell);
-    windows_.reset();
-    if (lent_) [[unlikely]]
-      close_lent();
+    notes_.reset();
+    close_lent();
   }
   // Memory for who asks for an address. It is the data pointer from then on.
   void* lend();
-  // What is lent has to be filled again, for the buffer is about to be written where it lies.
-  void close_lent() {
-    if (lent_) lent_->close();
-  }
   // After this the storage has that many bytes, whatever it is bound to, and no address.
   void resize(size_t bytes);
+  // The buffer that holds the value is about to be written where it lies.
+  void will_be_written() {
+    notes_.reset();
+    close_lent();
+  }
   // Of what it holds since it was last written.
-  Windows& windows() {
-    if (!windows_) windows_ = std::make_unique<Windows>();
-    return *windows_;
+  ValueNotes& notes() {
+    if (lent_ && lent_->is_written()) [[unlikely]]
+      take_lent();
+    if (!notes_) notes_ = std::make_unique<ValueNotes>();
+    return *notes_;
   }
 
  private:
   void take_lent();
+  // What is lent has to be filled again.
+  void close_lent() {
+    if (lent_) [[unlikely]]
+      lent_->close();
+  }
 
   CellRef cell_;
-  std::unique_ptr<Windows> windows_;
+  std::unique_ptr<ValueNotes> notes_;
   std::unique_ptr<LentMemory> lent_;
 };
 
