@@ -22,6 +22,13 @@ bool is_mask_of_ours(const Tensor& t) {
   return is_ours(t) && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
 }
 
+// Where an index is absent, Python puts an undefined tensor, whose keys are of some other device's autograd.
+c10::DispatchKeySet keys_without_undefined(c10::DispatchKeySet keys, lazy::Tensors tensors) {
+  keys = keys - Tensor().key_set();
+  for (const Tensor* t : tensors) keys = keys | t->key_set();
+  return keys;
+}
+
 Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices) {
   std::vector<Tensor> own;
   own.reserve(indices.size());
@@ -34,7 +41,7 @@ Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices
   OpTensors tensors;
   tensors.add(self);
   for (const Tensor& t : own) tensors.add(t);
-  const Route route = tensors.route(keys);
+  const Route route = tensors.route(keys_without_undefined(keys, tensors.tensors()));
   const c10::DispatchKeySet below = keys & c10::after_ADInplaceOrView_keyset;
   if (route == Route::Below) {
     at::AutoDispatchBelowADInplaceOrView guard;

@@ -163,8 +163,29 @@ lazy::Order order_of_result(const Tensor& x, const Indexing& i) {
   return order_of_walks(walks, i.shape);
 }
 
-// The gathered dimension steps through x's memory by the largest step that reaches all that is indexed; a view that
-// overlaps itself, but what is read of it lies inside x.
+// Where each element of the result lies in x's memory, by the strides there: of all dimensions, in the result's order.
+ir::Value places(lazy::Recording& r, const Tensor& x, const Indexing& i, const ir::Dims& strides,
+                 const lazy::Order& order) {
+  const auto laid = [&](ir::Value v, const ir::Dims& shape) {
+    v = r.reshape(v, shape);
+    return order.empty() ? v : r.permute(v, order);
+  };
+  ir::Dims steps;
+  for (int64_t d : i.dims) steps.push_back(strides[d]);
+  const ir::Dims sizes = unindexed(lazy::to_dims(x.sizes()), i), apart = unindexed(strides, i), ones(sizes.size(), 1);
+  ir::Value sum = laid(position(r, x, i, steps), spliced(ones, i.first, i.entries));
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    ir::Value v = r.emit(ir::Op::iota, std::span<const ir::Value>(), ir::Attrs{{sizes[d]}});
+    if (apart[d] != 1) v = r.mul(v, static_cast<double>(apart[d]));
+    ir::Dims along = ones;
+    along[d] = sizes[d];
+    sum = r.add(sum, laid(v, spliced(along, i.first, ir::Dims(i.entries.size(), 1))));
+  }
+  return sum;
+}
+
+// Where the indexed dimensions follow one another in x's memory, they are one that is gathered from. Otherwise single
+// elements are.
 Tensor read(const Tensor& x, const Indexing& i) {
   const lazy::Order order = order_of_result(x, i);
   lazy::Order memory;
@@ -175,13 +196,18 @@ Tensor read(const Tensor& x, const Indexing& i) {
   ir::Dims strides = dense;
   for (size_t d = 0; d < memory.size(); ++d) strides[memory[d]] = dense[d];
 
-  int64_t step = 0, last = 0;
-  for (int64_t d : i.dims) step = std::gcd(step, int64_t{strides[d]}), last += (x.size(d) - 1) * strides[d];
+  int64_t step = 0, last = 0, count = 1;
+  for (int64_t d : i.dims)
+    step = std::gcd(step, int64_t{strides[d]}), last += (x.size(d) - 1) * strides[d], count *= x.size(d);
+  if (last / step + 1 != count) {
+    v = r.emit(ir::Op::index_select, {r.reshape(v, ir::Dims{x.numel()}), places(r, x, i, strides, order)}, {{0}});
+    return r.tensor(v, x.scalar_type(), order);
+  }
   ir::Dims steps;
   for (int64_t d : i.dims) steps.push_back(strides[d] / step);
-  const ir::Dims shape = spliced(unindexed(lazy::to_dims(x.sizes()), i), i.first, {last / step + 1});
+  const ir::Dims shape = spliced(unindexed(lazy::to_dims(x.sizes()), i), i.first, {count});
   const ir::Dims window = spliced(unindexed(strides, i), i.first, {step});
-  if (window == ir::contiguous_strides(shape) && ir::product(shape) == x.numel()) {
+  if (window == ir::contiguous_strides(shape)) {
     v = r.reshape(v, shape);
   } else {
     ir::Attrs attrs;

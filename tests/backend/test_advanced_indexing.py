@@ -1,6 +1,8 @@
 """x[i, :, j] with index tensors, read, written and differentiated, over random geometries."""
 
+import math
 import random
+import re
 
 import pytest
 import torch
@@ -46,6 +48,20 @@ def test_reads_and_gradients(seed, counters):
 
     assert_same(seeded(read, seed), rtol=1e-5, atol=1e-5)
     assert not counters()["external_calls"]
+
+
+def test_dimensions_that_lie_apart_are_not_laid_out_anew(device):
+    """Torch's kernels, which run first, would make a window that overlaps itself dense."""
+    x = torch.randn(64, 300, 64).to(device).requires_grad_()
+    rows, columns = (torch.randint(0, 64, (100,)).to(device) for _ in range(2))
+    torch.lazuli.synchronize()
+    y = x[rows, :, columns]
+    y.sum().backward()
+    shapes = re.findall(r"f32\[([\d,]+)\] = ", torch.lazuli.dump())
+    assert max(math.prod(map(int, shape.split(","))) for shape in shapes) == x.numel()
+    expected = torch.zeros(64, 64, 300)
+    expected.index_put_((rows.cpu(), columns.cpu()), torch.ones(300), True)
+    assert torch.equal(x.grad.cpu(), expected.permute(0, 2, 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])

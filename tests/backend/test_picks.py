@@ -15,6 +15,8 @@ PICKS = {
     "a matrix of rows": lambda x, d: x[index([[2, 0], [1, 1]], d)],
     "int32": lambda x, d: x[index([2, 0], d).int()],
     "columns": lambda x, d: x[:, index([3, 0, 3], d)],
+    "columns, in dots": lambda x, d: x[..., index([3, 0, 3], d)],
+    "rows and columns": lambda x, d: x.view(3, 2, 2)[index([2, 0, 2], d), :, index([1, 0, 1], d)],
     "elements": lambda x, d: x[index([2, 0, 2], d), index([1, 3, 1], d)],
     "broadcast": lambda x, d: x[index([[2], [0]], d), index([1, 3, 1], d)],
     "transposed": lambda x, d: x.t()[index([2, 0, 2], d)],
@@ -109,10 +111,11 @@ def test_out_of_range(device):
         y.sum().item()
 
 
-def test_no_node_is_made(device):
+@pytest.mark.parametrize("name", sorted(set(PICKS) - {"on the host", "a list", "a number"}))
+def test_no_node_is_made(name, device):
     x = normal(3, 4, device=device, grad=True)
     before = torch.lazuli.metrics()["autograd_nodes"]
-    torch.tanh(torch.tanh(x)[index([2, 0, 2], device), index([1, 3, 1], device)]).sum().backward()
+    torch.tanh(PICKS[name](torch.tanh(x), device)).sum().backward()
     assert torch.lazuli.metrics()["autograd_nodes"] == before
 
 

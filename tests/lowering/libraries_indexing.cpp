@@ -115,12 +115,15 @@ TEST(LibrariesIndexing, IndexAddWithIndexOfAnyRank) {
     check_index_add(DType::F32, {4, 11, 8}, {2, 3, 2}, 1, flat);
     check_index_add(DType::F32, {4, 11}, {}, 1, flat);
     check_index_add(DType::F32, {4, 11}, {0, 3}, 1, flat);
+    check_index_add(DType::F32, {11}, {1, 3, 1, 4}, 0, flat);
+    check_index_add(DType::F32, {4, 11}, {1, 1}, 1, flat);
   }
 }
 
 TEST(LibrariesIndexing, IndexAddLargeEnoughForThreads) {
   check_index_add(DType::F32, {50, 200}, {8, 32}, 0, false);
   check_index_add(DType::F32, {50}, {20000}, 0, false);
+  check_index_add(DType::F32, {50}, {400, 1, 50}, 0, false);
   check_index_add(DType::I64, {3, 50}, {5000}, 1, false);
 }
 
