@@ -298,8 +298,11 @@ bool fill_masked(Tensor& x, const Indices& indices, const Tensor& values) {
   return true;
 }
 
-// Of one value where bytes are not zero torch makes masked_fill_, which wants a mask of bools.
+// Torch refuses to write what it indexes with. And of one value where bytes are not zero it makes masked_fill_, which
+// wants a mask of bools.
 bool is_refused(const Tensor& x, const Indices& indices, const Tensor& values, bool accumulate) {
+  for (size_t d = 0; d < indices.size(); ++d)
+    if (const std::optional<Tensor> t = indices.get(d); t && t->defined() && t->is_alias_of(x)) return true;
   if (accumulate || values.numel() != 1) return false;
   const Tensor mask = only_mask(x, indices).mask;
   return mask.defined() && mask.scalar_type() == at::kByte;
@@ -310,8 +313,7 @@ Tensor& index_put(Tensor& x, const Indices& indices, const Tensor& values, bool 
   auto i = is_refused(x, indices, values, accumulate) ? std::nullopt : read_indices(x, indices);
   const bool fits = i && values.scalar_type() == x.scalar_type() && (is_ours(values) || is_number(values)) &&
                     at::is_expandable_to(values.sizes(), lazy::to_ref(i->shape)) &&
-                    !(accumulate && x.scalar_type() == at::kBool) && is_writable(x, {&values}) &&
-                    std::ranges::none_of(i->index, [&](const Index& k) { return k.positions.is_alias_of(x); });
+                    !(accumulate && x.scalar_type() == at::kBool) && is_writable(x, {&values});
   if (fits)
     write(x, *i, values, accumulate);
   else

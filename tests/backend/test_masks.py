@@ -328,6 +328,8 @@ ERRORS = {
     "values": lambda x, m: x.__setitem__(m, x.flatten()[: m.sum() + 1]),
     "a part of itself": lambda x, m: x.__setitem__(m, x.flatten()[: m.sum()]),
     "a row of itself": lambda x, m: x.__setitem__(m[:, 0] | True, x[0]),
+    "by itself": lambda x, m: m.__setitem__(m, m.flatten()[: m.sum()]),
+    "accumulated by itself": lambda x, m: (u := m.byte()).index_put_((u,), u[u], accumulate=True),
     "values, none": lambda x, m: x.__setitem__(m & ~m, x.flatten()[:2]),
     "types": lambda x, m: x.__setitem__(m, x.double()[m]),
     "bytes, a number": lambda x, m: x.__setitem__(m.to(torch.uint8), 2),

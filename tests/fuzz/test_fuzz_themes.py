@@ -4,7 +4,13 @@ import pytest
 
 from fuzz.sample import run_about
 
-THEMES = ("attention", "products", "images", "mutation")  # programs of the others take long
+THEMES = (
+    "attention",
+    "products",
+    "images",
+    "mutation",
+    "masks",
+)  # programs of the others take long
 PART = 8
 
 

@@ -1,6 +1,6 @@
 """What a program may be about: each theme is a table of steps with their weights."""
 
-from fuzz.themes import attention, images, large, loops, mutation, products
+from fuzz.themes import attention, images, large, loops, masks, mutation, products
 
 THEMES = {
     "attention": attention.STEPS,
@@ -9,4 +9,5 @@ THEMES = {
     "large": large.STEPS,
     "loops": loops.STEPS,
     "mutation": mutation.STEPS,
+    "masks": masks.STEPS,
 }
