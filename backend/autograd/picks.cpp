@@ -4,6 +4,7 @@
 #include "backend/autograd/light.h"
 #include "backend/record/operands.h"
 #include "backend/record/positions.h"
+#include "backend/torch_internals/dispatch_keys.h"
 #include "lazy/support/config.h"
 
 namespace lazuli::backend {
@@ -22,13 +23,6 @@ bool is_mask_of_ours(const Tensor& t) {
   return is_ours(t) && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
 }
 
-// Where an index is absent, Python puts an undefined tensor, whose keys are of some other device's autograd.
-c10::DispatchKeySet keys_without_undefined(c10::DispatchKeySet keys, lazy::Tensors tensors) {
-  keys = keys - Tensor().key_set();
-  for (const Tensor* t : tensors) keys = keys | t->key_set();
-  return keys;
-}
-
 Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices) {
   std::vector<Tensor> own;
   own.reserve(indices.size());
@@ -41,7 +35,7 @@ Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices
   OpTensors tensors;
   tensors.add(self);
   for (const Tensor& t : own) tensors.add(t);
-  const Route route = tensors.route(keys_without_undefined(keys, tensors.tensors()));
+  const Route route = tensors.route(without_undefined(keys, tensors.tensors()));
   const c10::DispatchKeySet below = keys & c10::after_ADInplaceOrView_keyset;
   if (route == Route::Below) {
     at::AutoDispatchBelowADInplaceOrView guard;

@@ -13,6 +13,12 @@ bool is_alone(S keys) {
   return !(keys.raw_repr() & ~known);
 }
 
+S without_undefined(S keys, std::span<const at::Tensor* const> defined) {
+  keys = keys - at::Tensor().key_set();
+  for (const at::Tensor* t : defined) keys = keys | t->key_set();
+  return keys;
+}
+
 bool is_plain(const c10::TensorImpl& t) {
   static const uint64_t known =
       (S(K::PrivateUse1) | S(K::AutogradPrivateUse1) | S(K::ADInplaceOrView) | S(K::AutocastPrivateUse1)).raw_repr();
