@@ -1,6 +1,7 @@
 // x[i, j, :, k] with integral index tensors and masks, read and written. Together the indices give one position along a
 // single dimension that stands for all that they index, so that reading is one gather and writing one scatter of
 // slices. A mask is an index for as many dimensions as it has: the positions of what it picks.
+#include <bit>
 #include <numeric>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/IListRef.h>
@@ -102,14 +103,28 @@ std::optional<Indexing> read_indices(const Tensor& x, const Indices& indices) {
   return i;
 }
 
+// positions / size, for positions below `end`. Processors have no vectors of divisions: as long as the product fits, it
+// is one with a reciprocal in fixed point, of 31 bits more than the size has, which gives the same.
+ir::Value quotient(lazy::Recording& r, ir::Value positions, int64_t size, int64_t end) {
+  const auto number = [&](int64_t n) { return r.constant(static_cast<double>(n), ir::DType::I64); };
+  constexpr int kBits = 31;
+  if (end > int64_t{1} << kBits) return r.emit(ir::Op::trunc_divide, {positions, number(size)});
+  const int shift = kBits + std::bit_width(static_cast<uint64_t>(size - 1));
+  const int64_t reciprocal = ((int64_t{1} << shift) + size - 1) / size;
+  return r.emit(ir::Op::shift_right, {r.emit(ir::Op::mul, {positions, number(reciprocal)}), number(shift)});
+}
+
 // Takes positions apart: calls f for each dimension of these sizes, the last one first, with the coordinates along it.
 template <class F>
-void for_each_coordinate(lazy::Recording& r, ir::Value positions, ir::SizeSpan sizes, F f) {
-  for (size_t d = sizes.size(); d-- > 0;) {
-    const ir::Value size = r.constant(static_cast<double>(sizes[d]), ir::DType::I64);
-    f(d, d > 0 ? r.emit(ir::Op::remainder, {positions, size}) : positions);
-    if (d > 0) positions = r.emit(ir::Op::trunc_divide, {positions, size});
+void for_each_coordinate(lazy::Recording& r, ir::Value positions, std::span<const int64_t> sizes, F f) {
+  int64_t end = 1;
+  for (int64_t n : sizes) end *= n;
+  for (size_t d = sizes.size(); d-- > 1; end /= sizes[d]) {
+    const ir::Value before = quotient(r, positions, sizes[d], end);
+    f(d, r.sub(positions, r.mul(before, static_cast<double>(sizes[d]))));
+    positions = before;
   }
+  f(0, positions);
 }
 
 // The sum of a mask's coordinates times `steps`. Dimensions that follow one another in steps need not be told apart.

@@ -382,3 +382,17 @@ def test_compiled_graphs_do_not_keep_what_was_found(device):
             x[m]
             for actual, expected in zip(compiled(x, m), f(x.cpu(), m.cpu()), strict=True):
                 assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 1000, 46341, 65537])
+def test_coordinates(size):
+    """They are found without a division, in each dimension and up to the last position."""
+
+    def program(device):
+        x = torch.zeros(max(1, 70000 // size), size, 3, dtype=torch.bool)
+        at = torch.randint(0, x.numel(), (50,))
+        x.view(-1)[torch.cat([at, torch.tensor([0, size - 1, 3 * size - 1, x.numel() - 1])])] = True
+        x = x.to(device)
+        return x.nonzero(), x.permute(1, 2, 0).nonzero(), torch.where(x)
+
+    assert_same(program)
