@@ -217,9 +217,22 @@ bool computes_much(const Signature& s) {
   return names.contains(s.op.schema().name());
 }
 
-// By the products of an attention, of which we know, and else by what it reads: OpenMP's threads and LAPACK's cost more
-// to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in reference mode bits
-// follow from them.
+// How many numbers a product of matrices multiplies; nothing of other operators.
+std::optional<int64_t> multiplications(const Signature& s) {
+  static const std::unordered_set<std::string> products = {"aten::mm", "aten::bmm"},
+                                               sums = {"aten::addmm", "aten::baddbmm", "aten::addbmm"};
+  const std::string& name = s.op.schema().name();
+  const bool is_sum = sums.contains(name);
+  if ((!is_sum && !products.contains(name)) || s.slots.size() < 2 + size_t{is_sum}) return {};
+  const Geometry &left = s.slots[is_sum].geometry, &right = s.slots[1 + is_sum].geometry;
+  if (right.sizes.empty()) return {};
+  constexpr int64_t kOfComplex = 4;
+  return ir::product(left.sizes) * right.sizes.back() * (c10::isComplexType(left.type) ? kOfComplex : 1);
+}
+
+// By the products of matrices, an attention's too, of which we know, and else by what it reads: OpenMP's threads and
+// LAPACK's cost more to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in
+// reference mode bits follow from them.
 bool is_little(const Signature& s, bool is_attention) {
   if (!backing().has_host_kernels) return false;
   if (is_attention) {
@@ -227,6 +240,7 @@ bool is_little(const Signature& s, bool is_attention) {
     return lowering::is_little(2 * ir::product(queries.sizes) * keys.sizes[2]);
   }
   if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
+  if (const auto products = multiplications(s)) return lowering::is_little(*products);
   const int64_t little = (computes_much(s) ? 16 : 256) << 10;  // bytes
   return bytes_read(s) <= little;
 }

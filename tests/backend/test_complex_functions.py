@@ -149,3 +149,23 @@ def test_gradients_of_complex_and_real_operands(name, wanted):
         return y.detach(), type(y.grad_fn).__name__, z.grad, x.grad
 
     assert_same(compute)
+
+
+@TYPES
+@pytest.mark.parametrize("n", [1, 7, 40, 130])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_products_of_matrices(n, batch, dtype):
+    def step(device):
+        parts = normal(6, *batch, n, n, device="cpu", dtype=torch.float64)
+        x, y, z = (t.to(dtype).to(device) for t in torch.complex(parts[:3], parts[3:]))
+        x.requires_grad_()
+        results = []
+        for _ in range(4):  # calls that are new run at once, later ones are recorded
+            product = x @ y.mH - y @ x.conj()
+            product = product + (
+                torch.baddbmm(z, x, y, alpha=2j) if batch else torch.addmm(z, x, y.mT, beta=0.5)
+            )
+            results += [product, *torch.autograd.grad((product * z).real.sum(), [x])]
+        return results
+
+    assert_same(step, rtol=1e-4, atol=1e-3)
