@@ -25,14 +25,16 @@ const char* reduce_name(Reduce r) {
   return names[static_cast<int>(r)];
 }
 const char* stride_name(VectorStride s) {
-  constexpr const char* names[] = {"zero", "one", "any", "backward"};
+  constexpr const char* names[] = {"zero", "one", "any", "backward", "two"};
   return names[static_cast<int>(s)];
 }
 
 void print_access(std::ostream& out, size_t i, const Access& a) {
   out << "  a" << i << ": " << ir::name(a.dtype) << " stride " << stride_name(a.stride) << (a.row ? " row" : "")
       << (a.still ? " still" : "") << (a.indexed ? " indexed" : "") << (a.across ? " across" : "")
-      << (a.store ? " store" : "") << "\n";
+      << (a.store ? " store" : "");
+  if (a.after != kAlone) out << " after a" << a.after;
+  out << "\n";
 }
 
 void print_inst(std::ostream& out, const LoopNest& nest, size_t i) {
@@ -83,8 +85,8 @@ void for_each_word(const LoopNest& n, F add) {
   add(uint64_t{n.row_bound} << 32 | uint64_t{n.checks} << 16 | n.params);
   add(n.accesses.size());
   for (const Access& a : n.accesses)
-    add(pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride), a.row, a.still, a.store, a.indexed,
-              a.across}));
+    add(uint64_t{a.after} << 48 | pack({static_cast<unsigned>(a.dtype), static_cast<unsigned>(a.stride),
+                                        unsigned{a.row} | unsigned{a.still} << 1, a.store, a.indexed, a.across}));
   for (const Inst& x : n.insts) {
     add(pack({static_cast<unsigned>(x.code), static_cast<unsigned>(x.prim), static_cast<unsigned>(x.reduce),
               static_cast<unsigned>(x.dtype), x.stage, x.row}));

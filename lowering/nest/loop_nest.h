@@ -39,9 +39,11 @@ namespace lazuli::lowering {
 enum class Schedule : uint8_t { Row, Column };
 using Reduce = ir::Combine;
 
-// How a memory operand moves along the vector dimension; part of the code. Backward: by -1, as what is flipped does.
-// Strides along the others are arguments.
-enum class VectorStride : uint8_t { Zero, One, Any, Backward };
+// How a memory operand moves along the vector dimension; part of the code. Backward: by -1, as what is flipped does. Two:
+// by 2, as either part of complex numbers does. Strides along the others are arguments.
+enum class VectorStride : uint8_t { Zero, One, Any, Backward, Two };
+
+inline constexpr uint16_t kAlone = 0xFFFF;
 
 struct Access {
   ir::DType dtype;  // in memory; loads convert to compute_type, stores convert back
@@ -51,6 +53,10 @@ struct Access {
   bool indexed = false;  // the address also moves by a run-time index times index_stride (an argument): gather
   bool across = false;   // tiled nests: stride Any, and 1 along the tile dimension
   bool still = false;    // nests that accumulate: no kept dimension moves it, so that all rows may load it once
+  // Stride Two: the access one element after which this one lies, and the one before which it does, wherever they move.
+  // Two such fill their memory, as the parts of complex numbers do: whole vectors are taken apart, or put together. No
+  // access both follows one and is followed.
+  uint16_t after = kAlone, before = kAlone;
   friend bool operator==(const Access&, const Access&) = default;
 };
 

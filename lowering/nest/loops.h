@@ -18,11 +18,12 @@ struct BoundAccess {
   bool partial = false;                     // of no value: a split reduction's partial results (schedules/split.h)
 };
 
-// A stride that follows from other sizes may be -1 this time only: then it is any.
+// A stride that follows from other sizes may be -1 or 2 this time only: then it is any.
 inline VectorStride stride_class(ir::Size stride) {
   if (stride == 0) return VectorStride::Zero;
   if (stride == 1) return VectorStride::One;
-  return !stride.is_symbolic() && stride.hint() == -1 ? VectorStride::Backward : VectorStride::Any;
+  if (stride.is_symbolic()) return VectorStride::Any;
+  return stride.hint() == -1 ? VectorStride::Backward : stride.hint() == 2 ? VectorStride::Two : VectorStride::Any;
 }
 
 // A run-time number of the nest: a scalar of the graph, or bits known when planning.

@@ -7,6 +7,7 @@
 #include "lowering/libraries/post_ops.h"
 #include "lowering/nest/schedules/accumulate.h"
 #include "lowering/nest/schedules/launch.h"
+#include "lowering/nest/schedules/pairs.h"
 #include "lowering/nest/schedules/split.h"
 #include "lowering/nest/schedules/tile.h"
 #include "lowering/plan/in_place.h"
@@ -51,6 +52,8 @@ class Planner {
     for (FusionStep& step : fusion_.steps) step.group >= 0 ? add_kernel(step.group) : add_call(step.node);
     if (options_.accumulate < INT64_MAX) join_column_sums();
     split_reductions();
+    for (PlanStep& step : plan_.steps)
+      if (step.kind == PlanStep::Kernel) find_pairs(step.loops);
     place_values();
     bind();
     return std::move(plan_);

@@ -44,6 +44,7 @@ struct Placement {
   int64_t index_stride = 0;
   int64_t first = 0;   // element that index 0 of every dimension is
   int64_t extent = 1;  // elements in all
+  int64_t in = -1;     // the access whose memory this is too
 };
 
 // The arguments of one launch over its own buffers.
@@ -58,7 +59,8 @@ class NestMemory {
     std::copy(sizes.begin(), sizes.end(), args_.begin() + layout.sizes);
     for (size_t a = 0; a < nest.accesses.size(); ++a) {
       const int64_t item = ir::item_size(nest.accesses[a].dtype);
-      buffers_.push_back(std::make_unique<GuardedBuffer>(places_[a].extent * item, a % 2 == 0));
+      buffers_.push_back(places_[a].in >= 0 ? buffers_[places_[a].in]
+                                            : std::make_shared<GuardedBuffer>(places_[a].extent * item, a % 2 == 0));
       args_[layout.pointers + a] = reinterpret_cast<int64_t>(buffers_[a]->data() + places_[a].first * item);
       std::copy(places_[a].strides.begin(), places_[a].strides.end(), args_.begin() + layout.strides + a * nest.rank);
       args_[layout.index_strides + a] = places_[a].index_stride;
@@ -99,7 +101,7 @@ class NestMemory {
  private:
   const lowering::LoopNest& nest_;
   std::vector<Placement> places_;
-  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
+  std::vector<std::shared_ptr<GuardedBuffer>> buffers_;
   std::vector<int64_t> args_;
 };
 

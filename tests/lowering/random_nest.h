@@ -3,6 +3,7 @@
 #pragma once
 #include <bit>
 #include <limits>
+#include <optional>
 
 #include "tests/lowering/nest_memory.h"
 
@@ -114,9 +115,18 @@ class RandomNest {
     else if (chance(40))
       a.stride = store || chance(50) ? VectorStride::Any : VectorStride::Zero;
     if (a.stride == VectorStride::Any && !nest_.tiled() && chance(25)) a.stride = VectorStride::Backward;
+    if (a.stride == VectorStride::Any && chance(40)) a.stride = VectorStride::Two;
     a.across = nest_.tiled() && a.stride == VectorStride::Any && !indexed && chance(80);
     nest_.accesses.push_back(a);
     return static_cast<uint16_t>(nest_.accesses.size() - 1);
+  }
+  // The elements beside those of an access, in some cases.
+  std::optional<uint16_t> access_after(uint16_t slot) {
+    lowering::Access second = nest_.accesses[slot];
+    if (second.stride != VectorStride::Two || second.indexed || !chance(60)) return {};
+    second.after = slot;
+    nest_.accesses.push_back(second);
+    return nest_.accesses[slot].before = static_cast<uint16_t>(nest_.accesses.size() - 1);
   }
   uint16_t any_of(const std::vector<uint16_t>& pool) { return pool[static_cast<size_t>(below(pool.size()))]; }
 
@@ -140,11 +150,16 @@ class RandomNest {
     DType t = memory_type();
     const bool indexed = !pool.empty() && chance(20);
     const uint16_t index = indexed ? index_of(pool, row) : 0;
-    return emit({.code = Code::Load,
-                 .dtype = ir::compute_type(t),
-                 .row = row,
-                 .slot = access(t, row, false, indexed),
-                 .args = {index}});
+    Inst load{.code = Code::Load, .dtype = ir::compute_type(t), .row = row, .args = {index}};
+    load.slot = access(t, row, false, indexed);
+    if (const auto after = access_after(load.slot)) {
+      Inst next = load;
+      next.slot = *after;
+      if (chance(50)) std::swap(load, next);
+      const uint16_t x = emit(load), y = emit(next);
+      return ir::is_floating(load.dtype) ? prim(Prim::sub, load.dtype, row, x, y) : y;
+    }
+    return emit(load);
   }
 
   uint16_t operation(const std::vector<uint16_t>& pool, bool row) {
@@ -207,8 +222,16 @@ class RandomNest {
     const DType t = type(x) == DType::F32 && chance(40) ? (chance(50) ? DType::BF16 : DType::F16) : type(x);
     const bool indexed = chance(10);
     const uint16_t index = indexed ? index_of(pool, row) : 0;
-    emit(
-        {.code = Code::Store, .dtype = type(x), .row = row, .slot = access(t, row, true, indexed), .args = {x, index}});
+    Inst stored{.code = Code::Store, .dtype = type(x), .row = row, .args = {x, index}};
+    stored.slot = access(t, row, true, indexed);
+    if (const auto after = access_after(stored.slot)) {
+      Inst next = stored;
+      next.slot = *after;
+      next.args[0] = as(any_of(pool), type(x), row);
+      if (chance(50)) std::swap(stored, next);
+      emit(next);
+    }
+    emit(stored);
   }
 
   // What the stage before computed of elements.
@@ -272,6 +295,13 @@ class RandomNest {
 
   Placement place(const lowering::Access& a, const std::vector<int64_t>& sizes) {
     Placement p;
+    if (a.after != lowering::kAlone) {
+      p = last_places_[a.after];
+      p.in = a.after;
+      ++p.first;
+      last_places_.push_back(p);
+      return p;
+    }
     p.strides.assign(nest_.rank, 0);
     std::vector<uint32_t> order;
     for (uint32_t d = a.still ? nest_.rank - nest_.reduced : 0;
@@ -280,15 +310,17 @@ class RandomNest {
     std::shuffle(order.begin(), order.end(), rng_);
     const auto vector_at = std::find(order.begin(), order.end(), nest_.vector_dim());
     const bool is_dense = a.stride == VectorStride::One || a.stride == VectorStride::Backward;
-    if (is_dense && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);
+    const bool is_first = is_dense || a.stride == VectorStride::Two;
+    if (is_first && vector_at != order.end()) std::rotate(order.begin(), vector_at, vector_at + 1);
     if (a.across) {
       const auto tile_at = std::find(order.begin(), order.end(), nest_.tile);
       std::rotate(order.begin(), tile_at, tile_at + 1);
     }
-    int64_t step = a.stride == VectorStride::Any && !a.across ? below(3) + 1 : 1;
+    int64_t step = a.stride == VectorStride::Any && !a.across ? below(3) + 1 : a.stride == VectorStride::Two ? 2 : 1;
+    p.extent += a.before != lowering::kAlone;
     for (uint32_t d : order) {
       const bool vector = d == nest_.vector_dim(), backward = vector && a.stride == VectorStride::Backward,
-                 dense = (vector && is_dense) || (a.across && d == nest_.tile);
+                 dense = (vector && is_first) || (a.across && d == nest_.tile);
       if (vector ? a.stride == VectorStride::Zero : !a.store && !dense && chance(20)) continue;
       p.strides[d] = step;
       const int64_t span = step * std::max<int64_t>(sizes[d], 1);

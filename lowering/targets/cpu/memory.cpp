@@ -123,6 +123,33 @@ void store_dense(VectorIR& ir, const CpuTarget& target, ir::DType memory, const 
   });
 }
 
+// How many elements there are from element `from` of the pairs on; null: all.
+Value* elements_of_pairs(VectorIR& ir, const Place& p, unsigned from) {
+  if (!p.count) return nullptr;
+  Value* left = ir.b.CreateSub(ir.b.CreateShl(p.count, 1), ir.b.getInt64(from + p.alone));
+  return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, ir.b.getInt64(0));
+}
+
+// Two vectors in a row, of which every second element counts. After a lane that is alone nothing is read: the second
+// vector begins one element earlier.
+Value* load_pairs(VectorIR& ir, const Place& p, llvm::Type* element, llvm::Align align) {
+  llvm::Type* type = ir.of(element);
+  const auto load = [&](unsigned from) -> Value* {
+    Value* address = ir.b.CreateConstGEP1_64(element, p.pairs, from);
+    if (!p.count) return ir.b.CreateAlignedLoad(type, address, align);
+    Value* mask = lane_mask(ir, elements_of_pairs(ir, p, from));
+    return ir.b.CreateMaskedLoad(type, address, align, mask, llvm::Constant::getNullValue(type));
+  };
+  const unsigned behind = ir.lanes - p.alone;
+  Value *low = load(0), *high = load(behind);
+  llvm::SmallVector<int, 64> lanes;
+  for (unsigned lane = 0; lane < ir.lanes; ++lane) {
+    const unsigned at = 2 * lane + p.second;
+    lanes.push_back(static_cast<int>(at < ir.lanes ? at : ir.lanes + at - behind));
+  }
+  return ir.b.CreateShuffleVector(low, high, lanes);
+}
+
 }  // namespace
 
 Value* lane_mask(VectorIR& ir, Value* count) {
@@ -137,6 +164,8 @@ Value* load_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, co
   llvm::Type* element = memory_element(ir.b, memory);
   const bool scattered = (p.stride && !p.backward) || p.offsets;
   if (!scattered) return load_dense(ir, target, memory, p, element);
+  const bool partly = p.count && !has_masked_access(target, memory);
+  if (p.pairs && !partly) return load_pairs(ir, p, element, alignment(memory));
   if (target.masks && ir::item_size(memory) >= 4) {
     llvm::Type* type = ir.of(element);
     Value* none = llvm::Constant::getNullValue(type);
@@ -154,6 +183,27 @@ void store_elements(VectorIR& ir, const CpuTarget& target, ir::DType memory, con
     ir.b.CreateMaskedScatter(x, lane_addresses(ir, p), alignment(memory), p.mask);
   else
     store_partly(ir, p, element, x);
+}
+
+void store_pairs(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, Vec first, Vec second) {
+  llvm::Type* element = memory_element(ir.b, memory);
+  Value *x = narrow(first, memory).v, *y = narrow(second, memory).v;
+  if (p.count && !has_masked_access(target, memory)) {
+    store_partly(ir, p, element, x);
+    Place next = p;
+    next.address = ir.b.CreateConstGEP1_64(element, p.address, 1);
+    return store_partly(ir, next, element, y);
+  }
+  for (const unsigned from : {0u, ir.lanes}) {
+    llvm::SmallVector<int, 64> lanes;
+    for (unsigned lane = 0; lane < ir.lanes; ++lane)
+      lanes.push_back(static_cast<int>((from + lane) / 2 + (lane % 2 ? ir.lanes : 0)));
+    Value *both = ir.b.CreateShuffleVector(x, y, lanes), *address = ir.b.CreateConstGEP1_64(element, p.pairs, from);
+    if (Value* count = elements_of_pairs(ir, p, from))
+      ir.b.CreateMaskedStore(both, address, alignment(memory), lane_mask(ir, count));
+    else
+      ir.b.CreateAlignedStore(both, address, alignment(memory));
+  }
 }
 
 Vec load_vector(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p) {

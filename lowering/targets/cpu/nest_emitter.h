@@ -1,6 +1,7 @@
 // Emits one nest for a CPU: the loop over units, the passes over vectors, and the instructions in them.
 #pragma once
 #include <array>
+#include <optional>
 #include "lowering/targets/cpu/memory.h"
 #include "lowering/targets/cpu/nest_plan.h"
 #include "lowering/targets/reduction.h"
@@ -104,6 +105,7 @@ class NestEmitter {
   void recall(size_t inst, const Pass& pass);
   void load(size_t inst, const Pass& pass);
   void store(size_t inst, const Pass& pass);
+  std::optional<size_t> paired_store(size_t inst) const;
   void add_to_memory(size_t inst, const Pass& pass);
   void check(size_t inst, const Pass& pass);
   void accumulate(size_t inst, const Pass& pass);

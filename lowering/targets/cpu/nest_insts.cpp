@@ -136,6 +136,20 @@ Place NestEmitter::place(const Inst& x, uint16_t index_inst, unsigned copy, cons
     p.backward = a.stride == VectorStride::Backward;
     p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, p.stride));
   }
+  if (a.stride == VectorStride::Two) {
+    p.stride = b_.CreateShl(bytes, 1);
+    p.address = b_.CreatePtrAdd(p.address, b_.CreateMul(first, p.stride));
+  }
+  if (a.stride == VectorStride::Two && (!a.indexed || plan_.uniform[index_inst])) {
+    p.second = a.after != kAlone;
+    p.alone = !p.second && a.before == kAlone;
+    p.pairs = p.address;
+    // By the address of the first ones if that has moved as far, so that both are taken from the same vectors.
+    if (p.second && (x.row || nest_.reduced == 0 || is_used(x.stage, a.after)))
+      p.pairs = b_.CreatePtrAdd(address_[a.after], b_.CreateMul(first, p.stride));
+    else if (p.second)
+      p.pairs = b_.CreatePtrAdd(p.address, b_.CreateNeg(bytes));
+  }
   if (a.indexed && !plan_.uniform[index_inst]) {
     if (a.stride == VectorStride::One) p.stride = bytes;
     p.offsets = b_.CreateMul(operand(index_inst, copy).v, vector_.splat(index_stride_[x.slot]));
@@ -152,6 +166,18 @@ void NestEmitter::load(size_t i, const Pass& pass) {
     results_[i].copies.push_back(load_vector(vector_, target_, memory, place(x, x.args[0], c, pass)).v);
 }
 
+// The store of the other elements of its pairs, beside which this one is done.
+std::optional<size_t> NestEmitter::paired_store(size_t i) const {
+  const Inst& x = nest_.insts[i];
+  const Access& a = nest_.accesses[x.slot];
+  const uint16_t other = a.after != kAlone ? a.after : a.before;
+  for (size_t j = 0; j < nest_.insts.size() && other != kAlone; ++j) {
+    const Inst& y = nest_.insts[j];
+    if (y.code == Code::Store && y.slot == other && y.stage == x.stage && y.row == x.row) return j;
+  }
+  return {};
+}
+
 void NestEmitter::store(size_t i, const Pass& pass) {
   const Inst& x = nest_.insts[i];
   const ir::DType memory = nest_.accesses[x.slot].dtype;
@@ -160,6 +186,15 @@ void NestEmitter::store(size_t i, const Pass& pass) {
     return store_scalar(scalar_, memory, uniform_address(x, x.args[1]), {&scalar_, value.uniform});
   if (Value** row = written_row(x.slot)) {
     *row = narrow(operand(x.args[0], 0), memory).v;
+    return;
+  }
+  if (const auto other = paired_store(i)) {
+    if (*other > i) return;
+    const bool is_second = nest_.accesses[x.slot].after != kAlone;
+    const Inst &first = nest_.insts[is_second ? *other : i], &second = nest_.insts[is_second ? i : *other];
+    for (unsigned c = 0; c < pass.copies; ++c)
+      store_pairs(vector_, target_, memory, place(first, 0, c, pass), operand(first.args[0], c),
+                  operand(second.args[0], c));
     return;
   }
   for (unsigned c = 0; c < pass.copies; ++c)

@@ -66,6 +66,7 @@ unsigned widest_bits(const LoopNest& nest, const std::vector<bool>& uniform) {
 unsigned weight(const LoopNest& nest, const Inst& x) {
   if (x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Any)
     return nest.accesses[x.slot].across ? 2 : 16;
+  if (x.code == Code::Load && nest.accesses[x.slot].stride == VectorStride::Two) return 2;
   return x.code == Code::Prim ? primitive_cost(x.prim) : 1;
 }
 
