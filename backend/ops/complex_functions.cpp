@@ -2,6 +2,7 @@
 // formulas of torch's kernels for the CPU overflow to nan on the way to a result that is finite, these do not.
 #include <limits>
 #include <ATen/Functions.h>
+#include "backend/record/complex_numbers.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/operands.h"
@@ -12,11 +13,6 @@ namespace lazuli::backend {
 namespace {
 
 using at::Tensor;
-
-bool has_parts(const Tensor& x) {
-  const bool type = x.scalar_type() == c10::kComplexFloat || x.scalar_type() == c10::kComplexDouble;
-  return type && nameless_on_device(*x.unsafeGetTensorImpl()) && x.layout() == c10::kStrided;
-}
 
 struct Parts {
   Tensor re, im;
@@ -40,13 +36,7 @@ Parts expm1(const Tensor& a, const Tensor& im) {
   return {re.masked_fill(unbounded, kInfinity), at::where(b == 0, b, at::exp(a) * at::sin(b))};
 }
 
-// z / |z|, and 0 of 0.
-Parts sgn(const Tensor& a, const Tensor& b) {
-  const Tensor size = at::hypot(a, b), zero = size == 0;
-  return {(a / size).masked_fill(zero, 0), (b / size).masked_fill(zero, 0)};
-}
-
-constexpr char kSigmoid[] = "sigmoid", kExpm1[] = "expm1", kSgn[] = "sgn";
+constexpr char kSigmoid[] = "sigmoid", kExpm1[] = "expm1";
 
 // `aten`: the operator. `op`: its row for numbers that are not complex.
 template <const char* aten, ir::Op op, Parts (*formula)(const Tensor&, const Tensor&)>
@@ -90,14 +80,51 @@ struct Function {
 // |z|, which is real.
 Tensor magnitude(const Tensor& x) {
   if (Tensor t = unary_fast(ir::Op::abs, x); t.defined()) return t;
-  if (has_parts(x)) {
-    if (lazy::Tape::current()) throw NotTaped{};
-    Tensor out = at::hypot(at::real(x), at::imag(x));
-    take_strides_of_ones(out, {{&x, {}}});
-    return out;
-  }
+  if (Tensor t = complex_row(ir::Op::complex_abs, {{&x, {}}}); t.defined()) return t;
   if (Tensor t = elementwise(ir::Op::abs, {{&x, {}}}); t.defined()) return t;
   return fall_back<Tensor>("aten::abs", "", x);
+}
+
+// Made with the parts of its operands.
+Tensor polar(const Tensor& size, const Tensor& angle) {
+  if (is_floating(size) && is_floating(angle) && size.scalar_type() == angle.scalar_type())
+    if (Tensor t = complex_row(ir::Op::polar, {{&size, {}}, {&angle, {}}}); t.defined()) return t;
+  return fall_back<Tensor>("aten::polar", "", size, angle);
+}
+
+Tensor complex(const Tensor& re, const Tensor& im) {
+  if (Tensor t = complex_of(re, im); t.defined()) return t;
+  return fall_back<Tensor>("aten::complex", "", re, im);
+}
+
+Tensor conj_physical(const Tensor& x) {
+  if (Tensor t = complex_row(ir::Op::complex_conj, {{&x, {}}}); t.defined()) return t;
+  return fall_back<Tensor>("aten::_conj_physical", "", x);
+}
+Tensor& conj_physical_out(const Tensor& x, Tensor& out) {
+  if (!complex_row_into(out, ir::Op::complex_conj, {{&x, {}}}, true))
+    fall_back<Tensor>("aten::conj_physical", "out", x, out);
+  return out;
+}
+
+// Also of real numbers, whose direction is their sign.
+Tensor sgn(const Tensor& x) {
+  if (Tensor t = unary_fast(ir::Op::sign, x); t.defined()) return t;
+  if (has_parts(x)) return complex_row(ir::Op::complex_sgn, {{&x, {}}});
+  if (Tensor t = elementwise(ir::Op::sign, {{&x, {}}}); t.defined()) return t;
+  return fall_back<Tensor>("aten::sgn", "", x);
+}
+Tensor& sgn_in_place(Tensor& x) {
+  if (!complex_row_into(x, ir::Op::complex_sgn, {{&x, {}}}, false) &&
+      !elementwise_into(x, ir::Op::sign, {{&x, {}}}, false))
+    fall_back<Tensor>("aten::sgn_", "", x);
+  return x;
+}
+Tensor& sgn_out(const Tensor& x, Tensor& out) {
+  if (!complex_row_into(out, ir::Op::complex_sgn, {{&x, {}}}, true) &&
+      !elementwise_into(out, ir::Op::sign, {{&x, {}}}, true))
+    fall_back<Tensor>("aten::sgn", "out", x, out);
+  return out;
 }
 
 }  // namespace
@@ -105,8 +132,14 @@ Tensor magnitude(const Tensor& x) {
 void register_complex_functions(torch::Library& m) {
   Function<kSigmoid, ir::Op::sigmoid, sigmoid>::implement(m);
   Function<kExpm1, ir::Op::expm1, expm1>::implement(m);
-  Function<kSgn, ir::Op::sign, sgn>::implement(m);
+  m.impl("sgn", sgn);
+  m.impl("sgn_", sgn_in_place);
+  m.impl("sgn.out", sgn_out);
   m.impl("abs", magnitude);
+  m.impl("complex", complex);
+  m.impl("polar", polar);
+  m.impl("_conj_physical", conj_physical);
+  m.impl("conj_physical.out", conj_physical_out);
 }
 
 }  // namespace lazuli::backend

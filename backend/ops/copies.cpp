@@ -10,6 +10,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/StreamGuard.h>
+#include "backend/record/complex_numbers.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
 #include "backend/record/registration.h"
@@ -61,8 +62,8 @@ lazy::CellRef snapshot(const Tensor& host, c10::ScalarType type) {
 }
 
 // Complex numbers are moved as what our kernels know, their two parts.
-bool holds_pairs(const Tensor& t) { return t.is_complex() && t.layout() == c10::kStrided; }
-Tensor in_parts(const Tensor& t) { return holds_pairs(t) ? at::view_as_real(t) : t; }
+bool lies_in_parts(const Tensor& t) { return t.is_complex() && t.layout() == c10::kStrided; }
+Tensor in_parts(const Tensor& t) { return lies_in_parts(t) ? at::view_as_real(t) : t; }
 // The parts of real numbers as this complex type holds them.
 Tensor parts_of_real(const Tensor& t, c10::ScalarType complex) {
   const Tensor real = t.to(c10::toRealValueType(complex));
@@ -78,7 +79,7 @@ void copy_from_host(const Tensor& self, const Tensor& src) {
         snapshot(order.empty() ? expanded : expanded.permute(lazy::to_ref(order)), self.scalar_type()));
     return;
   }
-  if (!has_native_numbers(self) && !holds_pairs(self)) {
+  if (!has_native_numbers(self) && !lies_in_parts(self)) {
     lazy::host_view(self, lazy::SyncReason::HostCopy, true).copy_(expanded);
     return;
   }
@@ -94,8 +95,8 @@ void copy_within(const Tensor& self, const Tensor& src) {
     fall_back<Tensor>("aten::copy_", "", self, src, false);
     return;
   }
-  if (holds_pairs(self) && (holds_pairs(src) || has_native_numbers(src)))
-    return copy_within(in_parts(self), holds_pairs(src) ? in_parts(src) : parts_of_real(src, self.scalar_type()));
+  if (lies_in_parts(self) && (lies_in_parts(src) || has_native_numbers(src)))
+    return copy_within(in_parts(self), lies_in_parts(src) ? in_parts(src) : parts_of_real(src, self.scalar_type()));
   if (has_native_numbers(self) && has_native_numbers(src)) {
     lazy::Order order, from;
     bool same = self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes();
@@ -216,6 +217,14 @@ Scalar held(const Scalar& number, c10::ScalarType type) {
 }
 
 Tensor& fill_scalar(Tensor& self, const Scalar& number) {
+  if (has_parts(self)) {
+    Tensor parts = parts_of(self);
+    if (number.equal(0)) return fill_scalar(parts, 0), self;
+    lazy::Recording r;
+    const ir::DType dtype = lazy::to_ir(parts.scalar_type());
+    r.write_all(parts, r.broadcast(complex_number(r, number, dtype), lazy::to_dims(parts.sizes())));
+    return self;
+  }
   if (!has_native_numbers(self) || number.isComplex())
     return fall_back<Tensor>("aten::fill_", "Scalar", self, number), self;
   const Scalar value = held(number, self.scalar_type());

@@ -4,6 +4,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/logsumexp_native.h>
 #include "backend/ops/norm.h"
+#include "backend/record/complex_numbers.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
@@ -117,6 +118,7 @@ Tensor& mean_out(const Tensor& x, OptionalIntArrayRef dims, bool keepdim, option
 }
 Tensor mean_all(const Tensor& x, optional<ScalarType> type) {
   ScalarType t = type.value_or(x.scalar_type());
+  if (has_parts(x) && !type) return mean_dims(x, std::nullopt, false, type);
   if (!is_ours(x) || !c10::isFloatingType(t) || !native(t)) return fall_back<Tensor>("aten::mean", "", x, type);
   return mean_dims(x, std::nullopt, false, type);
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include "backend/record/complex_numbers.h"
 #include "backend/record/dispatch.h"
 #include "ir/body.h"
 
@@ -125,7 +126,8 @@ c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {
 
 at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
   Plan p;
-  if (!covered(operands) || !promote(op, operands, p)) return {};
+  if (!covered(operands)) return complex_elementwise(op, operands);
+  if (!promote(op, operands, p)) return {};
   // Rows with a type rule (bit operations) refuse floating types: so does eager, in its own words.
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return {};
   p.shape = broadcast_shape(operands);
@@ -138,7 +140,8 @@ at::Tensor elementwise(ir::Op op, const Operands& operands, ir::Attrs attrs) {
 
 bool elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize, ir::Attrs attrs) {
   Plan p;
-  if (!is_ours(out) || overlaps_itself(out) || !covered(operands) || !promote(op, operands, p)) return false;
+  if (!covered(operands)) return complex_elementwise_into(out, op, operands, resize);
+  if (!is_ours(out) || overlaps_itself(out) || !promote(op, operands, p)) return false;
   if (ir::info(op).infer && c10::isFloatingType(p.common)) return false;
   if (!c10::canCast(p.result, out.scalar_type())) return false;  // eager's error
   const bool one_type = is_unary(operands) || ir::info(op).promote == ir::Promote::None;

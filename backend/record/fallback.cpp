@@ -3,11 +3,13 @@
 #include <ATen/native/CPUFallback.h>
 #include "backend/device/generator.h"
 #include "backend/loader/loader.h"
+#include "backend/record/by_parts.h"
 #include "backend/record/dispatch.h"
 #include "backend/record/moved_operands.h"
 #include "lazy/external/external.h"
 #include "lazy/memory/backing.h"
 #include "lazy/record/tape.h"
+#include "lazy/support/config.h"
 
 namespace lazuli::backend {
 namespace {
@@ -48,6 +50,7 @@ void draw_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (lazy::Tape::current()) throw NotTaped{};
   if (call_with_moved_operands(op, stack)) return;
+  if (!lazy::is_reference_mode() && call_by_parts(op, stack)) return;
   if (has_generator_of_host(op, *stack)) return draw_on_host(op, stack);
   if (op.hasTag(at::Tag::nondeterministic_seeded)) lend_generator(op, stack);
   lazy::external_call(op, stack);

@@ -64,9 +64,27 @@ Value broadcast_rule(const Candidate& c) {
   return c.b().broadcast(p.inputs[0], c.result().shape);
 }
 
+// Of a concatenation: the operand that holds all of the slice, where one does, whatever other sizes are.
+Value slice_of_piece(const Candidate& c) {
+  const Node& cat = c.producer(0);
+  const auto dim = static_cast<size_t>(cat.attrs.number(0));
+  Dims starts(c.node.attrs.list(0));
+  const Size size = c.node.attrs.list(1)[dim], last = (size - 1) * c.node.attrs.list(2)[dim];
+  for (Value piece : cat.inputs) {
+    const Size length = c.r.to().type(piece).shape[dim];
+    if (length.is_symbolic() || starts[dim].is_symbolic() || last.is_symbolic()) return {};
+    if (size > 0 && starts[dim] + last < length)
+      return c.b().emit(Op::slice, {piece}, Attrs().add(starts).add(c.node.attrs.list(1)).add(c.node.attrs.list(2)));
+    if (starts[dim] < length) return {};
+    starts[dim] -= length;
+  }
+  return {};
+}
+
 Value slice_rule(const Candidate& c) {
   if (c.type(0).shape == c.result().shape) return c.in[0];
   const Node& p = c.producer(0);
+  if (p.op == Op::cat) return slice_of_piece(c);
   if (p.op != Op::slice) return number_everywhere(c);
   Dims starts, steps;
   for (size_t d = 0; d < c.result().shape.size(); ++d) {

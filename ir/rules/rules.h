@@ -63,6 +63,10 @@ LAZULI_INFER(infer_adam_step)
 LAZULI_INFER(infer_sgd_step)
 LAZULI_INFER(infer_quantize_dynamic)
 LAZULI_INFER(infer_adagrad_step)
+LAZULI_INFER(infer_complex_binary)
+LAZULI_INFER(infer_complex_unary)
+LAZULI_INFER(infer_complex_abs)
+LAZULI_INFER(infer_polar)
 #undef LAZULI_INFER
 
 #define LAZULI_VJP(name) \
@@ -153,6 +157,13 @@ LAZULI_DECOMPOSE(decompose_adam_step)
 LAZULI_DECOMPOSE(decompose_sgd_step)
 LAZULI_DECOMPOSE(decompose_quantize_dynamic)
 LAZULI_DECOMPOSE(decompose_adagrad_step)
+LAZULI_DECOMPOSE(decompose_complex_mul)
+LAZULI_DECOMPOSE(decompose_complex_div)
+LAZULI_DECOMPOSE(decompose_complex_conj)
+LAZULI_DECOMPOSE(decompose_complex_exp)
+LAZULI_DECOMPOSE(decompose_complex_sgn)
+LAZULI_DECOMPOSE(decompose_complex_abs)
+LAZULI_DECOMPOSE(decompose_polar)
 #undef LAZULI_DECOMPOSE
 
 }  // namespace lazuli::ir

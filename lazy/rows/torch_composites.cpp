@@ -214,6 +214,14 @@ Tensors prod_backward(const ir::Node& n, const Tensors& in) {
   const Tensor counts = is_zero.sum(list_of(n.attrs, 0), true) == is_zero;
   return {at::where(counts, gy * (others / nonzero), 0).to(in[1].scalar_type())};
 }
+
+// Complex numbers as rows have them: parts along a last dimension.
+Tensor as_complex(const Tensor& parts) { return at::view_as_complex(parts); }
+Tensors as_parts(const Tensor& z) { return {at::view_as_real(z)}; }
+Tensor complex_operand(const ir::Node& n, const Tensors& in, size_t i) {
+  return n.attrs.number(0) >> i & 1 ? in[i] : as_complex(in[i]);
+}
+
 bool is_optimizer_step(Op op) { return op == Op::adam_step || op == Op::sgd_step || op == Op::adagrad_step; }
 
 }  // namespace
@@ -273,6 +281,20 @@ std::optional<Tensors> torch_composite(const ir::Node& n, const Tensors& in) {
       return adagrad_step(n, in);
     case Op::quantize_dynamic:
       return quantize_dynamic(n, in);
+    case Op::complex_mul:
+      return as_parts(complex_operand(n, in, 0) * complex_operand(n, in, 1));
+    case Op::complex_div:
+      return as_parts(complex_operand(n, in, 0) / complex_operand(n, in, 1));
+    case Op::complex_conj:
+      return as_parts(at::conj_physical(as_complex(in[0])));
+    case Op::complex_exp:
+      return as_parts(at::exp(as_complex(in[0])));
+    case Op::complex_sgn:
+      return as_parts(at::sgn(as_complex(in[0])));
+    case Op::complex_abs:
+      return Tensors{at::abs(as_complex(in[0]))};
+    case Op::polar:
+      return as_parts(at::polar(in[0], in[1]));
     case Op::embedding_backward:
       return Tensors{at::embedding_dense_backward(in[0], in[1].to(at::kLong), number(0), number(1), false)};
     default:

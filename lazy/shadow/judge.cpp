@@ -75,7 +75,7 @@ struct Output {
   }
 };
 
-// Complex numbers go through external calls only, which are the same kernels on both sides.
+// Only external calls give complex types, by the same kernels on both sides.
 bool complex_differs(const Tensor& ours, const Tensor& eager) {
   return !at::allclose(at::view_as_real(ours.to(at::kComplexDouble)), at::view_as_real(eager.to(at::kComplexDouble)),
                        1e-2, 1e-4, true);

@@ -243,6 +243,25 @@ const Text kTexts[] = {
      "%0 : f64[3] = input [position=0]\n%1 : f64[3] = input [position=1]\n%2 : f64[3] = input [position=2]\n"
      "%3 : f64[] = constant [value=3]\n%4 : f64[] = input [position=3]\n%5 : f64[3], %6 : f64[3] = "
      "adagrad_step %0, %1, %2, %3, %4, %4, %4, %4, _ [maximize=0]\nreturn %5, %6"},
+    {"complex_mul",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[3,2] = input [position=1]\n"
+     "%2 : f64[2,3,2] = complex_mul %0, %1 [real=0]\nreturn %2"},
+    {"complex_mul_by_real",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[2,1,2] = input [position=1]\n"
+     "%2 : f64[2,3,2] = complex_mul %0, %1 [real=1]\nreturn %2"},
+    {"complex_div",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[3,2] = input [position=1]\n"
+     "%2 : f64[2,3,2] = complex_div %0, %1 [real=0]\nreturn %2"},
+    {"complex_div_by_real",
+     "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[] = input [position=1]\n"
+     "%2 : f64[2,3,2] = complex_div %0, %1 [real=2]\nreturn %2"},
+    {"complex_conj", "%0 : f64[3,2] = input [position=0]\n%1 : f64[3,2] = complex_conj %0\nreturn %1"},
+    {"complex_exp", "%0 : f64[3,2] = input [position=0]\n%1 : f64[3,2] = complex_exp %0\nreturn %1"},
+    {"complex_sgn", "%0 : f64[3,2] = input [position=0]\n%1 : f64[3,2] = complex_sgn %0\nreturn %1"},
+    {"complex_abs", "%0 : f64[2,3,2] = input [position=0]\n%1 : f64[2,3] = complex_abs %0\nreturn %1"},
+    {"polar",
+     "%0 : f64[2,3] = input [position=0]\n%1 : f64[3] = input [position=1]\n"
+     "%2 : f64[2,3,2] = polar %0, %1\nreturn %2"},
 };
 
 Graph elementwise_graph(Op op) {
