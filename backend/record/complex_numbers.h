@@ -9,8 +9,8 @@ bool has_parts(const at::Tensor& x);
 // The same memory as real numbers, with a last dimension of 2.
 at::Tensor parts_of(const at::Tensor& x);
 
-// Records the row that computes `op` of complex numbers, where there is one; an undefined tensor where there is none, or
-// the operands are not covered.
+// Records the row that computes `op` of complex numbers, where there is one; an undefined tensor where there is none,
+// or the operands are not covered.
 at::Tensor complex_elementwise(ir::Op op, const Operands& operands);
 // The same, writing into `out`. False when not covered.
 bool complex_elementwise_into(const at::Tensor& out, ir::Op op, const Operands& operands, bool resize);

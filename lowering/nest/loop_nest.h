@@ -39,8 +39,8 @@ namespace lazuli::lowering {
 enum class Schedule : uint8_t { Row, Column };
 using Reduce = ir::Combine;
 
-// How a memory operand moves along the vector dimension; part of the code. Backward: by -1, as what is flipped does. Two:
-// by 2, as either part of complex numbers does. Strides along the others are arguments.
+// How a memory operand moves along the vector dimension; part of the code. Backward: by -1, as what is flipped does.
+// Two: by 2, as either part of complex numbers does. Strides along the others are arguments.
 enum class VectorStride : uint8_t { Zero, One, Any, Backward, Two };
 
 inline constexpr uint16_t kAlone = 0xFFFF;
