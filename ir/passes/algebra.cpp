@@ -30,6 +30,12 @@ Value multiply_by_one(const Candidate& c) {
   return {};
 }
 
+// A product of one term for each element: a multiplication, which is fused with what is around it.
+Value outer_product(const Candidate& c) {
+  const bool is_outer = is_floating(c.result().dtype) && c.type(0).shape.back() == 1;
+  return is_outer ? c.b().mul(c.in[0], c.in[1]) : Value{};
+}
+
 bool is_reduced(const Graph& g, Value v) {
   while (is_view(g[v].op)) v = g[v].inputs[0];
   return is_reduction(g[v].op);
@@ -101,19 +107,11 @@ Value known_position(const Candidate& c) {
 Value attached(const Candidate& c) { return operand(c, 0); }
 
 constexpr RuleEntry kRules[] = {
-    {Op::add, add_zero},
-    {Op::sub, subtract_zero},
-    {Op::mul, multiply_by_one},
-    {Op::div, divide_by_constant},
-    {Op::neg, double_negation},
-    {Op::logical_not, double_not},
-    {Op::bitwise_not, double_negation},
-    {Op::convert, convert_chain},
-    {Op::pow, small_power},
-    {Op::where, known_condition},
-    {Op::index_position, known_position},
-    {Op::detach, attached},
-    {Op::stands_for, attached},
+    {Op::add, add_zero},           {Op::sub, subtract_zero},           {Op::mul, multiply_by_one},
+    {Op::matmul, outer_product},   {Op::div, divide_by_constant},      {Op::neg, double_negation},
+    {Op::logical_not, double_not}, {Op::bitwise_not, double_negation}, {Op::convert, convert_chain},
+    {Op::pow, small_power},        {Op::where, known_condition},       {Op::index_position, known_position},
+    {Op::detach, attached},        {Op::stands_for, attached},
 };
 
 }  // namespace

@@ -16,7 +16,8 @@
 // For each kept point: for each stage in order, its row instructions run once, then its loop runs over the reduced
 // dimensions with its element instructions; Reduce instructions accumulate there, and are read by row (or element)
 // instructions of later stages. Element values do not outlive their stage: a later stage that wants one again has its
-// own copy of the instructions (recomputed, unless the target keeps them; loads hit the cache). A stage without element instructions has no loop.
+// own copy of the instructions (recomputed, unless the target keeps their values; loads hit the cache). A stage without
+// element instructions has no loop.
 //
 // A Row nest may also sum across its rows: an Accumulate instruction adds to memory that no kept dimension moves,
 // element by element of the row. Such a nest is one unit, all kept points in their order; for threads the kept points

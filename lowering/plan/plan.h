@@ -18,7 +18,7 @@ struct PlanOptions {
   int threads = 1;                 // that a kernel should keep busy
   int64_t accumulate = INT64_MAX;  // bytes that two kernels must share to become one (schedules/accumulate.h)
   bool pack = true;                // parameters of contractions, where libraries read another order than torch's
-  bool tiles = true;  // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
+  bool tiles = true;       // of nests (schedules/tile.h), where the target has no mapping of its own for transposes
   bool row_bounds = true;  // where kernels keep what short rows' stages share (LoopNest::row_bound)
   const Libraries* libraries = &cpu_libraries();
 };

@@ -1,4 +1,4 @@
-"""Rows of every width around the vectors': whole vectors, and a last one of which some lanes do not exist."""
+"""Rows of every width around the vectors': whole vectors, and a last one with fewer lanes."""
 
 import pytest
 import torch

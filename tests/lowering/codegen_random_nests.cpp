@@ -76,7 +76,7 @@ TEST_P(RandomNests, ShortRowsToo) {
   compare(GetParam(), 100, RandomNest::Bounded{16});
   compare(GetParam(), 100, RandomNest::Bounded{64});
 }
-TEST_P(RandomNests, RowsOfWhichValuesAreKeptToo) { compare(GetParam(), 100, RandomNest::Bounded{4096}); }
+TEST_P(RandomNests, RowsOfWhichValuesAreKeptToo) { compare(GetParam(), 200, RandomNest::Bounded{4096}); }
 TEST_P(RandomNests, HeavyColumnsToo) { compare(GetParam(), 150, RandomNest::Heavy()); }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, RandomNests, ::testing::Values("", "avx2"),

@@ -282,7 +282,8 @@ std::unique_ptr<LibraryCall> make_matmul(const Layout& a, const Layout& b, const
   // A column-major result is the row-major result of the transposed product, whose operands change places. So is a
   // matrix times a vector, which is then a row product.
   const bool column_major = p.out.strides[rank - 1] != 1 && p.out.strides[rank - 2] == 1;
-  const bool times_vector = p.out.shape[rank - 1] == 1 && p.out.shape[rank - 2] > 1 && p.a.strides[rank - 1] == 1;
+  const bool dense = p.a.strides[rank - 1] == 1 || (rank == 2 && p.a.strides[0] == 1);
+  const bool times_vector = p.out.shape[rank - 1] == 1 && p.out.shape[rank - 2] > 1 && dense;
   if (!column_major && !times_vector) return any_product(p, effort);
   size_t operands = 2;
   for (PostOp& op : p.ops)

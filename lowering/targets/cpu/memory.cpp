@@ -86,8 +86,8 @@ Value* backwards(VectorIR& ir, Value* x) {
 // Whether all lanes exist.
 Value* holds_all(VectorIR& ir, const Place& p) { return ir.b.CreateICmpSGE(p.count, ir.b.getInt64(ir.lanes)); }
 
-// Of the lanes that exist. Masked accesses in a row run at a third of the memory's speed (AMD's Zen 4): only a vector of
-// which some lanes do not exist is accessed so.
+// Of the lanes that exist. Masked accesses in a row run at a third of the memory's speed (AMD's Zen 4): only a vector
+// of which some lanes do not exist is accessed so.
 Value* load_dense(VectorIR& ir, const CpuTarget& target, ir::DType memory, const Place& p, llvm::Type* element) {
   llvm::Type* type = ir.of(element);
   const llvm::Align align = alignment(memory);

@@ -111,7 +111,7 @@ unsigned unroll_for(unsigned work, bool wide) {
   return wide ? std::max(1u, vectors / 2) : vectors;
 }
 
-// How many vectors hold a row: none of rows that may be longer than a few, or of bodies too heavy to be written so often.
+// How many vectors hold a row: none if rows may be longer than a few, or bodies are too heavy to be written so often.
 unsigned row_vectors(const LoopNest& nest, unsigned lanes, unsigned work, bool wide) {
   constexpr unsigned kMost = 4, kMostWork = 480;
   const unsigned vectors = (nest.row_bound + lanes - 1) / lanes, registers = vectors * (wide ? 2 : 1);

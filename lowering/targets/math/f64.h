@@ -1,5 +1,5 @@
-// Elementary functions of float64 that math.h has no polynomial of. Within 3 units in the last place on the whole domain,
-// edges included; fmod is exact. The formulas and coefficients are those of FreeBSD's msun (Copyright (C)
+// Elementary functions of float64 that math.h has no polynomial of. Within 3 units in the last place on the whole
+// domain, edges included; fmod is exact. The formulas and coefficients are those of FreeBSD's msun (Copyright (C)
 // 1993 Sun Microsystems, Inc.; permission to use, copy, modify and distribute is freely granted provided that this
 // notice is preserved) where nothing else is said.
 #pragma once

@@ -1,5 +1,5 @@
-// Elementary functions on vectors of float32 and float64, from our own polynomials: no library of the machine is called.
-// float32 is within 2 units in the last place on the whole domain, edges included, float64 (f64.h) within 3.
+// Elementary functions on vectors of float32 and float64, from our own polynomials: no library of the machine is
+// called. float32 is within 2 units in the last place on the whole domain, edges included, float64 (f64.h) within 3.
 #pragma once
 #include "lowering/targets/vector_ir.h"
 
