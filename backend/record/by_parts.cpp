@@ -81,6 +81,7 @@ class Arguments {
       if (!known) return {};
       out.push_back(*known);
     }
+    if (out.empty()) return {};  // of a single number: no dimensions are all of them
     return IValue(out);
   }
 

@@ -22,6 +22,7 @@ MOVES = {
     "masked_fill_row": lambda z: z.masked_fill((z.imag > 0)[0], 2),
     "sum": lambda z: z.sum(),
     "sum_dim": lambda z: z.sum(-1, keepdim=True) + z.sum((0, 1)),
+    "sum_of_one": lambda z: z[0, 0].sum() + z[0, 0].sum(0) + z[0, 0].mean(-1),
     "sum_type": lambda z: z.sum(0, dtype=torch.complex128),
     "sum_transposed": lambda z: z.t().sum(0),
     "mean": lambda z: z.mean() + z.mean(0),

@@ -108,14 +108,15 @@ TEST(ExecutableOutOfMemory, OfAnInputsCopyNamesWhoWrites) {
 
 TEST(ExecutableOutOfMemory, OfTemporariesNamesTheLastLine) {
   Model m;
-  auto x = m.input({int64_t{1} << 23, 1}), y = m.input({1, int64_t{1} << 23});
+  auto x = m.input({int64_t{1} << 23, 2}), y = m.input({2, int64_t{1} << 23}), w = m.input({int64_t{1} << 23, 1});
   m.at_line("model.py:9");
-  auto z = m.apply(Op::matmul, {m.apply(Op::matmul, {x, y}), x});
+  auto z = m.apply(Op::matmul, {m.apply(Op::matmul, {x, y}), w});
   m.graph.outputs = {z};
   auto e = jit::compile(m.graph, {});
   SmallHost host;
   const std::string error =
-      error_of(*e, host, m.graph, {buffer_of(host, Floats(1 << 23)), buffer_of(host, Floats(1 << 23))});
+      error_of(*e, host, m.graph,
+               {buffer_of(host, Floats(1 << 24)), buffer_of(host, Floats(1 << 24)), buffer_of(host, Floats(1 << 23))});
   EXPECT_NE(error.find("temporaries of "), error.npos) << error;
   EXPECT_NE(error.find("matmul (model.py:9)"), error.npos) << error;
   EXPECT_EQ(host.frees, 1);
