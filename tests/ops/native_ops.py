@@ -84,15 +84,16 @@ double float half int long short to _softmax_backward_data"""
 # Registered too, and not compared to cpu here: what has no content yet (empty), random numbers,
 # whose sequence is each device's own (see backend/test_random.py), what shares only a name, what
 # is registered for the fallback, in some types or all (tests/conformance compares all operators).
-ELSEWHERE = """bernoulli cauchy conj_physical empty empty_strided exponential geometric
+ELSEWHERE = """bernoulli cauchy complex conj_physical empty empty_strided exponential geometric
 grid_sampler_2d grid_sampler_3d log_normal mode multinomial native_dropout_backward
-nn.functional.silu.complex normal normal.in_place normal.number_mean resize_
-signal.windows.exponential sparse.mm.reduce uniform view_as_complex
-special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
-special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
-special.laguerre_polynomial_l special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
+nn.functional.silu.complex normal normal.in_place normal.number_mean polar resize_
+signal.windows.exponential sparse.mm.reduce special.chebyshev_polynomial_t
+special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+special.chebyshev_polynomial_w special.hermite_polynomial_h
+special.hermite_polynomial_he special.laguerre_polynomial_l
+special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
 special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
-special.shifted_chebyshev_polynomial_w"""
+special.shifted_chebyshev_polynomial_w uniform view_as_complex"""
 
 BY_KIND = {
     "unary": UNARY,
