@@ -164,6 +164,15 @@ def assert_same_error(function, error=Exception):
     return str(actual.value)
 
 
+def assert_no_external_call(step, turns=4):
+    """The last of a few turns on lazuli makes no call of torch's kernels."""
+    for _ in range(turns):
+        before = dict(torch.lazuli.metrics()["external_calls"])
+        step("lazuli")
+        torch.lazuli.synchronize()
+    assert dict(torch.lazuli.metrics()["external_calls"]) == before
+
+
 def without_device(error: BaseException) -> str:
     text = str(error).replace("lazuli:0", "cpu").replace("lazuli", "cpu")
     return re.sub(r"cpu(\w+)Type", r"torch.\1Tensor", text)

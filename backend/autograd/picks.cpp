@@ -19,9 +19,7 @@ using MaskedSelect = Light<at::_ops::masked_select>;
 constexpr uint8_t kIndices = 0b11111110;
 constexpr size_t kMostIndices = 7;
 
-bool is_mask_of_ours(const Tensor& t) {
-  return is_ours(t) && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
-}
+bool is_mask_of_ours(const Tensor& t) { return is_ours(t) && is_mask(t); }
 
 Tensor pick(c10::DispatchKeySet keys, const Tensor& self, const Indices& indices) {
   std::vector<Tensor> own;

@@ -50,8 +50,6 @@ ir::Dims unindexed(const ir::Dims& all, const Indexing& i) {
   return out;
 }
 
-bool is_mask(const Tensor& t) { return t.scalar_type() == at::kBool || t.scalar_type() == at::kByte; }
-
 // What a mask picks of the dimensions from `first` on; none if it does not fit there.
 std::optional<Index> read_mask(const Tensor& x, int64_t first, const Tensor& mask) {
   if (mask.dim() == 0 || first + mask.dim() > x.dim()) return {};

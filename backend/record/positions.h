@@ -6,6 +6,9 @@
 
 namespace lazuli::backend {
 
+// Whether the tensor indexes as a mask does.
+inline bool is_mask(const at::Tensor& t) { return t.scalar_type() == at::kBool || t.scalar_type() == at::kByte; }
+
 // Where the elements of a tensor of the device are not zero, as a list of int64 that counts them in row-major order.
 // It ends the trace if the tensor is pending. On a tape it throws NotTaped if they are not known: who tapes asks first.
 at::Tensor positions_of(const at::Tensor& mask);

@@ -86,18 +86,19 @@ struct WriteBlock {
   }
 };
 
+LAZULI_INLINE bool is_outside(int64_t at, int64_t size) {
+  return static_cast<uint64_t>(at) >= static_cast<uint64_t>(size);
+}
+
 struct AnyOutside {
   template <class I>
   static LAZULI_INLINE void run(const I* index, int64_t step, int64_t n, int64_t size, bool* result) {
     uint64_t bad = 0;
-    const auto outside = [&](I at) {
-      return static_cast<uint64_t>(static_cast<uint64_t>(int64_t{at}) >= static_cast<uint64_t>(size));
-    };
     if (step == 1) {
 #pragma omp simd reduction(| : bad)
-      for (int64_t i = 0; i < n; ++i) bad |= outside(index[i]);
+      for (int64_t i = 0; i < n; ++i) bad |= uint64_t{is_outside(index[i], size)};
     } else {
-      for (int64_t i = 0; i < n; ++i) bad |= outside(index[i * step]);
+      for (int64_t i = 0; i < n; ++i) bad |= uint64_t{is_outside(index[i * step], size)};
     }
     *result = bad;
   }
@@ -200,7 +201,7 @@ class Scatter final : public LibraryCall {
     });
     if (bad_line == lines) return;
     const I* at = index + Cursor(all, bad_line).index;
-    while (!outside(*at)) at += inner.index;
+    while (!is_outside(*at, p_.size)) at += inner.index;
     fail(*at);
   }
   static void lower(std::atomic<int64_t>& least, int64_t to) {
@@ -217,7 +218,6 @@ class Scatter final : public LibraryCall {
     if (p_.rows && !adds) throw IndexError("index_copy_(): " + text);
     throw std::runtime_error(text);
   }
-  bool outside(int64_t at) const { return at < 0 || at >= p_.size; }
 
   // Threads divide the lanes when there are enough of them, and otherwise the positions of the indexed dimension.
   template <class I, class T, class To>

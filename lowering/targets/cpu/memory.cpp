@@ -15,15 +15,6 @@ bool has_masked_access(const CpuTarget& target, ir::DType memory) { return targe
 
 llvm::Align alignment(ir::DType memory) { return llvm::Align(static_cast<uint64_t>(ir::item_size(memory))); }
 
-// A stack slot for one vector, in the entry block so that it is allocated once.
-Value* stack_vector(VectorIR& ir, llvm::Type* type) {
-  llvm::BasicBlock& entry = ir.b.GetInsertBlock()->getParent()->getEntryBlock();
-  llvm::IRBuilder<> b(&entry, entry.getFirstInsertionPt());
-  llvm::AllocaInst* slot = b.CreateAlloca(type);
-  slot->setAlignment(llvm::Align(64));
-  return slot;
-}
-
 Value* lane_address(VectorIR& ir, const Place& p, llvm::Type* element, Value* lane) {
   Value* address = p.stride ? ir.b.CreatePtrAdd(p.address, ir.b.CreateMul(lane, p.stride))
                             : ir.b.CreateGEP(element, p.address, lane);
@@ -33,7 +24,7 @@ Value* lane_address(VectorIR& ir, const Place& p, llvm::Type* element, Value* la
 // Element by element through a stack slot, for the first `count` lanes: tails that have no masked instruction.
 Value* load_partly(VectorIR& ir, const Place& p, llvm::Type* element) {
   llvm::Type* type = ir.of(element);
-  Value* slot = stack_vector(ir, type);
+  Value* slot = stack_slot(ir.b, type);
   ir.b.CreateStore(llvm::Constant::getNullValue(type), slot);
   emit_loop(ir.b, "load.lanes", ir.b.getInt64(0), p.count, ir.b.getInt64(1), {}, [&](Value* lane) {
     ir.b.CreateStore(ir.b.CreateLoad(element, lane_address(ir, p, element, lane)), ir.b.CreateGEP(element, slot, lane));
@@ -41,7 +32,7 @@ Value* load_partly(VectorIR& ir, const Place& p, llvm::Type* element) {
   return ir.b.CreateLoad(type, slot);
 }
 void store_partly(VectorIR& ir, const Place& p, llvm::Type* element, Value* x) {
-  Value* slot = stack_vector(ir, x->getType());
+  Value* slot = stack_slot(ir.b, x->getType());
   ir.b.CreateStore(x, slot);
   Value* count = p.count ? p.count : ir.b.getInt64(ir.lanes);
   emit_loop(ir.b, "store.lanes", ir.b.getInt64(0), count, ir.b.getInt64(1), {}, [&](Value* lane) {
@@ -151,6 +142,14 @@ Value* load_pairs(VectorIR& ir, const Place& p, llvm::Type* element, llvm::Align
 }
 
 }  // namespace
+
+Value* stack_slot(llvm::IRBuilder<>& b, llvm::Type* type) {
+  llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at(&entry, entry.getFirstInsertionPt());
+  llvm::AllocaInst* slot = at.CreateAlloca(type);
+  slot->setAlignment(llvm::Align(64));
+  return slot;
+}
 
 Value* lane_mask(VectorIR& ir, Value* count) {
   // Lane numbers in 32 bits: half the registers of 64.

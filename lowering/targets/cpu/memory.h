@@ -18,6 +18,9 @@ struct Place {
   llvm::Value* mask = nullptr;     // the same, per lane
 };
 
+// Memory of the kernel's own, in the entry block so that it is allocated once. At the beginning of a cache line.
+llvm::Value* stack_slot(llvm::IRBuilder<>& b, llvm::Type* type);
+
 // Of lanes [0, count).
 llvm::Value* lane_mask(VectorIR& ir, llvm::Value* count);
 

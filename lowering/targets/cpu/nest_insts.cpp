@@ -89,13 +89,7 @@ void NestEmitter::primitive(size_t i, const Pass& pass) {
 // Where the copy's vector of what an instruction gives is kept. All of its lanes, those past the end too.
 llvm::Value* NestEmitter::kept_vector(size_t i, unsigned copy, llvm::Type* vector) {
   llvm::Type* element = vector->getScalarType();
-  if (!kept_[i]) {
-    llvm::BasicBlock& entry = function_->getEntryBlock();
-    llvm::IRBuilder<> at(&entry, entry.getFirstInsertionPt());
-    llvm::AllocaInst* row = at.CreateAlloca(llvm::ArrayType::get(element, uint64_t{nest_.row_bound} + plan_.lanes));
-    row->setAlignment(llvm::Align(64));
-    kept_[i] = row;
-  }
+  if (!kept_[i]) kept_[i] = stack_slot(b_, llvm::ArrayType::get(element, uint64_t{nest_.row_bound} + plan_.lanes));
   Value* first = b_.CreateAdd(index_[nest_.vector_dim()], b_.getInt64(copy * plan_.lanes));
   return b_.CreateGEP(element, kept_[i], first);
 }

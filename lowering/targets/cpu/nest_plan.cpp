@@ -121,18 +121,16 @@ unsigned row_vectors(const LoopNest& nest, unsigned lanes, unsigned work, bool w
 // A later stage has its own copy of the instructions whose values it wants again.
 void find_repeated(const LoopNest& nest, NestPlan& p) {
   p.same.resize(nest.insts.size());
+  std::vector<Inst> canonical = nest.insts;  // of one stage, over the first of those that give the same
   for (uint16_t i = 0; i < nest.insts.size(); ++i) {
-    const auto canonical = [&](uint16_t k) {
-      Inst x = nest.insts[k];
-      x.stage = 0;
-      for (int a = 0; a < operand_count(nest, x); ++a) x.args[a] = p.same[x.args[a]];
-      return x;
-    };
+    Inst& x = canonical[i];
+    x.stage = 0;
+    for (int a = 0; a < operand_count(nest, x); ++a) x.args[a] = p.same[x.args[a]];
     p.same[i] = i;
-    const Code code = nest.insts[i].code;
-    if (code != Code::Prim && code != Code::Position && !(code == Code::Load && p.level[i] == Level::Element)) continue;
+    const bool repeats = x.code == Code::Prim || x.code == Code::Position || x.code == Code::Load;
+    if (!repeats || (x.code == Code::Load && p.level[i] != Level::Element)) continue;
     for (uint16_t k = 0; k < i && p.same[i] == i; ++k)
-      if (p.level[k] == p.level[i] && canonical(k) == canonical(i)) p.same[i] = p.same[k];
+      if (p.level[k] == p.level[i] && canonical[k] == canonical[i]) p.same[i] = p.same[k];
     if (p.splat[i]) p.splat[p.same[i]] = true;
   }
 }

@@ -64,12 +64,7 @@ void NestEmitter::squares(Value* row, Value* rows, Value* lane, Value* lanes) {
 }
 
 Value* NestEmitter::square_buffer(ir::DType type) {
-  llvm::BasicBlock& entry = function_->getEntryBlock();
-  llvm::IRBuilder<> at(&entry, entry.getFirstInsertionPt());
-  auto* square = llvm::ArrayType::get(memory_element(b_, type), uint64_t{plan_.lanes} * plan_.lanes);
-  llvm::AllocaInst* buffer = at.CreateAlloca(square);
-  buffer->setAlignment(llvm::Align(64));
-  return buffer;
+  return stack_slot(b_, llvm::ArrayType::get(memory_element(b_, type), uint64_t{plan_.lanes} * plan_.lanes));
 }
 
 void NestEmitter::written_out(const Square& s) {
