@@ -10,6 +10,7 @@
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
 #include "lazy/memory/backing.h"
+#include "lazy/record/appending.h"
 #include "lazy/record/tape.h"
 
 namespace lazuli::backend {
@@ -50,11 +51,16 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   }
   const at::ScalarType type = promoted_type(operands);
   const lazy::Order order = same_format ? format_order(first) : lazy::Order{};
+  const bool may_append = all.size() == 2 && parts.size() == 2 && order.empty();
+  if (may_append)
+    if (Tensor grown = lazy::append_in_place(all[0], all[1], dim); grown.defined()) return grown;
   lazy::Recording r;
   std::vector<ir::Value> in;
   for (const Tensor* t : parts) in.push_back(read(r, {t, {}}, lazy::to_ir(type), order));
   int64_t place = order.empty() ? dim : std::ranges::find(order, ir::Size(dim)) - order.begin();
-  return r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
+  Tensor joined = r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
+  if (may_append) lazy::note_growth(all[0], all[1], dim, joined);
+  return joined;
 }
 
 // Where formats or types have a say, it is what torch makes of it.

@@ -385,7 +385,7 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   std::lock_guard lock(recorder().mutex);
   settle_after_fork();
   raise_kept_error();
-  if (s.cell()->state == Cell::State::Pending) {
+  if (s.cell_ref()->state == Cell::State::Pending) {
     if (!writable) {
       if (auto apart = peek(reason, *s.cell())) {
         if (has_much_beside_peeks(recorder().trace)) sync(SyncReason::Peeked);
@@ -444,7 +444,7 @@ at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable) {
 
 std::optional<c10::Stream> stream_to_read(const at::Tensor& t) {
   std::lock_guard lock(recorder().mutex);
-  const Cell* c = storage_of(t).cell();
+  const Cell* c = storage_of(t).cell_ref().get();
   const bool peeked = c->state == Cell::State::Pending;
   if (!peeked && (c->state != Cell::State::Ready || !is_filled(*c, Runner::get().completed()))) return {};
   return backing().side_stream();

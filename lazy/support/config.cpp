@@ -43,6 +43,7 @@ const Setting kSettings[] = {
     {"unplanned", "LAZULI_UNPLANNED", &Config::unplanned, 1, "auto never always"},
     {"other_sizes", "LAZULI_OTHER_SIZES", &Config::other_sizes, 1, "auto never always"},
     {"run_ahead", "LAZULI_RUN_AHEAD", &Config::run_ahead, 1, "on off all"},
+    {"append_in_place", "LAZULI_APPEND_IN_PLACE", &Config::append_in_place, 1, "auto never always"},
     {"cuda_graphs", "LAZULI_CUDA_GRAPHS", &Config::cuda_graphs, 1, "auto 0 always"},
     {"shadow", "LAZULI_SHADOW", &Config::shadow, 0, "all"},
     {"shadow_action", "LAZULI_SHADOW_ACTION", &Config::shadow_action, 1, "raise warn"},

@@ -42,6 +42,9 @@ struct Config {
   // Parts of a new trace on the CPU that have plans run while it is recorded (run_ahead.h): on, off, or all (its end
   // waits until all that can be has been, for tests).
   std::string run_ahead = "on";
+  // Caches that grow by torch.cat have room for more (lazy/record/appending.h): auto, never, or always (also the small
+  // ones, from the first time on, for tests).
+  std::string append_in_place = "auto";
   // Plans whose launches are captured on a GPU, to be launched again as one (jit/run/captured_runs.h): auto (where
   // launching is what takes time), 0 (none), or always (each that comes again, for tests).
   std::string cuda_graphs = "auto";

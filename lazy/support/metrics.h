@@ -57,6 +57,7 @@ class Metrics {
           parts_reused = 0, parts_unplanned = 0, parts_resized = 0, parts_ahead = 0, ops_executed = 0;
   std::atomic<int64_t> autograd_nodes = 0;                             // made for what was recorded without
   std::atomic<int64_t> runs_captured = 0, captured_runs_launched = 0;  // on a GPU
+  int64_t appends_in_place = 0;      // what torch.cat put behind a tensor where that lies (lazy/record/appending.h)
   int64_t derivatives_repeated = 0;  // of ops whose backward was recorded again as before
   std::atomic<int64_t> traces_shadowed = 0, derivatives_shadowed = 0, shadow_mismatches = 0;
   double compile_ms = 0, run_ms = 0;

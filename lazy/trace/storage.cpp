@@ -49,6 +49,10 @@ LazyStorage::LazyStorage(CellRef cell, size_t bytes)
                   /*resizable=*/true),
       cell_(std::move(cell)) {}
 
+LazyStorage::LazyStorage(Prefix prefix) : LazyStorage(CellRef(), static_cast<size_t>(prefix.type().bytes())) {
+  prefix_ = std::make_unique<Prefix>(std::move(prefix));
+}
+
 void* LazyStorage::lend() {
   if (!lent_) {
     lent_ = std::make_unique<LentMemory>(*this, nbytes());
@@ -139,6 +143,14 @@ at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes
   size_t bytes = at::detail::computeStorageNbytes(sizes, strides, meta.itemsize());
   auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(make_storage(std::move(cell), bytes)), meta);
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(t));
+}
+
+at::Tensor make_tensor(Prefix prefix, c10::ScalarType type) {
+  const ir::Dims sizes = prefix.type().shape;
+  auto storage = c10::make_intrusive<LazyStorage>(std::move(prefix));
+  auto t = at::detail::make_tensor_base<LazyTensor>(c10::Storage(std::move(storage)), c10::scalarTypeToTypeMeta(type));
+  static_cast<LazyTensor*>(t.unsafeGetTensorImpl())->set_row_major(sizes);
   return at::Tensor(std::move(t));
 }
 

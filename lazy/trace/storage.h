@@ -6,6 +6,7 @@
 #include <c10/core/StorageImpl.h>
 #include "lazy/run/lent_memory.h"
 #include "lazy/trace/cell.h"
+#include "lazy/trace/prefix.h"
 #include "lazy/trace/value_notes.h"
 
 namespace lazuli::lazy {
@@ -19,20 +20,33 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
   // The data pointer is a stand-in, unique and not null, that cannot be followed: torch's structured kernels ask for
   // it, too.
   LazyStorage(CellRef cell, size_t bytes);
+  explicit LazyStorage(Prefix prefix);
   void release_resources() override {
     cell_ = CellRef();
+    prefix_.reset();
     notes_.reset();
     lent_.reset();
     StorageImpl::release_resources();
   }
-  Cell* cell() { return cell_ref().get(); }
+  // What it holds. If it shows a prefix, this is a value that only the current trace keeps.
+  Cell* cell() {
+    if (prefix_) [[unlikely]]
+      return prefix_cell();
+    return cell_ref().get();
+  }
+  // What it holds, for who keeps it.
   const CellRef& cell_ref() {
+    if (prefix_) [[unlikely]]
+      settle();
     if (lent_ && lent_->is_written()) [[unlikely]]
       take_lent();
     return cell_;
   }
+  // What it shows of memory with room; null: it has a value of its own.
+  const Prefix* prefix() const { return prefix_.get(); }
   void rebind(CellRef cell) {
     cell_ = std::move(cell);
+    prefix_.reset();
     notes_.reset();
     close_lent();
   }
@@ -55,13 +69,17 @@ class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage, 25
 
  private:
   void take_lent();
+  // Both in lazy/record/appending.cpp. From `settle` on the storage has a value of its own.
+  Cell* prefix_cell();
+  void settle();
   // What is lent has to be filled again.
   void close_lent() {
     if (lent_) [[unlikely]]
       lent_->close();
   }
 
-  CellRef cell_;
+  CellRef cell_;  // null while there is a prefix
+  std::unique_ptr<Prefix> prefix_;
   std::unique_ptr<ValueNotes> notes_;
   std::unique_ptr<LentMemory> lent_;
 };
@@ -111,6 +129,8 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(CellRef cell, size_t bytes);
 // A row-major tensor over a new storage that holds `cell`.
 at::Tensor make_tensor(CellRef cell, c10::ScalarType type);
 at::Tensor make_tensor(CellRef cell, c10::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides);
+// A row-major tensor over a new storage that shows this.
+at::Tensor make_tensor(Prefix prefix, c10::ScalarType type);
 // Another window on the storage of `base`.
 at::Tensor make_view(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
 // A tensor with no content yet, on storage of `bytes` bytes.

@@ -5,6 +5,7 @@
 #include "lazy/support/convert.h"
 #include "lazy/trace/cell.h"
 #include "lazy/trace/moving_windows.h"
+#include "lazy/trace/prefix.h"
 
 namespace lazuli::lazy {
 
@@ -47,6 +48,7 @@ class KnownPositions {
 struct ValueNotes {
   Windows windows;
   KnownPositions positions;
+  Growth growth;
 };
 
 }  // namespace lazuli::lazy
