@@ -221,7 +221,8 @@ int64_t PartWriter::window_offset(ValueId v) const {
   const uint32_t base = values_[values_[v].base].owner;
   const Op base_op = listing_.entries[base].op;
   if (is_shared(base_op) || (is_computed(base_op) && base >= begin_)) return kWhole;
-  return dense_offset(v);
+  const int64_t offset = dense_offset(v);
+  return offset % alignment_ == 0 ? offset : kWhole;
 }
 
 // Bytes from the beginning of what v is a view of, if v lies there dense and row-major; else kWhole.

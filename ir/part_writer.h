@@ -46,7 +46,7 @@ class PartWriter {
   static constexpr uint32_t kNoPart = UINT32_MAX;
 
   // The listing may grow between calls.
-  explicit PartWriter(const Listing& listing) : listing_(listing) {}
+  explicit PartWriter(const Listing& listing, int64_t alignment = 1) : listing_(listing), alignment_(alignment) {}
   void find_owners();  // of what has been recorded since
   // Appends what entries [begin, end) compute, which lie behind those of the parts before.
   void write_part(uint32_t begin, uint32_t end);
@@ -62,6 +62,7 @@ class PartWriter {
   size_t inputs_so_far() const { return parts_.inputs.size() - first_.inputs; }
 
   const Listing& listing_;
+  const int64_t alignment_;  // bytes that divide where a piece of a value begins that a part gets alone
   Parts parts_;
 
  private:

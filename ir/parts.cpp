@@ -10,8 +10,8 @@ namespace {
 
 class Cutter final : private PartWriter {
  public:
-  Cutter(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated)
-      : PartWriter(listing), donated_(donated), entries_(listing.entries.size()), values_(listing.types.size()) {
+  Cutter(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated, int64_t alignment)
+      : PartWriter(listing, alignment), donated_(donated), entries_(listing.entries.size()), values_(listing.types.size()) {
     for (ValueId v : live) values_[v].live = true;
   }
 
@@ -154,8 +154,8 @@ Attrs unpack(std::span<const int64_t> flat, Op op) {
   return attrs;
 }
 
-Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated) {
-  return Cutter(listing, live, donated).run();
+Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated, int64_t alignment) {
+  return Cutter(listing, live, donated, alignment).run();
 }
 
 Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part) {

@@ -87,7 +87,9 @@ Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part);
 uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end);
 
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
-Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated);
+// `alignment`: where a part gets a piece of a value, its place in that is a multiple of so many bytes.
+Parts cut(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated,
+          int64_t alignment = 1);
 
 // The graph of one part. `line_text`: what an interned line says. `numbers`: the part's own, or sizes in their places
 // that know what they depend on (size.h).

@@ -17,8 +17,8 @@ class KernelStep {
   virtual ~KernelStep() = default;
   // `memory`: by block of the plan. Where work is asynchronous, it is only enqueued.
   virtual void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) = 0;
-  // The plan's sizes are others now. Where plans for other sizes are made (generic_part.h).
-  virtual void resize() { throw InternalError("kernels of this device keep their sizes"); }
+  // The plan's sizes are others now (generic_part.h).
+  virtual void resize() = 0;
 };
 
 // Launches captured from a stream, which are launched again as one.
@@ -44,6 +44,8 @@ class Device {
   // outlive them.
   virtual std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                         const CompileOptions& options, Dump& dump) = 0;
+  // Bytes that divide the address of each buffer that a plan for it is given.
+  virtual int64_t alignment() const { return 1; }
   // Before the steps of a run, on the thread that runs them.
   virtual void start() {}
   // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For

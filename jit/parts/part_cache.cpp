@@ -54,9 +54,10 @@ int64_t ops_of(const ir::Listing& listing, const ir::Parts& parts, size_t part) 
 }
 
 std::pair<ir::Parts, HostCost> timed_cut(const ir::Listing& listing, std::span<const ir::ValueId> live,
-                                         const std::vector<bool>& donated) {
+                                         const std::vector<bool>& donated, const CompileOptions& options) {
   const auto start = Clock::now();
-  ir::Parts parts = ir::cut(listing, live, donated);
+  const Device& device = options.device ? *options.device : cpu_device();
+  ir::Parts parts = ir::cut(listing, live, donated, device.alignment());
   return {std::move(parts), cost(ops_of(listing), start)};
 }
 
@@ -315,9 +316,7 @@ Refusal PartCache::refusal(const Sought& sought, const GenericPart& plan) {
   return r;
 }
 
-bool PartCache::may_resize(const CompileOptions& options) {
-  return options.other_sizes != OtherSizes::Never && (!options.device || options.device == &cpu_device());
-}
+bool PartCache::may_resize(const CompileOptions& options) { return options.other_sizes != OtherSizes::Never; }
 
 std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
                                                CompileStats& stats) {
@@ -386,7 +385,7 @@ PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const 
 std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                                const std::vector<bool>& donated, const CompileOptions& options,
                                                LineText line_text, PartsAhead* ahead) {
-  const auto [parts, cutting] = timed_cut(listing, live, donated);
+  const auto [parts, cutting] = timed_cut(listing, live, donated, options);
   return compile(listing, parts, live, options, line_text, ahead, cutting);
 }
 
@@ -394,7 +393,7 @@ std::unique_ptr<Executable> PartCache::compile_if_new(const ir::Listing& listing
                                                       const std::vector<bool>& donated, const CompileOptions& options,
                                                       LineText line_text) {
   use(options);
-  const auto [parts, cutting] = timed_cut(listing, live, donated);
+  const auto [parts, cutting] = timed_cut(listing, live, donated, options);
   size_t unplanned = 0, counted = 0;  // but for those that never have a plan
   for (size_t p = 0; p < parts.size(); ++p) {
     const Sought sought(listing, parts, p, line_text, options.threads);

@@ -248,7 +248,7 @@ bool is_little(const Signature& s, bool is_attention) {
 // Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as
 // much as the call or more. Views cost nothing, and need no values.
 bool runs_at_once_when_new(const c10::OperatorHandle& op) {
-  if (!may_run_in_parts() || config().unplanned == "never" || is_reference_mode()) return false;
+  if (!may_run_unplanned() || is_reference_mode()) return false;
   return std::ranges::none_of(op.schema().returns(),
                               [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
 }
@@ -258,6 +258,9 @@ bool asserts_more_than_zeros_keep(const c10::OperatorHandle& op) {
   return backing().asserts_in_kernels &&
          op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
 }
+
+// Whether its meta kernel is ours too (backend/ops/gpu_attention.cpp).
+bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_with("lazuli::"); }
 
 // Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since
 // those do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the
@@ -450,9 +453,9 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
     call->little = is_little(call->signature, false);
     return {-1, call};
   }
-  const bool is_known = Analysis(*call).run(), is_torchs = can_be_rehearsed(op);
-  call->deferrable = is_known && is_torchs;
-  call->promised = is_known && !is_torchs;
+  const bool is_known = Analysis(*call).run(), is_trusted = can_be_rehearsed(op) || is_ours(op);
+  call->deferrable = is_known && is_trusted;
+  call->promised = is_known && !is_trusted;
   call->alike = computes_alike_on_threads(call->signature);
   call->little = is_little(call->signature, call->alike);
   call->reads_rows_apart = op.schema().name().starts_with("lazuli::attention");

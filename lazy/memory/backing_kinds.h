@@ -16,8 +16,9 @@ struct BackingTraits {
   // Torch's kernels for it are those for the CPU. Their results' types and order in memory, what they round, the words
   // of their errors and their threads are the host's.
   bool has_host_kernels;
-  // Traces that are new run in parts, at first by torch's kernels. Else each is planned whole when it comes first.
-  bool runs_in_parts;
+  // How many new traces in a row are planned whole before new ones run in parts. Where planning needs no compiler,
+  // parts are worth it at once.
+  int64_t planned_before_parts;
   // Attention is one of torch's fused kernels there (backend/ops/gpu_attention.cpp). Else a row, or the host's kernel.
   bool has_fused_attention;
   // Products of 16 bits take a fraction of the time that float32's take, and torch's settings say whether float32's

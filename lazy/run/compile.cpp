@@ -32,7 +32,7 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
                   : settings.other_sizes == "always" ? jit::OtherSizes::Always
                                                      : jit::OtherSizes::Second;
-  if (may_run_in_parts() && config().unplanned != "never") o.unplanned = unplanned;
+  if (may_run_unplanned()) o.unplanned = unplanned;
   o.unplanned_always = config().unplanned == "always";
   const std::string& debug = settings.debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -52,7 +52,11 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
 }
 
 bool may_run_in_parts() {
-  return backing().runs_in_parts && config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
+  return config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
+}
+
+bool may_run_unplanned() {
+  return backing().has_host_kernels && may_run_in_parts() && config().unplanned != "never";
 }
 
 bool is_dead(const Cell& c, long buffers) {
@@ -127,7 +131,7 @@ constexpr double kLongUs = 1000;                // beside which what it costs to
 
 // Whether a trace runs in parts once more.
 bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
-  if (!may_run_in_parts()) return false;
+  if (!may_run_in_parts() || !runs.cut) return false;
   if (config().tiers == "parts") return true;
   if (!config().debug.empty()) return false;  // whole traces are what is to be read
   // How many turns a loop takes may well change, and a plan of them all gains least.
@@ -163,7 +167,10 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
   if (!known->live.empty()) {
     TraceCache::RunsInParts& runs = cache.runs_of(key);
     const bool is_new = runs.count == 0;
-    if (is_new) runs.most = most_runs_in_parts(trace);
+    if (is_new) {
+      runs.most = backing().overlaps_host ? std::numeric_limits<int64_t>::max() : most_runs_in_parts(trace);
+      runs.cut = cache.novelty.is_new(trace.size()) > backing().planned_before_parts || config().tiers == "parts";
+    }
     const Novelty novelty = is_new ? why_new(trace, key) : Novelty();
     const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;
     const bool is_large = trace.pending_bytes() >= kWorthGivingBack;

@@ -14,6 +14,8 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key);
 // Whether traces on this device, under these settings, may be cut into parts. Not where torch was asked for
 // deterministic algorithms: how often a trace has come would show in what it rounds.
 bool may_run_in_parts();
+// Whether such parts may run op by op, with torch's kernels.
+bool may_run_unplanned();
 
 // Whether nobody but the trace can read the value any more. `buffers`: how many hold its buffer if so.
 bool is_dead(const Cell& c, long buffers);

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
+#include "lazy/memory/backing.h"
 #include "lazy/memory/memory.h"
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
@@ -45,7 +46,7 @@ RunAhead::Halt::~Halt() {
 }
 
 bool RunAhead::may_start() {
-  if (config().run_ahead == "off" || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
+  if (config().run_ahead == "off" || backing().overlaps_host || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
     return false;
   return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }

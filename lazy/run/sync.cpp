@@ -66,7 +66,7 @@ void run(const KnownTrace& known, const Trace& trace, bool may_donate = true) {
   for (size_t i = 0; i < n; ++i)
     if (donate[i]) trace.cell(trace.inputs()[i])->buffer = {};
   TorchHost host;
-  if (backing().overlaps_host)
+  if (backing().overlaps_host && known.executable->stats().parts == 0)
     host.captures = Runner::is_running() ? &CapturePool::of_runner() : &CapturePool::of_readers();
   Workers workers;
   Observer::Run observed(Observer::if_on(), known.key, trace);
@@ -331,6 +331,7 @@ void sync(SyncReason reason) {
         known = compile(key, settings, *trace, live, reason, ahead.made());
       } else if (!live.empty()) {
         ++metrics().traces_reused;
+        TraceCache::get().novelty.is_known(trace->size());
       }
     });
     ahead.forget();

@@ -38,6 +38,24 @@ struct KnownTrace {
 };
 using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run what the cache has forgotten
 
+// Counts new traces with no known one between them. Small ones, such as peeks, have no say beside large ones.
+class NewInARow {
+ public:
+  // How many there are, with this one, of so many entries.
+  int64_t is_new(size_t size) {
+    if (2 * size < last_) return count_;
+    last_ = size;
+    return ++count_;
+  }
+  void is_known(size_t size) {
+    if (2 * size >= last_) count_ = 0, last_ = 0;
+  }
+
+ private:
+  int64_t count_ = 0;
+  size_t last_ = 0;
+};
+
 // Known traces, and what tells whether one is coming.
 struct TraceCache {
   static TraceCache& get();
@@ -47,6 +65,7 @@ struct TraceCache {
   struct RunsInParts {
     int64_t count = 0;
     int64_t most = 0;   // how often it should, by what it computes
+    bool cut = false;   // whether it does
     bool loop = false;  // most of it are turns of a loop
   };
   // How many large traces have run in parts since the last one was planned. Beside what the first steps made and keep,
@@ -54,6 +73,7 @@ struct TraceCache {
   // what they leave themselves.
   uint64_t large_runs_in_parts = 0;
   bool is_heap_new() { return ++large_runs_in_parts <= 4 || std::has_single_bit(large_runs_in_parts); }
+  NewInARow novelty;
   uint64_t clock = 0;
   KnownTrace* previous = nullptr;
   // The known trace that the current one is expected to repeat, while it does as far as hashes tell: they say what

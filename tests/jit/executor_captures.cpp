@@ -36,6 +36,7 @@ class CapturingDevice final : public jit::Device {
   class Kernel final : public jit::KernelStep {
    public:
     Kernel(CapturingDevice& d, std::unique_ptr<KernelStep> k) : device_(d), kernel_(std::move(k)) {}
+    void resize() override { kernel_->resize(); }
     void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
       device_.enqueue([this, stream](auto m, auto s) { kernel_->run(m, s, stream); }, memory, scalars);
     }

@@ -22,27 +22,33 @@ using lowering::PlanStep;
 // The launches of steps that share a nest: one, where their variants are the same and their arguments fit.
 class CudaLaunch final : public KernelStep {
  public:
-  CudaLaunch(const Context& context, cuda::StatusWords& words) : context_(context), words_(words) {}
+  CudaLaunch(Context& context, cuda::StatusWords& words, const lowering::GpuTarget& target, const ir::Graph& graph,
+             std::span<const PlanStep> steps)
+      : context_(context), words_(words), target_(target), graph_(graph), steps_(steps), status_(steps.size()) {
+    choose();
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      if (!steps_[s].loops.nest.checks) continue;
+      std::vector<std::string> texts;
+      for (CheckFailure& failure : check_failures(graph_, steps_[s])) texts.push_back(std::move(failure.text));
+      status_[s] = words_.take(std::move(texts));
+    }
+  }
   CudaLaunch(const CudaLaunch&) = delete;
   ~CudaLaunch() override {
-    for (int64_t* status : status_) words_.release(status);
+    for (int64_t* status : status_)
+      if (status) words_.release(status);
   }
 
-  void add(const ir::Graph& graph, std::span<const PlanStep> steps, const cuda::GroupLaunch& group,
-           cuda::Function function) {
-    cuda::Launch& one = launches_.emplace_back();
-    one.function = function;
-    one.threads = group.threads;
-    const lowering::GpuLaunch& first = group.members[0];
-    std::copy(first.grid, first.grid + 3, one.grid);
-    const size_t members = group.variant.members;
-    if (members == 1) return add_step(graph, steps[group.steps[0]], first.variant.chunked, one.arguments);
-    int64_t* blocks = one.arguments.add_words(members, lowering::GpuGroupLayout::kNoMember);
-    for (size_t m = 0; m < group.members.size(); ++m) blocks[m] = cuda::first_block(group, m);
-    for (size_t s : group.steps) add_step(graph, steps[s], false, one.arguments);
-    const lowering::GpuGroupLayout at(steps[0].loops.nest, members);
-    one.arguments.add_words(at.stride * (members - group.members.size()), 0);
-    one.grid[0] = static_cast<uint32_t>(cuda::first_block(group, group.members.size()));
+  // The kernels that it needs, in the order in which it gets them.
+  const std::vector<cuda::KernelRequest>& requests() const { return requests_; }
+  void take(std::span<const cuda::Kernel* const> kernels) {
+    launches_.clear();
+    for (size_t g = 0; g < groups_.size(); ++g) add(groups_[g], kernels[g]->function);
+  }
+
+  void resize() override {
+    choose();
+    take(cuda::kernels_for(context_, requests_));
   }
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
@@ -53,24 +59,48 @@ class CudaLaunch final : public KernelStep {
   }
 
  private:
-  void add_step(const ir::Graph& graph, const PlanStep& step, bool chunked, Arguments& arguments) {
+  void choose() {
+    groups_ = cuda::choose_launches(steps_, target_);
+    requests_.clear();
+    for (const cuda::GroupLaunch& group : groups_)
+      requests_.push_back({&steps_[0].loops.nest, group.variant, label(graph_, steps_[0])});
+  }
+
+  void add(const cuda::GroupLaunch& group, cuda::Function function) {
+    cuda::Launch& one = launches_.emplace_back();
+    one.function = function;
+    one.threads = group.threads;
+    const lowering::GpuLaunch& first = group.members[0];
+    std::copy(first.grid, first.grid + 3, one.grid);
+    const size_t members = group.variant.members;
+    if (members == 1) return add_step(group.steps[0], first.variant.chunked, one.arguments);
+    int64_t* blocks = one.arguments.add_words(members, lowering::GpuGroupLayout::kNoMember);
+    for (size_t m = 0; m < group.members.size(); ++m) blocks[m] = cuda::first_block(group, m);
+    for (size_t s : group.steps) add_step(s, false, one.arguments);
+    const lowering::GpuGroupLayout at(steps_[0].loops.nest, members);
+    one.arguments.add_words(at.stride * (members - group.members.size()), 0);
+    one.grid[0] = static_cast<uint32_t>(cuda::first_block(group, group.members.size()));
+  }
+
+  void add_step(size_t s, bool chunked, Arguments& arguments) {
+    const PlanStep& step = steps_[s];
     const lowering::GpuArgsLayout at(step.loops.nest, chunked);
     int64_t* args = arguments.add(step, 0, at.total - lowering::KernelArgsLayout(step.loops.nest).total);
-    if (step.loops.nest.checks) {
-      std::vector<std::string> texts;
-      for (CheckFailure& failure : check_failures(graph, step)) texts.push_back(std::move(failure.text));
-      status_.push_back(words_.take(std::move(texts)));
-      args[at.status] = reinterpret_cast<int64_t>(status_.back());
-    }
+    if (step.loops.nest.checks) args[at.status] = reinterpret_cast<int64_t>(status_[s]);
     if (!chunked) return;
     args[at.chunk_size] = step.loops.sizes[step.chunk_dim];
     args[at.chunk_total] = step.chunk_total;
     for (size_t a = 0; a < step.loops.accesses.size(); ++a) args[at.moves + a] = chunk_move(step, a);
   }
 
-  const Context& context_;
+  Context& context_;
   cuda::StatusWords& words_;
-  std::vector<int64_t*> status_;
+  const lowering::GpuTarget& target_;
+  const ir::Graph& graph_;
+  const std::span<const PlanStep> steps_;
+  std::vector<int64_t*> status_;  // by step; null: it checks nothing. Kernels that wait in a stream may still write it
+  std::vector<cuda::GroupLaunch> groups_;
+  std::vector<cuda::KernelRequest> requests_;
   std::deque<cuda::Launch> launches_;  // graphs know them by address
 };
 
@@ -89,24 +119,23 @@ class CudaDevice final : public Device {
   std::vector<std::unique_ptr<KernelStep>> load(const ir::Graph& graph, const lowering::Plan& plan,
                                                 const CompileOptions&, Dump& dump) override {
     std::vector<std::unique_ptr<KernelStep>> steps(plan.steps.size());
-    std::vector<uint32_t> at;  // for each request, the step at which its launch begins
-    std::vector<cuda::GroupLaunch> groups;
-    std::vector<cuda::KernelRequest> requests;
+    std::vector<cuda::KernelRequest> requests;  // of all, so that new ones are made side by side
     for (uint32_t s = 0; s < steps.size(); ++s) {
-      const PlanStep& step = plan.steps[s];
-      if (step.kind != PlanStep::Kernel || step.joined) continue;
-      steps[s] = std::make_unique<CudaLaunch>(context_, words_);
-      for (cuda::GroupLaunch& group : cuda::choose_launches(cuda::members(plan, s), target_)) {
-        at.push_back(s);
-        requests.push_back({&step.loops.nest, group.variant, label(graph, step)});
-        groups.push_back(std::move(group));
-      }
+      if (plan.steps[s].kind != PlanStep::Kernel || plan.steps[s].joined) continue;
+      auto launch = std::make_unique<CudaLaunch>(context_, words_, target_, graph, cuda::members(plan, s));
+      requests.insert(requests.end(), launch->requests().begin(), launch->requests().end());
+      steps[s] = std::move(launch);
     }
-    const auto kernels = cuda::kernels_for(context_, requests);
-    for (size_t i = 0; i < at.size(); ++i) {
-      static_cast<CudaLaunch&>(*steps[at[i]]).add(graph, cuda::members(plan, at[i]), groups[i], kernels[i]->function);
+    const std::vector<const cuda::Kernel*> kernels = cuda::kernels_for(context_, requests);
+    std::span<const cuda::Kernel* const> left(kernels);
+    for (const auto& step : steps) {
+      if (!step) continue;
+      auto& launch = static_cast<CudaLaunch&>(*step);
+      launch.take(left);
+      left = left.subspan(launch.requests().size());
+    }
+    for (size_t i = 0; i < requests.size(); ++i)
       dump.kernel(kernels[i]->name, [&] { return texts_of(requests[i], kernels[i]->name); });
-    }
     return steps;
   }
 
@@ -116,6 +145,7 @@ class CudaDevice final : public Device {
     return texts_of({&members[0].loops.nest, group.variant, name}, name);
   }
 
+  int64_t alignment() const override { return lowering::kAlignment; }
   void start() override { context_.make_current(); }
   void raise_failures() override { words_.raise(); }
   bool can_capture() const override { return true; }
