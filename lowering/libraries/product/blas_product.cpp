@@ -9,8 +9,8 @@ enum Operand : size_t { A, B, C, D };  // the caller's operands, the addend, the
 
 // One dimension of the product with its step in each operand; 0 where the operand does not have it.
 struct Axis {
-  int64_t size = 1;
-  std::array<int64_t, 4> step{};
+  ir::Size size = 1;
+  std::array<ir::Size, 4> step{};
 };
 
 struct Axes {
@@ -21,16 +21,16 @@ struct Axes {
 // Missing operands step by 0, and so does every dimension of one element.
 Axes axes_of(const Layout* a, const Layout* b, const Layout* c, const Layout& out) {
   const size_t rank = out.shape.size();
-  const auto step = [](const Layout* l, size_t d) -> int64_t {
+  const auto step = [](const Layout* l, size_t d) {
     return l && l->shape[d] != 1 ? l->strides[d] : ir::Size(0);
   };
   Axes x;
   for (size_t d = 0; d + 2 < rank; ++d)
     if (out.shape[d] != 1)
-      x.batch.push_back({int64_t{out.shape[d]}, {step(a, d), step(b, d), step(c, d), step(&out, d)}});
-  x.m = {int64_t{out.shape[rank - 2]}, {step(a, rank - 2), 0, step(c, rank - 2), step(&out, rank - 2)}};
-  x.n = {int64_t{out.shape[rank - 1]}, {0, step(b, rank - 1), step(c, rank - 1), step(&out, rank - 1)}};
-  x.k = {a ? int64_t{a->shape[rank - 1]} : 1, {step(a, rank - 1), step(b, rank - 2), 0, 0}};
+      x.batch.push_back({out.shape[d], {step(a, d), step(b, d), step(c, d), step(&out, d)}});
+  x.m = {out.shape[rank - 2], {step(a, rank - 2), 0, step(c, rank - 2), step(&out, rank - 2)}};
+  x.n = {out.shape[rank - 1], {0, step(b, rank - 1), step(c, rank - 1), step(&out, rank - 1)}};
+  x.k = {a ? a->shape[rank - 1] : ir::Size(1), {step(a, rank - 1), step(b, rank - 2), 0, 0}};
   return x;
 }
 
@@ -51,13 +51,13 @@ bool fold(const Axis& batch, Axis& to, Operand other) {
 }
 
 // A matrix whose columns are contiguous. The columns must not overlap.
-std::optional<BlasMatrix> column_major(int64_t rows, int64_t down, int64_t columns, int64_t along) {
+std::optional<BlasMatrix> column_major(ir::Size rows, ir::Size down, ir::Size columns, ir::Size along) {
   if ((down != 1 && rows != 1) || (along < rows && columns != 1)) return {};
   return BlasMatrix{rows, columns, columns == 1 ? rows : along};
 }
 
 // The same or the transposed. A row of step 1 is best stored as a column, whose leading dimension does not matter.
-std::optional<BlasMatrix> readable(int64_t rows, int64_t down, int64_t columns, int64_t along) {
+std::optional<BlasMatrix> readable(ir::Size rows, ir::Size down, ir::Size columns, ir::Size along) {
   const bool row = rows == 1 && along == 1;
   if (auto plain = row ? std::nullopt : column_major(rows, down, columns, along)) return plain;
   auto stored = column_major(columns, along, rows, down);
@@ -122,7 +122,7 @@ void fold_batches(Axes& x, bool addend, bool bias) {
 bool blas_reads(const Layout& l) {
   const size_t rank = l.shape.size();
   if (rank < 2) return false;
-  const auto step = [&](size_t d) { return l.shape[d] == 1 ? int64_t{0} : int64_t{l.strides[d]}; };
+  const auto step = [&](size_t d) { return l.shape[d] == 1 ? ir::Size(0) : l.strides[d]; };
   return readable(l.shape[rank - 2], step(rank - 2), l.shape[rank - 1], step(rank - 1)).has_value();
 }
 

@@ -9,21 +9,21 @@
 namespace lazuli::lowering {
 
 struct BlasMatrix {
-  int64_t rows = 0, columns = 0;  // as stored, column after column
-  int64_t leading = 0;            // elements from one column to the next
-  bool transposed = false;        // the product reads it so
-  int64_t batch_step = 0;         // elements
+  ir::Size rows = 0, columns = 0;  // as stored, column after column
+  ir::Size leading = 0;            // elements from one column to the next
+  bool transposed = false;         // the product reads it so
+  ir::Size batch_step = 0;         // elements
 };
 
 // d = a x b + c, with d of m x n: `batches` times, and that for every index of `outer`. c is d where nothing is added.
 struct BlasProduct {
-  int64_t m = 1, n = 1, k = 1, batches = 1;
+  ir::Size m = 1, n = 1, k = 1, batches = 1;
   BlasMatrix a, b, c, d;
   // a is the caller's second operand and b the first: a row-major result is the column-major one of the transposed
   // product.
   bool swapped = false;
   struct Outer {
-    int64_t size = 1, a = 0, b = 0, c = 0, d = 0;
+    ir::Size size = 1, a = 0, b = 0, c = 0, d = 0;
   };
   std::vector<Outer> outer;
 };

@@ -40,7 +40,7 @@ struct Pieces {
   explicit Pieces(const BlasProduct& p) : of_m(p.a.transposed) {
     constexpr int64_t kWork = 512 * 1024, kMost = 64, kEnough = 4, kRows = 48, kColumns = 64;
     const int64_t work = p.m * p.n * p.k, wanted = is_little(work) ? 1 : std::clamp<int64_t>(work / kWork, 1, kMost);
-    const auto whole = [&](bool rows) { return rows ? p.m : p.n; };
+    const auto whole = [&](bool rows) { return int64_t{rows ? p.m : p.n}; };
     const auto size_of = [&](bool rows) {
       const int64_t multiple = rows ? kRows : kColumns / 4;
       return std::max(rows ? kRows : kColumns,
@@ -94,10 +94,10 @@ class HostBlasProduct final : public LibraryCall {
     int64_t m = p_.m, n = p_.n;
     if (pieces_.of_m) {
       m = std::min(pieces_.size, m - begin);
-      first += begin * (p_.a.transposed ? p_.a.leading : 1), out += begin;
+      first += begin * (p_.a.transposed ? int64_t{p_.a.leading} : 1), out += begin;
     } else {
       n = std::min(pieces_.size, n - begin);
-      second += begin * (p_.b.transposed ? 1 : p_.b.leading), out += begin * p_.d.leading;
+      second += begin * (p_.b.transposed ? 1 : int64_t{p_.b.leading}), out += begin * p_.d.leading;
     }
     const auto i = [](int64_t size) { return static_cast<int>(size); };
     gemm(p_.a.transposed ? "T" : "N", p_.b.transposed ? "T" : "N", i(m), i(n), i(p_.k), first, i(p_.a.leading), second,
