@@ -3,6 +3,10 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Module.h>
+
+#include <numeric>
 
 #include "ir/error.h"
 
@@ -135,6 +139,64 @@ Vec horner(Vec x, std::initializer_list<double> coefficients) {
   Vec y = number(x, *c);
   while (++c != coefficients.end()) y = fma(y, x, *c);
   return y;
+}
+
+namespace {
+
+llvm::Constant* constants(llvm::LLVMContext& context, bool f64, llvm::ArrayRef<double> entries) {
+  if (f64) return llvm::ConstantDataVector::get(context, entries);
+  llvm::SmallVector<float, 16> narrow(entries.begin(), entries.end());
+  return llvm::ConstantDataVector::get(context, narrow);
+}
+
+// Of as many lanes as a register has.
+llvm::Value* look_up_in_registers(llvm::IRBuilder<>& b, llvm::ArrayRef<double> entries, llvm::Value* index,
+                                  unsigned lanes) {
+  const bool f64 = index->getType()->getScalarSizeInBits() == 64;
+  auto part = [&](unsigned from) { return constants(b.getContext(), f64, entries.slice(from, lanes)); };
+  if (lanes == 16) return b.CreateIntrinsic(intrinsic::x86_avx512_permvar_sf_512, {}, {part(0), index});
+  if (f64) return b.CreateIntrinsic(intrinsic::x86_avx512_vpermi2var_pd_512, {}, {part(0), index, part(8)});
+  auto half = [&](unsigned from) { return b.CreateIntrinsic(intrinsic::x86_avx2_permps, {}, {part(from), index}); };
+  llvm::Value* upper = b.CreateICmpSLT(b.CreateShl(index, 28), llvm::Constant::getNullValue(index->getType()));
+  return b.CreateSelect(upper, half(8), half(0));
+}
+
+llvm::Value* look_up_in_memory(llvm::IRBuilder<>& b, llvm::ArrayRef<double> entries, Vec index) {
+  llvm::Module& module = *b.GetInsertBlock()->getModule();
+  llvm::Constant* data = constants(b.getContext(), index.bits() == 64, entries);
+  // Unnamed: equal ones are merged when code is made.
+  auto* table = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data);
+  table->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  llvm::Type* element = data->getType()->getScalarType();
+  index = index & integer(index, 15);
+  auto entry = [&](llvm::Value* i) { return b.CreateLoad(element, b.CreateGEP(element, table, i)); };
+  if (index.ir->lanes == 1) return entry(index.v);
+  llvm::Value* all = llvm::PoisonValue::get(index.ir->of(element));
+  for (uint64_t lane = 0; lane < index.ir->lanes; ++lane)
+    all = b.CreateInsertElement(all, entry(b.CreateExtractElement(index.v, lane)), lane);
+  return all;
+}
+
+}  // namespace
+
+Vec look_up(const std::array<double, 16>& entries, Vec index) {
+  llvm::IRBuilder<>& b = index.b();
+  const unsigned lanes = index.ir->lanes, held = index.ir->machine.x86_bits / index.bits();
+  if (held < 8 || lanes % held) return index.with(look_up_in_memory(b, entries, index));
+  auto lanes_from = [&](unsigned from, unsigned count) {
+    llvm::SmallVector<int, 32> lane(count);
+    std::iota(lane.begin(), lane.end(), from);
+    return lane;
+  };
+  llvm::SmallVector<llvm::Value*, 4> parts;
+  for (unsigned from = 0; from < lanes; from += held)
+    parts.push_back(look_up_in_registers(b, entries, b.CreateShuffleVector(index.v, lanes_from(from, held)), held));
+  for (unsigned count = held; parts.size() > 1; count *= 2)
+    for (size_t i = 0; i < parts.size(); ++i) {
+      parts[i] = b.CreateShuffleVector(parts[i], parts[i + 1], lanes_from(0, 2 * count));
+      parts.erase(&parts[i + 1]);
+    }
+  return index.with(parts[0]);
 }
 
 std::pair<Vec, Vec> when_any(Vec mask, std::pair<Vec, Vec> usual, const std::function<std::pair<Vec, Vec>()>& rare) {

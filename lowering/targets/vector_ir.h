@@ -4,6 +4,7 @@
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace lazuli::lowering {
 
 // What differs between machines for the code that is written over VectorIR.
 struct Machine {
-  bool nvptx = false;  // an NVIDIA GPU: 2^x is an instruction, and so are minima that keep NaN
+  bool nvptx = false;     // an NVIDIA GPU: 2^x is an instruction, and so are minima that keep NaN
+  unsigned x86_bits = 0;  // of an x86 processor's vectors (AVX2 or AVX-512): one instruction permutes them by indices
 };
 
 class VectorIR {
@@ -135,6 +137,9 @@ Vec to_f32(Vec a);
 
 // Polynomial in x, highest coefficient first, by Horner's rule with fused steps.
 Vec horner(Vec x, std::initializer_list<double> coefficients);
+
+// entries[index & 15] in each lane, of index's width: 32 bits give float32, 64 bits float64.
+Vec look_up(const std::array<double, 16>& entries, Vec index);
 
 // `usual`, with the lanes of `mask` replaced by what `rare` computes; `rare` is skipped when no lane needs it.
 Vec when_any(Vec mask, Vec usual, const std::function<Vec()>& rare);

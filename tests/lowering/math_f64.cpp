@@ -103,6 +103,41 @@ TEST(TrigF64, ReducesHugeArguments) {
   }
 }
 
+// Pieces of polynomials: their edges, and where erf rounds to 1. Vectors of all widths and single numbers give the same
+// bits, though they look coefficients up in other ways.
+template <typename T>
+void check_erf_by_pieces(DType type, double limit) {
+  std::vector<T> x = {T(INFINITY), T(5.97), T(1e30), T(4.01)};
+  const size_t ones = type == DType::F64 ? 3 : 4;  // that give 1
+  for (double at = 0; at < 6.5; at += 0.00013) x.push_back(static_cast<T>(at));
+  for (double step : {67.0 / 512, 197.0 / 1024})
+    for (int k = 1; k < 32; ++k)
+      for (T edge : {T(k * step), std::nextafter(T(k * step), T(0)), std::nextafter(T(k * step), T(9))})
+        x.push_back(-edge);
+  std::vector<T> first;
+  for (const char* cpu : {"", "avx2"}) {
+    jit::Compiler compiler(cpu);
+    const testing::PrimKernel kernel(compiler, Prim::erf, type);
+    std::vector<T> y(x.size());
+    kernel(static_cast<int64_t>(x.size()), {x.data()}, y.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const long double exact = std::erf(static_cast<long double>(x[i]));
+      const double unit = std::ldexp(1.0, std::ilogb(exact == 0 ? 1 : exact) - std::numeric_limits<T>::digits + 1);
+      ASSERT_LE(std::fabs(static_cast<double>(y[i] - exact)), limit * unit) << std::hexfloat << x[i] << " = " << y[i];
+      if (i < ones) ASSERT_EQ(y[i], 1);
+    }
+    if (first.empty()) first = y;
+    ASSERT_EQ(first, y);
+    for (size_t i = 0; i < x.size(); i += 701) {
+      T alone;
+      kernel(1, {&x[i]}, &alone);
+      ASSERT_EQ(alone, y[i]);
+    }
+  }
+}
+TEST(ErfByPieces, IsExactAtTheEdgesOfPiecesInF32) { check_erf_by_pieces<float>(DType::F32, 2); }
+TEST(ErfByPieces, IsExactAtTheEdgesOfPiecesInF64) { check_erf_by_pieces<double>(DType::F64, 3); }
+
 INSTANTIATE_TEST_SUITE_P(Functions, UnaryF64,
                          ::testing::Combine(::testing::Values("", "avx2"), ::testing::ValuesIn(kCases)),
                          [](const auto& p) {

@@ -32,7 +32,7 @@ NestEmitter::NestEmitter(llvm::Module& module, const LoopNest& nest, const std::
       plan_(plan_nest(nest, target)),
       b_(module.getContext()),
       scalar_(b_, 1),
-      vector_(b_, plan_.lanes),
+      vector_(b_, plan_.lanes, {.x86_bits = target.vector_bits}),
       function_(declare_kernel(module, symbol)),
       index_(nest.rank),
       results_(nest.insts.size()),

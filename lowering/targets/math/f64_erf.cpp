@@ -1,4 +1,4 @@
-// erf and erfc of float64: one rational function for each of four ranges.
+// erf and erfc of float64: one rational function for each of four ranges. erf so only on GPUs (erf.cpp).
 #include "lowering/targets/math/f64.h"
 
 namespace lazuli::lowering::math::f64 {
