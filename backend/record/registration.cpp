@@ -49,6 +49,7 @@ void register_rows(torch::Library& m) {
   register_wider_operands(m);
   register_windows(m);
   register_table(m);
+  register_structured(m);
 }
 
 // Operators that torch writes in others, and we otherwise. Their own key absent, both keys need them: tensors in

@@ -39,6 +39,7 @@ void register_sampling(torch::Library& m);
 void register_scans(torch::Library& m);
 void register_scattering(torch::Library& m);
 void register_streams(torch::Library& m);
+void register_structured(torch::Library& m);  // after what is recorded as rows
 void register_transformer_layer(torch::Library& m);
 void register_triangles(torch::Library& m);
 void register_upsampling(torch::Library& m);

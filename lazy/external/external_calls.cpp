@@ -208,12 +208,15 @@ bool computes_much(const Signature& s) {
                                                         "aten::grid_sampler_3d",
                                                         "aten::grid_sampler_3d_backward",
                                                         "aten::kthvalue",
+                                                        "aten::linalg_matrix_exp",
                                                         "aten::median",
                                                         "aten::mode",
                                                         "aten::nanmedian",
                                                         "aten::searchsorted",
                                                         "aten::sort",
-                                                        "aten::topk"};
+                                                        "aten::topk",
+                                                        "aten::upsample_bicubic2d",
+                                                        "aten::upsample_bicubic2d_backward"};
   return names.contains(s.op.schema().name());
 }
 
@@ -230,10 +233,17 @@ std::optional<int64_t> multiplications(const Signature& s) {
   return ir::product(left.sizes) * right.sizes.back() * (c10::isComplexType(left.type) ? kOfComplex : 1);
 }
 
-// By the products of matrices, an attention's too, of which we know, and else by what it reads: OpenMP's threads and
-// LAPACK's cost more to wake than a few thousand numbers take. Somebody's own operator may ask for threads, and in
-// reference mode bits follow from them.
-bool is_little(const Signature& s, bool is_attention) {
+int64_t bytes_returned(const ExternalCall& call) {
+  return std::accumulate(call.fresh_types.begin(), call.fresh_types.end(), int64_t{0},
+                         [](int64_t sum, const ir::Type& t) { return sum + t.bytes(); });
+}
+
+// By the products of matrices, an attention's too, of which we know, and else by what it reads and, where that is
+// known, returns: OpenMP's threads and LAPACK's cost more to wake than a few thousand numbers take. Somebody's own
+// operator may ask for threads, and in reference mode bits follow from them.
+bool is_little(const ExternalCall& call) {
+  const Signature& s = call.signature;
+  const bool is_attention = call.alike;
   if (!backing().has_host_kernels) return false;
   if (is_attention) {
     const Geometry &queries = s.slots[0].geometry, &keys = s.slots[1].geometry;
@@ -242,7 +252,7 @@ bool is_little(const Signature& s, bool is_attention) {
   if (is_reference_mode() || !can_be_rehearsed(s.op)) return false;
   if (const auto products = multiplications(s)) return lowering::is_little(*products);
   const int64_t little = (computes_much(s) ? 16 : 256) << 10;  // bytes
-  return bytes_read(s) <= little;
+  return bytes_read(s) + bytes_returned(call) <= little;
 }
 
 // Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as
@@ -450,14 +460,14 @@ std::pair<int64_t, ExternalCallRef> find_external_call(const c10::OperatorHandle
   auto call = std::make_shared<ExternalCall>(signature_of(op, stack, bound), true);
   if (is_new) {
     call->is_new = true;
-    call->little = is_little(call->signature, false);
+    call->little = is_little(*call);
     return {-1, call};
   }
   const bool is_known = Analysis(*call).run(), is_trusted = can_be_rehearsed(op) || is_ours(op);
   call->deferrable = is_known && is_trusted;
   call->promised = is_known && !is_trusted;
   call->alike = computes_alike_on_threads(call->signature);
-  call->little = is_little(call->signature, call->alike);
+  call->little = is_little(*call);
   call->reads_rows_apart = op.schema().name().starts_with("lazuli::attention");
   call->can_be_captured = can_be_captured(call->signature);
   std::lock_guard lock(c.mutex);
