@@ -89,31 +89,136 @@ bool NestEmitter::moves_along(size_t access, uint32_t dim) const {
   return dim != nest_.vector_dim() || a.stride == VectorStride::Any || a.stride == VectorStride::Backward;
 }
 
-void NestEmitter::unit_loop(Value* begin, Value* end) {
-  llvm::SmallVector<Value*, 6> indices = first_unit(begin);
-  llvm::SmallVector<Value**, 6> carried;
-  for (Value*& i : indices) carried.push_back(&i);
-  emit_loop(b_, "unit", begin, end, b_.getInt64(1), carried, [&](Value* unit) {
-    first_point_ = b_.CreateICmpEQ(unit, begin);
-    const std::vector<Value*> before = address_;
-    // Kept dimensions other than the vector dimension of a Column nest, which its blocks walk.
-    const uint32_t dims = column() ? nest_.vector_dim() : kept();
-    for (uint32_t d = 0; d < dims; ++d) {
-      if (d == nest_.tile) continue;  // its blocks are walked below, too
-      index_[d] = indices[d];
-      for (size_t a = 0; a < address_.size(); ++a)
-        if (stride_[a][d]) address_[a] = b_.CreatePtrAdd(address_[a], b_.CreateMul(indices[d], stride_[a][d]));
+// Where the loop over units is: an index per outer dimension, then the block of a Column nest, and the addresses that
+// follow from them. Units may be short, so that addresses step where the last outer dimension does, and are computed
+// anew only where another one does.
+class NestEmitter::Units {
+ public:
+  Units(NestEmitter& e, Value* begin)
+      : e_(e), b_(e.b_), dims_(e.column() ? e.nest_.vector_dim() : e.kept()), base_(e.address_) {
+    radix_.assign(e.size_.begin(), e.size_.begin() + dims_);
+    if (e.nest_.tiled()) radix_[e.nest_.tile] = blocks(e.nest_.tile);
+    if (e.column()) radix_.push_back(blocks(e.nest_.vector_dim()));
+    indices_.resize(radix_.size());
+    Value* rest = begin;
+    for (size_t k = radix_.size(); k-- > 0;) {
+      indices_[k] = k ? b_.CreateURem(rest, radix_[k]) : rest;
+      if (k) rest = b_.CreateUDiv(rest, radix_[k]);
     }
+    set_addresses();
+  }
+
+  llvm::SmallVector<Value**, 12> carried() {
+    llvm::SmallVector<Value**, 12> all;
+    for (Value*& i : indices_) all.push_back(&i);
+    for (Value** a : moving_addresses(0, dims_)) all.push_back(a);
+    return all;
+  }
+  // Elements [first, last) of the dimension, of which this unit has a block.
+  std::pair<Value*, Value*> block(uint32_t dim) const {
+    Value* first = b_.CreateMul(indices_[dim], e_.block_);
+    return {first, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, e_.block_), e_.size_[dim])};
+  }
+  void enter() {
+    for (uint32_t d = 0; d < dims_; ++d)
+      if (walks(d)) e_.index_[d] = indices_[d];
+  }
+  void next() {
+    Value* moves = b_.getTrue();
+    if (e_.column()) moves = count_up(dims_, moves);
+    if (dims_ == 0) return;
+    const uint32_t last = dims_ - 1;
+    for (size_t a = 0; a < base_.size(); ++a)
+      if (Value* stride = e_.stride_[a][last]; stride && walks(last))
+        e_.address_[a] = b_.CreatePtrAdd(e_.address_[a], b_.CreateSelect(moves, stride, b_.getInt64(0)));
+    Value* carry = count_up(last, moves);
+    if (last > 0) carry_over(carry);
+  }
+  void leave() { e_.address_ = base_; }
+
+ private:
+  // Kept dimensions other than the vector dimension of a Column nest and the tile, which blocks walk further in.
+  bool walks(uint32_t dim) const { return dim != e_.nest_.tile; }
+
+  Value* blocks(uint32_t dim) const {
+    return b_.CreateUDiv(b_.CreateAdd(e_.size_[dim], b_.CreateSub(e_.block_, b_.getInt64(1))), e_.block_);
+  }
+  // Loops carry them: they stay where they are.
+  void set_addresses() {
+    for (size_t a = 0; a < base_.size(); ++a) {
+      Value* address = base_[a];
+      for (uint32_t d = 0; d < dims_; ++d)
+        if (Value* stride = e_.stride_[a][d]; stride && walks(d))
+          address = b_.CreatePtrAdd(address, b_.CreateMul(indices_[d], stride));
+      e_.address_[a] = address;
+    }
+  }
+  llvm::SmallVector<Value**, 8> moving_addresses(uint32_t from, uint32_t to) {
+    llvm::SmallVector<Value**, 8> all;
+    for (size_t a = 0; a < base_.size(); ++a)
+      for (uint32_t d = from; d < to; ++d)
+        if (e_.stride_[a][d] && walks(d)) {
+          all.push_back(&e_.address_[a]);
+          break;
+        }
+    return all;
+  }
+
+  // Adds the carry to index k. The result is the carry to the one before it, which the first one never gives.
+  Value* count_up(size_t k, Value* carry) {
+    Value* next = b_.CreateAdd(indices_[k], b_.CreateZExt(carry, b_.getInt64Ty()));
+    if (k == 0) {
+      indices_[k] = next;
+      return b_.getFalse();
+    }
+    carry = b_.CreateICmpEQ(next, radix_[k]);
+    indices_[k] = b_.CreateSelect(carry, b_.getInt64(0), next);
+    return carry;
+  }
+
+  // Where the last outer dimension begins anew.
+  void carry_over(Value* carry) {
+    const uint32_t last = dims_ - 1;
+    llvm::SmallVector<Value**, 12> changed = moving_addresses(0, dims_);
+    for (uint32_t d = 0; d < last; ++d) changed.push_back(&indices_[d]);
+    llvm::SmallVector<Value*, 12> as_it_was;
+    for (Value** v : changed) as_it_was.push_back(*v);
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    auto* anew = llvm::BasicBlock::Create(b_.getContext(), "anew", before->getParent());
+    auto* join = llvm::BasicBlock::Create(b_.getContext(), "join", before->getParent());
+    b_.CreateCondBr(carry, anew, join);
+    b_.SetInsertPoint(anew);
+    for (uint32_t d = last; d-- > 0;) carry = count_up(d, d + 1 == last ? b_.getTrue() : carry);
+    set_addresses();
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+    for (size_t i = 0; i < changed.size(); ++i) {
+      llvm::PHINode* phi = b_.CreatePHI(as_it_was[i]->getType(), 2);
+      phi->addIncoming(as_it_was[i], before);
+      phi->addIncoming(*changed[i], anew);
+      *changed[i] = phi;
+    }
+  }
+
+  NestEmitter& e_;
+  llvm::IRBuilder<>& b_;
+  const uint32_t dims_;
+  const std::vector<Value*> base_;
+  llvm::SmallVector<Value*, 6> radix_;  // of the unit counter, outermost first
+  llvm::SmallVector<Value*, 6> indices_;
+};
+
+void NestEmitter::unit_loop(Value* begin, Value* end) {
+  Units units(*this, begin);
+  emit_loop(b_, "unit", begin, end, b_.getInt64(1), units.carried(), [&](Value* unit) {
+    first_point_ = b_.CreateICmpEQ(unit, begin);
+    const std::vector<Value*> here = address_;
+    units.enter();
     run_level(Level::Unit);
-    auto block = [&](Value* number, uint32_t dim) {
-      Value* first = b_.CreateMul(number, block_);
-      Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(first, block_), size_[dim]);
-      return std::pair(first, last);
-    };
     if (column()) {
-      auto [first, last] = block(indices.back(), nest_.vector_dim());
+      auto [first, last] = units.block(nest_.vector_dim());
       if (nest_.tiled()) {
-        auto [row, rows] = block(indices[nest_.tile], nest_.tile);
+        auto [row, rows] = units.block(nest_.tile);
         squares(row, rows, first, last);
       } else if (plan_.row_by_row) {
         row_by_row(first, last);
@@ -123,42 +228,10 @@ void NestEmitter::unit_loop(Value* begin, Value* end) {
     } else {
       all_stages({1, {}});
     }
-    next_unit(indices);
-    address_ = before;
+    address_ = here;
+    units.next();
   });
-}
-
-// The indices that unit number `begin` starts at: one per outer dimension, then the block of a Column nest.
-llvm::SmallVector<llvm::Value*, 6> NestEmitter::first_unit(Value* begin) {
-  const uint32_t dims = column() ? nest_.vector_dim() : kept();
-  llvm::SmallVector<Value*, 6> radix(size_.begin(), size_.begin() + dims);
-  auto blocks = [&](uint32_t dim) {
-    return b_.CreateUDiv(b_.CreateAdd(size_[dim], b_.CreateSub(block_, b_.getInt64(1))), block_);
-  };
-  if (nest_.tiled()) radix[nest_.tile] = blocks(nest_.tile);
-  if (column()) radix.push_back(blocks(nest_.vector_dim()));
-  llvm::SmallVector<Value*, 6> indices(radix.size());
-  Value* rest = begin;
-  for (size_t k = radix.size(); k-- > 0;) {
-    indices[k] = k ? b_.CreateURem(rest, radix[k]) : rest;
-    if (k) rest = b_.CreateUDiv(rest, radix[k]);
-  }
-  radix_ = radix;
-  return indices;
-}
-
-// Counts up by one unit, with carries.
-void NestEmitter::next_unit(llvm::SmallVector<Value*, 6>& indices) {
-  Value* carry = b_.getTrue();
-  for (size_t k = indices.size(); k-- > 0;) {
-    Value* next = b_.CreateAdd(indices[k], b_.CreateZExt(carry, b_.getInt64Ty()));
-    if (k == 0) {
-      indices[k] = next;
-      continue;
-    }
-    carry = b_.CreateICmpEQ(next, radix_[k]);
-    indices[k] = b_.CreateSelect(carry, b_.getInt64(0), next);
-  }
+  units.leave();
 }
 
 }  // namespace cpu

@@ -40,9 +40,8 @@ class NestEmitter {
 
   // Units (nest_emitter.cpp).
   void read_arguments();
+  class Units;
   void unit_loop(Value* begin, Value* end);
-  llvm::SmallVector<Value*, 6> first_unit(Value* begin);
-  void next_unit(llvm::SmallVector<Value*, 6>& indices);
 
   // Stages (nest_stages.cpp).
   void all_stages(const Pass& pass);
@@ -129,7 +128,6 @@ class NestEmitter {
   llvm::Function* function_;
 
   Value* block_ = nullptr;
-  llvm::SmallVector<Value*, 6> radix_;       // of the unit counter, outermost first
   std::vector<Value*> size_;                 // per dimension
   std::vector<std::vector<Value*>> stride_;  // bytes, per access and dimension; null where it never moves
   std::vector<Value*> index_stride_;         // bytes, per access
