@@ -8,6 +8,7 @@
 #include "lowering/nest/schedules/accumulate.h"
 #include "lowering/nest/schedules/launch.h"
 #include "lowering/nest/schedules/pairs.h"
+#include "lowering/nest/schedules/repeat.h"
 #include "lowering/nest/schedules/split.h"
 #include "lowering/nest/schedules/tile.h"
 #include "lowering/plan/in_place.h"
@@ -72,7 +73,10 @@ class Planner {
     std::sort(step.nodes.begin(), step.nodes.end());
     step.nodes.erase(std::unique(step.nodes.begin(), step.nodes.end()), step.nodes.end());
     step.node = g.terms->stores().back().root.target.node;
-    if (options_.tiles) choose_tile(step.loops);
+    if (options_.tiles) {
+      unroll_copies(step.loops);
+      choose_tile(step.loops);
+    }
     choose_launch(step.loops, options_.threads);
     if (options_.row_bounds) choose_row_bound(step.loops);
     plan_.steps.push_back(std::move(step));

@@ -82,5 +82,58 @@ TEST(Pairs, OfAnySizeAndType) {
   check(DType::U8, uint8_t{});
 }
 
+// Each element of [rows, n] twice, and `times` rows each as often, plus what is read once for each copy if that is asked
+// for.
+template <class T>
+void check_copies(DType type, int64_t rows, int64_t n, int64_t times, int64_t copies, bool numbered = false) {
+  Model m;
+  TestHost host;
+  const Value x = m.input(type, {rows, n});
+  const ir::Dims whole{rows, times, n, copies};
+  Value y = m.broadcast(m.reshape(m.mul(x, x), ir::Dims{rows, 1, n, 1}), whole);
+  if (numbered) {
+    const Value number = m.emit(Op::iota, std::span<const Value>(), ir::Attrs{{copies}});
+    y = m.add(y, m.broadcast(m.convert(m.reshape(number, ir::Dims{1, 1, 1, copies}), type), whole));
+  }
+  m.graph.outputs = {m.reshape(y, ir::Dims{rows * times, n * copies})};
+  std::vector<T> xs(static_cast<size_t>(rows * n)), want;
+  for (size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<T>(i % 11);
+  for (int64_t r = 0; r < rows * times; ++r)
+    for (int64_t i = 0; i < n * copies; ++i) {
+      const T v = xs[static_cast<size_t>(r / times * n + i / copies)];
+      want.push_back(static_cast<T>(v * v + (numbered ? i % copies : 0)));
+    }
+  auto e = jit::compile(m.graph, {});
+  EXPECT_EQ(e->stats().kernels, 1);
+  const Ran ran = run(*e, host, m.graph, {buffer_of(host, xs)});
+  EXPECT_EQ(values_of<T>(ran.outputs[0]), want) << ir::name(type) << " " << rows << " " << n << " " << times;
+}
+
+TEST(Pairs, OfTwoCopiesOfAnElement) {
+  for (auto [rows, n, times] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {1, 16, 1}, {1, 17, 2}, {3, 5, 2}, {2, 33, 1}, {40, 64, 2}, {1, 3000, 1}, {7, 1, 3}}) {
+    check_copies<float>(DType::F32, rows, n, times, 2);
+    check_copies<double>(DType::F64, rows, n, times, 2);
+    check_copies<int64_t>(DType::I64, rows, n, times, 2);
+    check_copies<int16_t>(DType::I16, rows, n, times, 2);
+    check_copies<uint8_t>(DType::U8, rows, n, times, 2);
+    check_copies<float>(DType::F32, rows, n, times, 3);
+    check_copies<float>(DType::F32, rows, n, times, 2, true);
+  }
+}
+
+TEST(Pairs, AreTwoStoresInPlaceOfADimension) {
+  Model m;
+  const Value x = m.reshape(m.input({24, 8}), ir::Dims{24, 1, 8, 1});
+  m.graph.outputs = {m.reshape(m.broadcast(x, ir::Dims{24, 2, 8, 2}), ir::Dims{48, 16})};
+  const lowering::Plan plan = lowering::make_plan(m.graph, {});
+  ASSERT_EQ(plan.steps.size(), 1u);
+  const lowering::LoopNest& nest = plan.steps[0].loops.nest;
+  EXPECT_EQ(nest.rank, 3);
+  ASSERT_EQ(nest.accesses.size(), 3u);
+  EXPECT_EQ(nest.accesses[0].stride, VectorStride::One);
+  EXPECT_EQ(nest.accesses[2].after, 1);
+}
+
 }  // namespace
 }  // namespace lazuli::testing
