@@ -178,6 +178,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
                               keeping(0b11000, kStatistics));
   // Losses, windows, the rest
   light<o::nll_loss_forward>(m, "NllLossBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
+  light<o::nll_loss2d_forward>(m, "NllLoss2DBackward0", 1, /*weight*/ 0b100, keeping(0, /*the sum of weights*/ 0b10));
   light<o::mse_loss>(m, "MseLossBackward0");
   light<o::native_dropout>(m, "NativeDropoutBackward0", 1);
   light<o::max_pool2d_with_indices>(m, "MaxPool2DWithIndicesBackward0",

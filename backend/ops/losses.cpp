@@ -20,33 +20,41 @@ Tensor reduced(const Tensor& loss, int64_t reduction) {
   return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss;
 }
 
-// [N, C] log-probabilities and [N] classes. A class out of range is an error of the kernel that meets it.
+// [N, C] log-probabilities and [N] classes, or [N, C, H, W] and [N, H, W]: `Image`. A class out of range is an error of
+// the kernel that meets it.
+template <bool Image>
 bool nll_covered(const Tensor& x, const Tensor& target, const optional<Tensor>& weight) {
-  return is_floating(x) && is_ours(target) && target.scalar_type() == at::kLong && x.dim() == 2 && target.dim() == 1 &&
-         target.size(0) == x.size(0) && x.numel() > 0 &&
-         (!has(weight) || (is_floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) &&
-                           weight->scalar_type() == x.scalar_type()));
+  if (!is_floating(x) || !is_ours(target) || target.scalar_type() != at::kLong || x.numel() == 0) return false;
+  if (x.dim() != (Image ? 4 : 2) || target.dim() != x.dim() - 1 || target.size(0) != x.size(0) ||
+      target.sizes().slice(1) != x.sizes().slice(2))
+    return false;
+  return !has(weight) || (is_floating(*weight) && weight->dim() == 1 && weight->numel() == x.size(1) &&
+                          weight->scalar_type() == x.scalar_type());
 }
 
+template <bool Image>
 std::tuple<Tensor, Tensor> nll_loss(const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
                                     int64_t reduction, int64_t ignore) {
-  if (!nll_covered(x, target, weight))
-    return fall_back_tuple<2>("aten::nll_loss_forward", "", x, target, weight, reduction, ignore);
+  if (!nll_covered<Image>(x, target, weight))
+    return fall_back_tuple<2>(Image ? "aten::nll_loss2d_forward" : "aten::nll_loss_forward", "", x, target, weight,
+                              reduction, ignore);
   lazy::Recording r;
   ir::Value v = r.emit(ir::Op::nll_loss, {r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}},
                        {{reduction}, {ignore}});
   return {r.tensor(v, x.scalar_type()), r.tensor(v.next(), x.scalar_type())};
 }
+template <bool Image>
 Tensor nll_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& target, const optional<Tensor>& weight,
                          int64_t reduction, int64_t ignore, const Tensor& total) {
-  if (!nll_covered(x, target, weight) || !is_floating(gy) || !is_floating(total))
-    return fall_back<Tensor>("aten::nll_loss_backward", "", gy, x, target, weight, reduction, ignore, total);
+  if (!nll_covered<Image>(x, target, weight) || !is_floating(gy) || !is_floating(total))
+    return fall_back<Tensor>(Image ? "aten::nll_loss2d_backward" : "aten::nll_loss_backward", "", gy, x, target, weight,
+                             reduction, ignore, total);
   lazy::Recording r;
   ir::Value v =
       r.emit(ir::Op::nll_loss_backward,
              {r.value(gy), r.value(x), r.value(target), has(weight) ? r.value(*weight) : ir::Value{}, r.value(total)},
              {{reduction}, {ignore}});
-  return r.tensor(v, x.scalar_type());
+  return tensor_in(r, v, x.scalar_type(), format_order(x));
 }
 
 bool same_floating(const Tensor& a, const Tensor& b) {
@@ -191,8 +199,10 @@ Tensor huber_loss_backward(const Tensor& gy, const Tensor& x, const Tensor& targ
 }  // namespace
 
 void register_losses(torch::Library& m) {
-  m.impl("nll_loss_forward", nll_loss);
-  m.impl("nll_loss_backward", nll_loss_backward);
+  m.impl("nll_loss_forward", nll_loss<false>);
+  m.impl("nll_loss_backward", nll_loss_backward<false>);
+  m.impl("nll_loss2d_forward", nll_loss<true>);
+  m.impl("nll_loss2d_backward", nll_loss_backward<true>);
   m.impl("binary_cross_entropy", bce_loss);
   m.impl("binary_cross_entropy_backward", bce_loss_backward);
   m.impl("huber_loss", huber_loss);

@@ -82,8 +82,7 @@ TEST(Pairs, OfAnySizeAndType) {
   check(DType::U8, uint8_t{});
 }
 
-// Each element of [rows, n] twice, and `times` rows each as often, plus what is read once for each copy if that is asked
-// for.
+// The rows of [rows, n] `times` times each, and their elements `copies` times; `numbered`: plus the number of the copy.
 template <class T>
 void check_copies(DType type, int64_t rows, int64_t n, int64_t times, int64_t copies, bool numbered = false) {
   Model m;
