@@ -136,6 +136,38 @@ TEST(LibrariesPooling, IntegerMaxPool) {
   check_max(make_case({2, 3, 8, 8}, 2, 2, 0), x, {0, 1, 2, 3});
 }
 
+// Positions that nobody asks for make no difference to the values. Windows of two neighbours, in one row or two, have a
+// loop of their own.
+TEST(LibrariesPooling, MaxPoolWithoutPositions) {
+  const auto pairs = [](Dims x, int64_t high, int64_t padding, bool ceil_mode) {
+    return Case{x, {{high, 2}, {2, 2}, {padding, 0}, {1, 1}, true, 0}, ceil_mode};
+  };
+  std::vector<Case> cases = kCases;
+  for (int64_t width : {2, 3, 31, 32, 33, 64, 130})
+    for (int64_t high : {1, 2, 3})
+      for (bool ceil_mode : {false, true}) cases.push_back(pairs({2, 3, 5, width}, high, high / 2, ceil_mode));
+  for (DType t : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32, DType::U8})
+    for (const Case& c : cases)
+      for (const auto& order : orders(c.x.size())) {
+        Tensor x = Tensor::random(layout(t, c.x, order), 1, 0, 50);
+        std::mt19937 generator(3);
+        if (ir::is_floating(t))
+          x.each([&](const Dims& at) {
+            if (generator() % 9 == 0) x.set(at, generator() % 2 ? NAN : -INFINITY);
+          });
+        Tensor values(layout(t, c.y(), order)), indices(layout(DType::I64, c.y(), order)), alone(values.layout);
+        testing::run(*make_max_pool2d(x.layout, values.layout, indices.layout, c.p), {&x}, {&values, &indices});
+        const void* in[] = {x.data()};
+        void* out[] = {alone.data(), nullptr};
+        make_max_pool2d(x.layout, values.layout, indices.layout, c.p)->run(in, out, nullptr);
+        EXPECT_TRUE(alone.guards_hold());
+        values.each([&](const Dims& o) {
+          const double a = alone.get(o), v = values.get(o);
+          EXPECT_TRUE(a == v || (std::isnan(a) && std::isnan(v))) << a << " " << v;
+        });
+      }
+}
+
 void check_avg(const Case& c, DType t, const std::vector<size_t>& order) {
   const Dims shape = c.y();
   Tensor x = Tensor::random(layout(t, c.x, order), 1), y(layout(t, shape, order)), gy = Tensor::random(y.layout, 2),

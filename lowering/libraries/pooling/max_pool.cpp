@@ -98,6 +98,27 @@ struct LargestOfTaps {
   }
 };
 
+// Windows of two neighbours in each of so many rows, one window behind the other, without positions.
+template <int64_t rows>
+struct LargestOfNeighbours {
+  template <class T>
+  static LAZULI_INLINE void run(const T* const* window, int64_t n, T* values) {
+    using C = Compute<T>;
+    const T* sources[rows];
+    for (int64_t r = 0; r < rows; ++r) sources[r] = window[r];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      C best = static_cast<C>(sources[0][2 * i]);
+#pragma GCC unroll 8
+      for (int64_t k = 1; k < 2 * rows; ++k) {
+        const C v = static_cast<C>(sources[k / 2][2 * i + k % 2]);
+        best = (v > best) | (v != v) ? v : best;
+      }
+      store_element(values[i], best);
+    }
+  }
+};
+
 class MaxPool final : public LibraryCall {
  public:
   MaxPool(const Layout& x, const Layout& values, const Layout& indices, const PoolParams& p)
@@ -157,6 +178,21 @@ class MaxPool final : public LibraryCall {
     });
   }
 
+  bool pools_neighbours() const {
+    return wide_.kernel == 2 && wide_.stride == 2 && wide_.padding == 0 && wide_.dilation == 1 && x_.sw == 1 &&
+           values_.sw == 1 && 2 * values_.w <= x_.w && high_.kernel <= 2 && high_.padding < high_.kernel;
+  }
+  // One row of outputs. Each window has a row inside.
+  template <class T>
+  void pool_row_of_neighbours(const T* x, T* values, int64_t n, int64_t c, int64_t oh) const {
+    const T* rows[2];
+    int64_t count = 0;
+    for (int64_t kh = 0; kh < high_.kernel; ++kh)
+      if (const int64_t ih = high_.input_at(oh, kh); high_.inside(ih)) rows[count++] = x + x_.at(n, c, ih, 0);
+    count == 1 ? run_for_host<LargestOfNeighbours<1>, const T* const*, int64_t, T*>(rows, values_.w, values)
+               : run_for_host<LargestOfNeighbours<2>, const T* const*, int64_t, T*>(rows, values_.w, values);
+  }
+
   // The outputs of one row side by side.
   template <class T>
   void pool_rows(const T* x, T* values, int64_t* indices) const {
@@ -166,6 +202,10 @@ class MaxPool final : public LibraryCall {
       std::vector<int32_t> where(values_.w);
       for (int64_t r = begin; r < end; ++r) {
         const int64_t oh = r % values_.h, c = r / values_.h % x_.c, n = r / values_.h / x_.c;
+        if (!indices && pools_neighbours()) {
+          pool_row_of_neighbours(x, values + values_.at(n, c, oh, 0), n, c, oh);
+          continue;
+        }
         std::fill(best.begin(), best.end(), lowest<Compute<T>>());
         indices ? pool_row<true>(x, best.data(), where.data(), n, c, oh)
                 : pool_row<false>(x, best.data(), where.data(), n, c, oh);

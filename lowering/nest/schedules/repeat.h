@@ -1,5 +1,5 @@
-// Elements that are stored twice, one copy beside the other, as an image's are that gets larger. The innermost dimension
-// counts the copies then, and is too short for vectors.
+// Elements that are stored twice, one copy beside the other, as those of an image that gets larger. The innermost
+// dimension counts the copies then, and is too short for vectors.
 #pragma once
 #include "lowering/nest/loops.h"
 
