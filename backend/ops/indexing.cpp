@@ -2,6 +2,7 @@
 #include <cmath>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/_pad_circular_native.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/narrow_copy_native.h>
 #include <ATen/ops/stack_native.h>
@@ -271,7 +272,30 @@ Tensor rolled(const Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) 
   return out;
 }
 
+// Torch writes the pieces into new memory one after the other. What lies otherwise than by rows, crops or is refused is
+// left to it.
+Tensor pad_circular(const Tensor& self, c10::SymIntArrayRef symbolic) {
+  const auto amounts = c10::asIntArrayRefSlowOpt(symbolic);
+  const size_t dims = amounts ? amounts->size() / 2 : 0;
+  bool fits = amounts && amounts->size() % 2 == 0 && self.dim() == static_cast<int64_t>(dims) + 2 && self.numel() > 0 &&
+              self.suggest_memory_format() == at::MemoryFormat::Contiguous;
+  for (size_t i = 0; fits && i < amounts->size(); ++i) {
+    const int64_t n = (*amounts)[i];
+    fits = n >= 0 && n <= self.size(-1 - static_cast<int64_t>(i / 2));
+  }
+  if (!fits) return at::native::_pad_circular_symint(self, symbolic);
+  Tensor out = self;
+  for (size_t i = 0; i < dims; ++i) {
+    const int64_t dim = -1 - static_cast<int64_t>(i), size = self.size(dim);
+    const int64_t before = (*amounts)[2 * i], behind = (*amounts)[2 * i + 1];
+    out = at::cat({out.narrow(dim, size - before, before), out, out.narrow(dim, 0, behind)}, dim);
+  }
+  return out;
+}
+
 }  // namespace
+
+void register_pad_circular(torch::Library& m) { m.impl("_pad_circular", pad_circular); }
 
 void register_indexing(torch::Library& m) {
   m.impl("roll", rolled);

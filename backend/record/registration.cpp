@@ -62,6 +62,7 @@ void register_composites(torch::Library& m) {
   } else {
     register_complex_convolution(m);
     register_lstm(m);
+    register_pad_circular(m);
   }
   register_quantile(m);
 }

@@ -23,6 +23,7 @@ void register_irregular_elementwise(torch::Library& m);
 void register_linear(torch::Library& m);
 void register_losses(torch::Library& m);
 void register_lstm(torch::Library& m);
+void register_pad_circular(torch::Library& m);
 void register_pixel_shuffle(torch::Library& m);
 void register_pooling(torch::Library& m);
 void register_max_pool1d(torch::Library& m);
