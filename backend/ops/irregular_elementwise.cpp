@@ -52,6 +52,28 @@ Tensor& log_sigmoid_backward_out(const Tensor& gy, const Tensor& x, const Tensor
   return out;
 }
 
+// What is not given is 0, and the largest and smallest number of the type.
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> above,
+                  std::optional<double> below) {
+  if (!is_floating(x)) return fall_back<Tensor>("aten::nan_to_num", "", x, nan, above, below);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto most = [&]() -> double {
+    switch (x.scalar_type()) {
+      case at::kDouble:
+        return std::numeric_limits<double>::max();
+      case at::kBFloat16:
+        return std::numeric_limits<c10::BFloat16>::max();
+      case at::kHalf:
+        return std::numeric_limits<c10::Half>::max();
+      default:
+        return std::numeric_limits<float>::max();
+    }
+  };
+  const Tensor number = at::where(at::isnan(x), Scalar(nan.value_or(0)), x),
+               bounded = at::where(x == kInfinity, Scalar(above ? *above : most()), number);
+  return at::where(x == -kInfinity, Scalar(below ? *below : -most()), bounded).to(x.scalar_type());
+}
+
 // To fit a weight into float16. Torch's kernel writes over it, and reads its memory by the address.
 Tensor saturated(const Tensor& weight) {
   constexpr double kMost = 65504;
@@ -371,6 +393,7 @@ void register_irregular_elementwise(torch::Library& m) {
   m.impl("polygamma", polygamma_of);
   m.impl("polygamma.out", polygamma_out);
   m.impl("clamp", clamp);
+  m.impl("nan_to_num", nan_to_num);
   m.impl("clamp.Tensor", clamp_between_tensors);
   m.impl("clamp_", clamp_);
   m.impl("clamp.out", clamp_out);

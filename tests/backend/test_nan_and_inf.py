@@ -545,3 +545,22 @@ def test_powers_that_are_roots(exponent):
         torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
         numbers = ~want.isnan()
         assert torch.equal(got.cpu()[numbers].signbit(), want[numbers].signbit())
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{}, {"nan": 2.5}, {"nan": math.inf, "posinf": -1.0}, {"posinf": 1e300, "neginf": math.nan}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
+)
+def test_replaced_numbers(dtype, numbers, counters):
+    def replace(device):
+        x = edges(device, dtype).requires_grad_()
+        y = x.nan_to_num(**numbers)
+        y.backward(torch.ones_like(y))
+        return y, x.grad
+
+    assert_same(replace)
+    assert counters()["external_calls"] == {}
