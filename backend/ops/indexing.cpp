@@ -290,6 +290,9 @@ Tensor pad_circular(const Tensor& self, c10::SymIntArrayRef symbolic) {
     const int64_t before = (*amounts)[2 * i], behind = (*amounts)[2 * i + 1];
     out = at::cat({out.narrow(dim, size - before, before), out, out.narrow(dim, 0, behind)}, dim);
   }
+  // Each of torch's writes counts.
+  for (size_t i = 0; i <= amounts->size(); ++i)
+    if (i == 0 || (*amounts)[i - 1] > 0) out.unsafeGetTensorImpl()->bump_version();
   return out;
 }
 

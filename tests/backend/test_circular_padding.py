@@ -10,7 +10,7 @@ def padded(device, shape, amounts, dtype=torch.float64, layout=torch.contiguous_
     y = torch.nn.functional.pad(x, amounts, mode="circular")
     weights = (torch.arange(y.numel(), device=device).view(y.shape) % 7).to(dtype)
     (gradient,) = torch.autograd.grad((y * weights * y).sum(), x)
-    return y, torch.tensor(y.stride()), gradient
+    return y, torch.tensor([y._version, *y.stride()]), gradient
 
 
 @pytest.mark.parametrize(
