@@ -220,12 +220,13 @@ class Planner {
     }
   }
 
-  // Whether nothing decides the node's value but numbers and inputs that may be the same in the next run.
+  // Whether nothing decides the node's value but numbers and inputs that may be the same in the next run. A run-time
+  // number may be, too: beside parameters stands the epsilon of a norm, as a rule.
   bool is_steady(uint32_t n) {
     for (uint32_t i = static_cast<uint32_t>(steady_.size()); i <= n; ++i) {
       const ir::Node& node = graph_.nodes[i];
       if (ir::is_leaf(node.op))
-        steady_.push_back(node.op == ir::Op::constant || may_pack({i, 0}));
+        steady_.push_back(node.op == ir::Op::constant || node.op == ir::Op::scalar || may_pack({i, 0}));
       else
         steady_.push_back((ir::is_elementwise(node.op) || ir::is_view(node.op)) &&
                           std::ranges::all_of(node.inputs, [&](Value x) { return !x || steady_[x.node]; }));

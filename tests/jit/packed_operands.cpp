@@ -1,5 +1,9 @@
 // Operands that are kept in the order in which a library reads them: when they are, and that nobody reads old contents.
 #include "jit/run/packed_operands.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include "lowering/plan/plan.h"
 #include "tests/jit/executable_support.h"
 
 namespace lazuli::testing {
@@ -95,6 +99,35 @@ TEST(PackedOperands, WindowsOfOneKernelAreApart) {
   for (int i = 0; i < 3; ++i) {
     const Ran again = run(*e, host, m.graph, {ab, wb});
     for (int half : {0, 1}) expect_close(again.floats[half], first.floats[half], 1e-4f);
+  }
+}
+
+// The scale of a norm, which goes into the weights before it: the norm's epsilon is a number of the run.
+TEST(PackedOperands, AScaleMayDependOnANumberOfTheRun) {
+  Model m;
+  constexpr int64_t kChannels = 16, kSize = 8;
+  const ir::Value x = m.input({2, kChannels, kSize, kSize}), w = m.input({kChannels, kChannels, 3, 3}),
+                  variance = m.input({1, kChannels, 1, 1}), epsilon = m.scalar(ir::DType::F32);
+  const ir::Value scale = m.apply(ir::Op::rsqrt, {m.add(variance, m.broadcast(epsilon, ir::Dims{1, kChannels, 1, 1}))});
+  const ir::Value y = m.apply(ir::Op::convolution, {x, w}, ir::Attrs{{1, 1}, {1, 1}, {1, 1}, {0}, {0, 0}, {1}});
+  m.graph.outputs = {m.mul(y, m.broadcast(scale, m.shape(y)))};
+  const lowering::Plan plan = lowering::make_plan(m.graph, {});
+  const auto scaled = [](const lowering::PlanStep& s) { return s.packed.factor_bytes == kChannels * sizeof(float); };
+  EXPECT_TRUE(std::ranges::any_of(plan.steps, scaled));
+
+  PackingHost host;
+  const auto e = jit::compile(m.graph, {});
+  const Floats numbers = random_floats(2 * kChannels * kSize * kSize, 1);
+  const jit::Buffer xb = buffer_of(host, numbers), wb = buffer_of(host, random_floats(kChannels * kChannels * 9, 2)),
+                    vb = buffer_of(host, Floats(kChannels, 1));
+  const auto run_with = [&](double number) {
+    return run(*e, host, m.graph, {xb, wb, vb}, {std::bit_cast<int64_t>(number)}).floats[0];
+  };
+  const Floats first = run_with(0);
+  for (const double number : {3.0, 3.0, 0.0, 3.0, 8.0}) {
+    Floats expected = first;
+    for (float& v : expected) v /= std::sqrt(static_cast<float>(1 + number));
+    expect_close(run_with(number), expected, 1e-5f);
   }
 }
 
