@@ -8,6 +8,7 @@
 #include "lowering/libraries/convolution/direct_convolution.h"
 #include "lowering/libraries/convolution/implicit_gemm.h"
 #include "lowering/libraries/convolution/patch_convolution.h"
+#include "lowering/libraries/convolution/winograd.h"
 #include "lowering/libraries/post_ops.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/staged_call.h"
@@ -143,18 +144,20 @@ bool is_for_depthwise(const Convolution& c, std::span<const PostOp> ops, Effort 
   return (effort == Effort::Little || is_slow) && serves_depthwise(c);
 }
 
+// Makes it channels-last. What is copied for that.
+std::optional<Staging::Copy> stage_channels_last(Layout& l) {
+  const Layout before = l;
+  l = channels_last_layout(l.dtype, l.shape);
+  return same_strides(before, l) ? std::optional<Staging::Copy>() : Staging::Copy{before, l};
+}
+
 std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<const PostOp> ops,
                                            bool takes_packed = false) {
   Convolution c = given;
   Staging staging;
-  const auto stage = [](Layout& l) -> std::optional<Staging::Copy> {
-    const Layout before = l;
-    l = channels_last_layout(l.dtype, l.shape);
-    return same_strides(before, l) ? std::optional<Staging::Copy>() : Staging::Copy{before, l};
-  };
-  for (Layout* l : operands_of(c)) staging.operands.push_back(l == &c.w ? std::nullopt : stage(*l));
+  for (Layout* l : operands_of(c)) staging.operands.push_back(l == &c.w ? std::nullopt : stage_channels_last(*l));
   const Layout before = result_of(c);
-  if (c.pass != Pass::WeightGrad && stage(result_of(c))) staging.result = {result_of(c), before};
+  if (c.pass != Pass::WeightGrad && stage_channels_last(result_of(c))) staging.result = {result_of(c), before};
   staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(ops, has_operand)));
   if (c.pass != Pass::Forward) {
     staging.post_ops = broadcast_post_ops(ops, before.shape);
@@ -247,6 +250,12 @@ PackedCall pack_as_it_is(const Convolution& c, std::span<const PostOp> post_ops,
     return p;
   }
   if (is_for_depthwise(c, post_ops, effort)) return {};
+  // With the trace's whole plan: of a part the weights may be the next ones each time.
+  if (effort == Effort::Much && channels_last(c.x) && channels_last(c.y) && are_ours(post_ops) && is_for_winograd(c)) {
+    PackedCall p = pack_for_winograd(c);
+    p.call = make_winograd(c, post_ops);
+    return p;
+  }
   for (const PostOp& op : post_ops)
     if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
   return onednn::packed_convolution(c, post_ops, inner_for(c));
