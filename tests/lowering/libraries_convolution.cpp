@@ -248,6 +248,35 @@ TEST(LibrariesConvolution, OwnDepthwiseIsOfTilesThatFit) {
   EXPECT_NE(make_convolution_weight_grad(x, x, w, p, Effort::Little)->describe(), "convolution_weight_grad:depthwise");
 }
 
+// As in the gates of squeeze-and-excitation: a product, whatever the numbers of spatial dimensions.
+TEST(LibrariesConvolution, SinglePoints) {
+  for (const Case& c : {make_case({9, 140, 1, 1}, {72, 140, 1, 1}), make_case({1, 140, 1}, {72, 140, 1}),
+                        make_case({40, 6, 1, 1, 1}, {1, 6, 1, 1, 1}), make_case({3, 140, 1, 1}, {8, 140, 1, 1}, 2)})
+    for (bool channels_last : {false, true}) {
+      Dims channel(c.x.size(), 1), sample = channel;
+      channel[1] = c.w[0], sample[0] = c.x[0];
+      const PostOp bias{PostOp::Add, layout(DType::F32, channel)}, scale{PostOp::Mul, layout(DType::F32, sample)},
+          all{PostOp::Add, laid_out(DType::F32, c.y(), channels_last)};
+      check(c, DType::F32, channels_last);
+      check(c, DType::F32, channels_last, {bias, {PostOp::Relu}});
+      check(c, DType::F32, channels_last, {bias, {PostOp::Silu}, scale, all});
+
+      Tensor x = Tensor::random(laid_out(DType::F32, c.x, channels_last), 1),
+             w = Tensor::random(layout(DType::F32, c.w), 2), b = Tensor::random(bias.operand, 3);
+      Tensor expected(laid_out(DType::F32, c.y(), channels_last)), y(expected.layout);
+      const std::vector<PostOp> ops{bias, {PostOp::Relu}};
+      const auto call = make_convolution(x.layout, w.layout, y.layout, c.p, ops);
+      EXPECT_EQ(call->describe().find("conv"), std::string::npos) << call->describe();
+      testing::run(*call, {&x, &w, &b}, {&expected});
+      const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, ops);
+      if (!p.pack) continue;
+      Tensor packed(layout(DType::U8, {static_cast<int64_t>(p.bytes)}));
+      testing::run(*p.pack, {&w}, {&packed});
+      testing::run(*p.call, {&x, &packed, &b}, {&y});
+      expect_close(y, [&](const Dims& at) { return expected.get(at); }, 4, "packed " + p.call->describe());
+    }
+}
+
 // The packed call computes what the other does, bit for bit; what has the same order has the same bytes.
 TEST(LibrariesConvolution, OwnPackedWeights) {
   std::map<std::string, std::vector<double>> by_order;

@@ -168,9 +168,29 @@ std::unique_ptr<LibraryCall> implicit_gemm(const Convolution& given, std::span<c
   return make_staged_call(make_implicit_gemm(c, ops, takes_packed), std::move(staging));
 }
 
+// A convolution of single points is a product: oneDNN's convolutions of so few points are several times slower. What
+// follows has its operands in the product's shape.
+struct PointProduct {
+  Layout a, b, out;
+  std::vector<PostOp> ops;
+};
+std::optional<PointProduct> point_product(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
+  if (effort != Effort::Much || c.pass != Pass::Forward || c.groups != 1) return {};
+  for (const Layout* l : {&c.x, &c.w, &c.y})
+    if (l->dtype != DType::F32 || ir::product(std::span(l->shape.data() + 2, l->shape.size() - 2)) != 1) return {};
+  const auto of_matrix = [](const Layout& l, size_t rows, size_t columns) {
+    return Layout{l.dtype, {l.shape[rows], l.shape[columns]}, {l.strides[rows], l.strides[columns]}};
+  };
+  PointProduct p{of_matrix(c.x, 0, 1), of_matrix(c.w, 1, 0), of_matrix(c.y, 0, 1), broadcast_post_ops(ops, c.y.shape)};
+  for (PostOp& op : p.ops)
+    if (has_operand(op)) op.operand = of_matrix(op.operand, 0, 1);
+  return p;
+}
+
 std::unique_ptr<LibraryCall> any_convolution(Convolution c, std::span<const PostOp> ops, Effort effort) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0) return make_zero_call(result_of(c), ops, 2);
+  if (const auto p = point_product(c, ops, effort)) return make_matmul(p->a, p->b, p->out, p->ops, effort);
   if (c.y.dtype != DType::F64 && ir::is_floating(c.y.dtype)) {
     if (ops.empty())
       if (auto call = make_patch_convolution(c, effort)) return call;
@@ -240,6 +260,7 @@ bool is_factor(const Convolution& c, const PostOp& op) {
 PackedCall pack_as_it_is(const Convolution& c, std::span<const PostOp> post_ops, Effort effort) {
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
+  if (const auto p = point_product(c, post_ops, effort)) return make_packed_matmul(p->a, p->b, p->out, p->ops);
   // oneDNN takes post-ops on the forward pass only.
   if (c.pass != Pass::Forward && !post_ops.empty()) return {};
   if (post_ops.empty() && make_patch_convolution(c, effort)) return {};
