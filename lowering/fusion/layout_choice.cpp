@@ -2,6 +2,7 @@
 #include <algorithm>
 #include "lowering/fusion/epilogue.h"
 #include "lowering/fusion/storage_choice.h"
+#include "lowering/index/index_rules.h"
 #include "lowering/index/linear_form.h"
 #include "lowering/index/memory_layout.h"
 
@@ -51,12 +52,19 @@ class LayoutChoice {
     return x ? strided_operand(graph_, values_, x, obstacle) : std::nullopt;
   }
 
+  // Kernels write its pieces, each to where it lies.
+  static bool is_put_together(const ir::Node& node) {
+    const IndexRule* rule = index_rule(node.op);
+    return rule && rule->place && node.op != ir::Op::as_strided_scatter;  // whose window is on row-major memory
+  }
+
   // An image with several channels and several points, made by a kernel or by a call that can write it either way.
   bool is_free(Value v) const {
     if (!values_.stored(v) || fixed_[values_[v]]) return false;
     const ir::Dims& shape = graph_.type(v).shape;
     if (shape.size() != 4 || shape[1] <= 1 || shape[2] * shape[3] <= 1 || graph_.type(v).numel() == 0) return false;
-    return ir::is_elementwise(graph_[v].op) || preference(graph_[v]) != ChannelsLast::Never;
+    return ir::is_elementwise(graph_[v].op) || is_put_together(graph_[v]) ||
+           preference(graph_[v]) != ChannelsLast::Never;
   }
   void take(Value v) {
     if (is_free(v)) values_.set_channels_last(v, true);
@@ -96,14 +104,15 @@ class LayoutChoice {
     if (preference(node) == ChannelsLast::Either) {
       const auto operand = read_by_call(node.inputs[0]);
       if (operand && values_.channels_last(operand->base)) for_results(n, [&](Value v) { take(v); });
-    } else if (ir::is_elementwise(node.op) && is_free({n, 0}) && made_of_channels_last({n, 0})) {
+    } else if ((ir::is_elementwise(node.op) || is_put_together(node)) && is_free({n, 0}) &&
+               made_of_channels_last({n, 0})) {
       take({n, 0});
     }
   }
   bool made_of_channels_last(Value v) const {
     const ir::Node& node = graph_[v];
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value x) {
-      if (graph_.type(x).shape != graph_.type(v).shape) return false;
+      if (graph_.type(x).shape != graph_.type(v).shape && !is_put_together(node)) return false;
       return values_.stored(x) ? values_.channels_last(x)
                                : ir::is_elementwise(graph_[x].op) && made_of_channels_last(x);
     });

@@ -83,6 +83,29 @@ TEST_F(Layouts, ResidualsAndPoolsFollow) {
   check();
 }
 
+// What is put together lies as its pieces do, and as whoever reads it wants it.
+TEST_F(Layouts, ConcatenationsFollow) {
+  auto x = convolve(input({2, 3, 10, 9}), 16, 3);
+  auto y = convolve(m.apply(Op::relu, {x}), 5, 3);
+  auto both = m.apply(Op::cat, {x, m.apply(Op::sin, {y})}, {{1}});
+  auto padded = m.apply(Op::pad, {convolve(both, 8, 1), m.constant(0, DType::F32)}, {{0, 0, 1, 2}, {0, 0, 0, 1}});
+  auto more = m.apply(Op::cat, {m.apply(Op::relu, {both}), m.mul(both, 2.0)}, {{1}});
+  m.graph.outputs = {convolve(padded, 4, 3), m.apply(Op::cos, {convolve(m.apply(Op::exp, {more}), 8, 3)})};
+  EXPECT_EQ(layouts(), "CCCRC");
+  check();
+}
+
+// Of rows, columns or images too, and of what is row-major for another reader.
+TEST_F(Layouts, ConcatenationsAlongAnyDimension) {
+  auto x = input({2, 8, 6, 6}), y = convolve(x, 8, 3);
+  for (int64_t dim = 0; dim < 4; ++dim) {
+    auto all = m.apply(Op::cat, {y, x, m.apply(Op::relu, {y})}, {{dim}});
+    m.graph.outputs.push_back(m.apply(Op::sin, {convolve(all, 4, 3)}));
+    m.graph.outputs.push_back(m.apply(Op::cat, {y, x}, {{dim}}));
+  }
+  check();
+}
+
 // [N, C * H * W] is no window on channels-last memory.
 TEST_F(Layouts, AFlattenedImageIsRowMajor) {
   auto y = m.apply(Op::relu, {convolve(convolve(input({4, 3, 6, 6}), 8, 3), 8, 3)});
@@ -113,7 +136,11 @@ class RandomImages : public Layouts, public ::testing::WithParamInterface<uint32
     const Value x = any();
     const ir::Dims& shape = m.type(x).shape;
     const int64_t n = shape[0], c = shape[1], h = shape[2], w = shape[3];
-    switch (below(12)) {
+    switch (below(14)) {
+      case 12:
+        return m.apply(Op::cat, {x, like(x)}, {{below(4)}});
+      case 13:
+        return m.apply(Op::pad, {x, m.constant(1.5, DType::F32)}, {{0, below(2), below(2), 1}, {below(2), 0, 1, 0}});
       case 0:
       case 1:
       case 2:
