@@ -248,6 +248,29 @@ TEST(LibrariesConvolution, OwnDepthwiseIsOfTilesThatFit) {
   EXPECT_NE(make_convolution_weight_grad(x, x, w, p, Effort::Little)->describe(), "convolution_weight_grad:depthwise");
 }
 
+// Some channels of a channels-last image are copied as they lie.
+TEST(LibrariesConvolution, SomeChannelsOfAnImage) {
+  for (const Case& c : {make_case({2, 24, 9, 8}, {40, 24, 3, 3}, 2, 1), make_case({2, 24, 9, 8}, {40, 24, 1, 1}),
+                        make_case({1, 24, 9, 8}, {24, 1, 3, 3}, 1, 1, 1, 24)}) {
+    Tensor x = Tensor::random(layout(DType::F32, c.x, {0, 2, 3, 1}, 40), 1),
+           w = Tensor::random(layout(DType::F32, c.w), 2), y(images(c.y())), again(y.layout);
+    const PostOp add{PostOp::Add, layout(DType::F32, {1, c.w[0], 1, 1})};
+    Tensor bias = Tensor::random(add.operand, 3), dense = Tensor::random(images(c.x), 1), expected(y.layout);
+    dense.each([&](const Dims& at) { dense.set(at, x.get(at)); });
+    testing::run(*make_convolution(dense.layout, w.layout, y.layout, c.p, {{add}}), {&dense, &w, &bias}, {&expected});
+    testing::run(*make_convolution(x.layout, w.layout, y.layout, c.p, {{add}}), {&x, &w, &bias}, {&y});
+    const auto at_expected = [&](const Dims& at) { return expected.get(at); };
+    expect_close(y, at_expected, 1, "some channels");
+    const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.p, {{add}});
+    if (!p.pack) continue;
+    Tensor packed(layout(DType::U8, {static_cast<int64_t>(p.bytes)}));
+    testing::run(*p.pack, {&w}, {&packed});
+    testing::run(*p.call, {&x, &packed, &bias}, {&again});
+    expect_close(again, at_expected, 1, "some channels, packed");
+    EXPECT_EQ(p.call->describe().find("reorder"), std::string::npos) << p.call->describe();
+  }
+}
+
 // As in the gates of squeeze-and-excitation: a product, whatever the numbers of spatial dimensions.
 TEST(LibrariesConvolution, SinglePoints) {
   for (const Case& c : {make_case({9, 140, 1, 1}, {72, 140, 1, 1}), make_case({1, 140, 1}, {72, 140, 1}),

@@ -30,6 +30,8 @@ Layout last(const Dims& shape) { return layout(DType::F32, shape, {0, 2, 3, 1});
 PackedCall packed_call(const WinogradCase& c, const Layout& w, const std::vector<PostOp>& ops = {}) {
   return make_packed_convolution(last(c.x), w, last(c.y()), c.params(), ops);
 }
+// As a slice of an image's channels lies.
+Layout with_gaps(const Dims& shape) { return layout(DType::F32, shape, {0, 2, 3, 1}, 24); }
 bool is_winograd(const PackedCall& p) { return p.pack && p.call->describe() == "convolution:winograd"; }
 
 Tensor packed(const PackedCall& p, Tensor& w, Tensor* factor = nullptr) {
@@ -73,6 +75,18 @@ TEST(LibrariesWinograd, IsThePlainSum) {
       testing::run(*p.call, {&x, &bytes}, {&y});
       expect_close(y, [&](const Dims& at) { return sum_at(c, x, w, at); }, scale_of(c), "winograd");
     }
+}
+
+TEST(LibrariesWinograd, SomeChannelsOfAnImage) {
+  for (const WinogradCase& c : kCases) {
+    Tensor x = Tensor::random(with_gaps(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), y(last(c.y()));
+    x.set({0, 7, 1, 1}, std::numeric_limits<double>::infinity());
+    const PackedCall p = make_packed_convolution(x.layout, w.layout, y.layout, c.params());
+    ASSERT_TRUE(is_winograd(p));
+    Tensor bytes = packed(p, w);
+    testing::run(*p.call, {&x, &bytes}, {&y});
+    expect_close(y, [&](const Dims& at) { return sum_at(c, x, w, at); }, scale_of(c), "winograd");
+  }
 }
 
 TEST(LibrariesWinograd, WhatFollows) {

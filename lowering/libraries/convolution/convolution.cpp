@@ -65,6 +65,13 @@ bool same_strides(const Layout& a, const Layout& b) {
 }
 bool channels_last(const Layout& l) { return same_strides(l, channels_last_layout(l.dtype, l.shape)); }
 bool row_major(const Layout& l) { return same_strides(l, dense_layout(l.dtype, l.shape)); }
+// Some channels of a channels-last image, or all: those of a point lie side by side.
+bool has_channels_together(const Layout& l) {
+  const Layout c = with_canonical_strides(l);
+  for (size_t d = 0; d < c.shape.size(); ++d)
+    if (d == 1 ? c.strides[d] != 1 : c.strides[d] < c.shape[1]) return false;
+  return true;
+}
 
 // The layout to compute in: channels-last wins by far where either side has it already. Row-major operands are
 // reordered to whatever the implementation likes, except where reordering costs more than oneDNN's GEMM on row-major
@@ -87,7 +94,8 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
     if (l.dtype == type && row_major(l)) return l = dense_layout(type, l.shape), std::nullopt;
     if (l.dtype == type && channels_last(l)) return l = channels_last_layout(type, l.shape), std::nullopt;
     const Layout before = l;
-    return Staging::Copy{before, l = dense_layout(type, l.shape)};
+    const bool last = has_channels_together(l);
+    return Staging::Copy{before, l = last ? channels_last_layout(type, l.shape) : dense_layout(type, l.shape)};
   };
   for (Layout* l : operands_of(c)) staging.operands.push_back(stage(*l));
   const Layout before = result_of(c);
@@ -257,7 +265,41 @@ bool is_factor(const Convolution& c, const PostOp& op) {
   return packed_like(w, w) && (w.shape[0] == 1 || w.strides[0] == ir::product(w.shape) / w.shape[0]);
 }
 
+bool takes_winograd(const Convolution& c, std::span<const PostOp> ops, Effort effort) {
+  return effort == Effort::Much && has_channels_together(c.x) && channels_last(c.y) && are_ours(ops) &&
+         is_for_winograd(c);
+}
+
+// A call behind copies that another one owns.
+class SharedCall final : public LibraryCall {
+ public:
+  explicit SharedCall(std::shared_ptr<LibraryCall> call) : call_(std::move(call)) {}
+  void run(const void* const* operands, void* const* results, void* scratch) override {
+    call_->run(operands, results, scratch);
+  }
+  size_t scratch_bytes() const override { return call_->scratch_bytes(); }
+  bool depends_on_threads() const override { return call_->depends_on_threads(); }
+  std::string describe() const override { return call_->describe(); }
+
+ private:
+  std::shared_ptr<LibraryCall> call_;
+};
+
 PackedCall pack_as_it_is(const Convolution& c, std::span<const PostOp> post_ops, Effort effort) {
+  if (takes_winograd(c, post_ops, effort)) {
+    PackedCall p = pack_for_winograd(c);
+    p.call = make_winograd(c, post_ops);
+    return p;
+  }
+  if (c.pass == Pass::Forward && !row_major(c.x) && !channels_last(c.x) && has_channels_together(c.x)) {
+    Convolution dense = c;
+    Staging staging;
+    staging.operands = {stage_channels_last(dense.x), std::nullopt};
+    staging.operands.resize(2 + static_cast<size_t>(std::ranges::count_if(post_ops, has_operand)));
+    PackedCall p = pack_as_it_is(dense, post_ops, effort);
+    if (p.pack) p.call = make_staged_call(std::make_unique<SharedCall>(std::move(p.call)), std::move(staging));
+    return p;
+  }
   for (const Layout* l : {&c.x, &c.w, &c.y})
     if (ir::product(l->shape) == 0 || !onednn::supports(l->dtype) || !(row_major(*l) || channels_last(*l))) return {};
   if (const auto p = point_product(c, post_ops, effort)) return make_packed_matmul(p->a, p->b, p->out, p->ops);
@@ -271,12 +313,6 @@ PackedCall pack_as_it_is(const Convolution& c, std::span<const PostOp> post_ops,
     return p;
   }
   if (is_for_depthwise(c, post_ops, effort)) return {};
-  // With the trace's whole plan: of a part the weights may be the next ones each time.
-  if (effort == Effort::Much && channels_last(c.x) && channels_last(c.y) && are_ours(post_ops) && is_for_winograd(c)) {
-    PackedCall p = pack_for_winograd(c);
-    p.call = make_winograd(c, post_ops);
-    return p;
-  }
   for (const PostOp& op : post_ops)
     if (has_operand(op) && (!onednn::supports(op.operand.dtype) || !packed_like(op.operand, op.operand))) return {};
   return onednn::packed_convolution(c, post_ops, inner_for(c));

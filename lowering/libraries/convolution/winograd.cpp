@@ -126,7 +126,8 @@ struct AddScaled {
 // ones, each in blocks of columns as the micro-kernel reads them. Behind them are the weights themselves, as nine
 // matrices.
 struct Shape {
-  explicit Shape(const Convolution& c) : g(c), in(g.x.channels), out(g.y.channels) {}
+  explicit Shape(const Convolution& c)
+      : g(c), in(g.x.channels), out(g.y.channels), image(c.x.strides[0]), row(c.x.strides[2]), pixel(c.x.strides[3]) {}
   int64_t block() const { return register_block().columns<float>(); }
   int64_t blocks() const { return (out + block() - 1) / block(); }
   int64_t width(int64_t b) const { return std::min(block(), out - b * block()); }
@@ -139,6 +140,7 @@ struct Shape {
   int threads() const { return is_little(products()) ? 1 : crew_size(); }
   Geometry g;
   int64_t in, out;
+  int64_t image, row, pixel;  // strides of x
 };
 
 // How many tiles are computed together: what is computed of them stays in the cache, and each thread has as many.
@@ -264,18 +266,18 @@ class Winograd final : public LibraryCall {
   void read(const float* x, const Place& at, float* to, float* border) const {
     const int64_t high = s_.g.x.size[1], wide = s_.g.x.size[2], channels = s_.in;
     const int64_t y0 = at.y * kTile - s_.g.padding[1], x0 = at.x * kTile - s_.g.padding[2];
-    x += at.n * high * wide * channels;
     const int64_t part = block_ * channels;
+    x += at.n * s_.image;
     const auto transform = [&](const Pixels<const float>& from) {
       for_host([&](auto set) { Transforms<set()>::patch(from, channels, to, part); });
     };
     if (y0 >= 0 && x0 >= 0 && y0 + kPatch <= high && x0 + kPatch <= wide)
-      return transform({x + (y0 * wide + x0) * channels, wide * channels, channels});
+      return transform({x + y0 * s_.row + x0 * s_.pixel, s_.row, s_.pixel});
     std::memset(border, 0, kParts * channels * sizeof(float));
-    const int64_t begin = std::max<int64_t>(0, -x0), end = std::min(kPatch, wide - x0);
-    for (int64_t i = std::max<int64_t>(0, -y0); i < std::min(kPatch, high - y0) && begin < end; ++i)
-      std::memcpy(border + (i * kPatch + begin) * channels, x + ((y0 + i) * wide + x0 + begin) * channels,
-                  (end - begin) * channels * sizeof(float));
+    for (int64_t i = std::max<int64_t>(0, -y0); i < std::min(kPatch, high - y0); ++i)
+      for (int64_t j = std::max<int64_t>(0, -x0); j < std::min(kPatch, wide - x0); ++j)
+        std::memcpy(border + (i * kPatch + j) * channels, x + (y0 + i) * s_.row + (x0 + j) * s_.pixel,
+                    channels * sizeof(float));
     transform({border, kPatch * channels, channels});
   }
 
@@ -320,7 +322,7 @@ class Winograd final : public LibraryCall {
     for (int64_t t = 0; t < kTaps * kTaps; ++t) {
       const int64_t from_y = y - s_.g.padding[1] + t / kTaps, from_x = x - s_.g.padding[2] + t % kTaps;
       if (from_y < 0 || from_x < 0 || from_y >= high || from_x >= wide) continue;
-      const float* from = r.x + ((n * high + from_y) * wide + from_x) * s_.in;
+      const float* from = r.x + n * s_.image + from_y * s_.row + from_x * s_.pixel;
       for (int64_t c = 0; c < s_.in; ++c)
         run_for_host<AddScaled>(to, plain + (t * s_.in + c) * s_.out, from[c], s_.out);
     }
