@@ -1,5 +1,6 @@
 #include "lowering/libraries/post_ops.h"
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include "lowering/libraries/post_op_block.h"
 #include "lowering/libraries/strided_copy.h"
@@ -144,11 +145,32 @@ Layout as_walked(std::span<const PostOp> ops, const Layout& result) {
   return dense_layout(result.dtype, {ir::product(result.shape)});
 }
 
+// With the dimensions in the order of the result's memory: blocks of a channels-last image are whole points.
+void turn_to_memory(Layout& result, std::vector<PostOp>& ops) {
+  std::vector<size_t> order(result.shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](size_t d) { return int64_t{result.strides[d]}; });
+  const auto turn = [&](Layout& l) {
+    const Layout before = l;
+    for (size_t d = 0; d < order.size(); ++d)
+      l.shape[d] = before.shape[order[d]], l.strides[d] = before.strides[order[d]];
+  };
+  turn(result);
+  for (PostOp& op : ops)
+    if (has_operand(op)) turn(op.operand);
+}
+
 }  // namespace
 
 void run_post_ops(std::span<const PostOp> ops, const Layout& result, void* data, const void* const* operands) {
   if (ops.empty()) return;
-  const Layout walked = as_walked(ops, result);
+  Layout walked = as_walked(ops, result);
+  std::vector<PostOp> turned;
+  if (!walked.strides.empty() && walked.strides.back() != 1) {
+    turned.assign(ops.begin(), ops.end());
+    turn_to_memory(walked, turned);
+    ops = turned;
+  }
   with_floating_type(walked.dtype, [&](auto e) { Walk<decltype(e)>(ops, walked, data, operands).run(); });
 }
 

@@ -248,6 +248,18 @@ TEST(LibrariesConvolution, OwnDepthwiseIsOfTilesThatFit) {
   EXPECT_NE(make_convolution_weight_grad(x, x, w, p, Effort::Little)->describe(), "convolution_weight_grad:depthwise");
 }
 
+// What follows a transposed convolution is done in the order of memory, whatever that is.
+TEST(LibrariesConvolution, WhatFollowsATransposedOne) {
+  const Case c = make_case({2, 6, 5, 7}, {6, 10, 2, 2}, 2, 0, 1, 1, true);
+  for (bool channels_last : {false, true})
+    for (DType type : {DType::F32, DType::BF16}) {
+      const PostOp channel{PostOp::Add, layout(type, {1, 10, 1, 1})}, row{PostOp::Mul, layout(type, {1, 1, 10, 1})},
+          all{PostOp::Add, laid_out(type, c.y(), !channels_last)};
+      check(c, type, channels_last, {channel, {PostOp::Relu}});
+      check(c, type, channels_last, {row, all, {PostOp::GeluErf}});
+    }
+}
+
 // Some channels of a channels-last image are copied as they lie.
 TEST(LibrariesConvolution, SomeChannelsOfAnImage) {
   for (const Case& c : {make_case({2, 24, 9, 8}, {40, 24, 3, 3}, 2, 1), make_case({2, 24, 9, 8}, {40, 24, 1, 1}),
