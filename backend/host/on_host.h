@@ -1,21 +1,23 @@
-// What torch's kernels for the host compute for tensors whose layout has none of ours, between copies.
+// What torch's kernels for the host compute for tensors whose layout has none of ours: on our memory or on
+// copies.
 #pragma once
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
+#include "backend/host/host_memory.h"
 #include "lazy/external/external.h"
 
 namespace lazuli::backend {
 
 // Says that an operator runs there, and times it while the result lives.
 inline lazy::ExternalTimer announced_on_host(const c10::OperatorHandle& op) {
-  lazy::announce(op, "runs on the host, between copies");
+  lazy::announce(op, "runs on the host");
   return lazy::ExternalTimer(toString(op.operator_name()));
 }
 
 template <c10::DispatchKey host>
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const lazy::ExternalTimer timer = announced_on_host(op);
-  at::native::cpu_fallback(op, stack, false, host);
+  if (!call_on_host_memory(op, stack, host)) at::native::cpu_fallback(op, stack, false, host);
 }
 
 // Whatever has a kernel for the host's tensors of a layout goes there by name: some of it has a generic kernel too,

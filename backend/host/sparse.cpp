@@ -1,5 +1,5 @@
 // Sparse tensors of the device: their indices and values are tensors of ours, and torch's own code keeps them. What
-// computes on them is torch's kernel for the host, between copies.
+// computes on them is torch's kernel for the host.
 #include <ATen/ops/_coalesced_native.h>
 #include <ATen/ops/_indices_native.h>
 #include <ATen/ops/_nnz_native.h>

@@ -288,24 +288,21 @@ ExternalTimer::~ExternalTimer() {
   if (Observer* o = Observer::if_on()) o->external(op_, where_, start_, end);
 }
 
-namespace {
-
-// A part of memory that nobody else looks at: all of it is taken over, so that the strides stay.
-at::Tensor adopt_whole(const at::Tensor& part) {
-  at::Tensor whole = at::empty({0}, part.options());
-  whole.set_(part.storage(), 0, {static_cast<int64_t>(part.storage().nbytes() / part.itemsize())}, {1});
-  at::Tensor view = make_view(adopt(whole), part.sizes(), part.strides(), part.storage_offset());
-  set_view_bits(view, geometry_of(part));
+at::Tensor adopt_as_it_lies(const at::Tensor& cpu) {
+  Order order;
+  if (!cpu.numel() || (cpu.storage_offset() == 0 && memory_order(cpu.sizes(), cpu.strides(), order))) return adopt(cpu);
+  at::Tensor whole = at::empty({0}, cpu.options());
+  whole.set_(cpu.storage(), 0, {static_cast<int64_t>(cpu.storage().nbytes() / cpu.itemsize())}, {1});
+  at::Tensor view = make_view(adopt(whole), cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  set_view_bits(view, geometry_of(cpu));
   return view;
 }
-
-}  // namespace
 
 at::Tensor adopt(const at::Tensor& cpu) {
   at::Tensor t = cpu;
   Order order;
   if (t.storage_offset() != 0 || !memory_order(t.sizes(), t.strides(), order)) {
-    if (is_reference_mode() && t.numel() && t.storage().use_count() == 1) return adopt_whole(t);
+    if (is_reference_mode() && t.numel() && t.storage().use_count() == 1) return adopt_as_it_lies(t);
     t = t.clone();
   }
   Geometry g = geometry_of(t);

@@ -33,5 +33,7 @@ class ExternalTimer {
 
 // A lazuli tensor that takes over the memory of a CPU tensor (copied only if it is a part of something larger).
 at::Tensor adopt(const at::Tensor& cpu);
+// The same of memory that nobody else looks at: all of it is taken over, so that the strides and the offset stay.
+at::Tensor adopt_as_it_lies(const at::Tensor& cpu);
 
 }  // namespace lazuli::lazy

@@ -121,3 +121,102 @@ def test_a_part_takes_no_sparse_gradient_in_eagers_words(part, device):
     y = torch.nn.functional.embedding(places, part(weight * 1), sparse=True)
     with pytest.raises(NotImplementedError, match=r"aten::(as_strided|select_backward)"):
         y.sum().backward()
+
+
+def entries(device, dtype=torch.float32):
+    indices = torch.tensor([[0, 1, 1, 2], [2, 0, 2, 1]], device=device)
+    return torch.sparse_coo_tensor(indices, normal(4, device=device, dtype=dtype), (3, 3))
+
+
+# Torch's kernels read the device's memory where it lies. What they made must not follow what is
+# written there later.
+MADE = {
+    "product": lambda s, x: torch.sparse.mm(s, x),
+    "product with a vector": lambda s, x: s.mv(x[:, 0]),
+    "product of what lies transposed": lambda s, x: torch.sparse.mm(s, x.t()),
+    "product of a conjugate": lambda s, x: torch.sparse.mm(s.to(torch.complex64), x.mul(1j).conj()),
+    "product of two": lambda s, x: torch.sparse.mm(s, s.coalesce()),
+    "sum": lambda s, x: s + s.coalesce(),
+    "dense sum": lambda s, x: x + s,
+    "coalesced": lambda s, x: s.coalesce(),
+    "coalesced twice": lambda s, x: s.coalesce().coalesce(),
+    "dense": lambda s, x: s.to_dense(),
+    "compressed": lambda s, x: s.to_sparse_csr(),
+    "compressed and back": lambda s, x: s.to_sparse_csr().to_sparse(),
+    "masked": lambda s, x: x.sparse_mask(s.coalesce()),
+    "absolute": lambda s, x: s.coalesce().abs(),
+    "scaled": lambda s, x: s * 2,
+    "times dense": lambda s, x: s.coalesce() * x,
+    "reduced": lambda s, x: torch.sparse.sum(s, 1),
+    "softmax": lambda s, x: torch.sparse.softmax(s, 1),
+    "joined": lambda s, x: torch.cat([s, s]),
+    "selected": lambda s, x: s.index_select(0, torch.tensor([2, 1]).to(x.device)),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_was_made_stays_when_operands_are_written(name):
+    def compute(device):
+        s, x = entries(device), normal(3, 3, device=device)
+        x = x * 2  # pending
+        made = MADE[name](s, x)
+        s._values().zero_()
+        x.zero_()
+        parts = [made]
+        if made.layout is torch.sparse_coo:
+            parts = [made._indices(), made._values(), made.is_coalesced()]
+        if made.layout is torch.sparse_csr:
+            parts = [made.crow_indices(), made.col_indices(), made.values()]
+        return *parts, tuple(made.shape), str(made.dtype)
+
+    assert_same(compute)
+
+
+WRITES = {
+    "whole": lambda x: x,
+    "rows": lambda x: x[1:4],
+    "transposed": lambda x: x[:3].t(),
+    "a column apart": lambda x: x.view(-1)[::2][:9].view(3, 3),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_dense_tensor_to_which_a_sparse_one_is_added_in_place(name):
+    def compute(device):
+        base = normal(6, 3, device=device)
+        before, shared = base.detach(), base.clone()
+        target = WRITES[name](base) if name != "whole" else base[:3].clone()
+        held = target * 1
+        results = []
+        for step in range(3):
+            written = target.add_(entries(device), alpha=step + 1)
+            results += [written is target, target._version, target.clone(), target @ target]
+        return *results, base, before, shared, held
+
+    assert_same(compute)
+
+
+def test_a_sparse_tensor_of_what_it_is_added_to():
+    def compute(device):
+        x = normal(4, device=device)
+        indices = torch.tensor([[2, 0, 3, 1]], device=device)
+        x.add_(torch.sparse_coo_tensor(indices, x, (4,)))
+        return x, x._version
+
+    assert_same(compute)
+
+
+def test_an_out_of_another_size():
+    def compute(device):
+        out = torch.empty(0, device=device)
+        torch.addmm(
+            normal(3, 2, device=device), entries(device), normal(3, 2, device=device), out=out
+        )
+        return out, tuple(out.shape)
+
+    assert_same(compute)
+
+
+def test_errors_of_sparse_kernels():
+    assert_same_error(lambda device: torch.sparse.mm(entries(device), normal(4, 2, device=device)))
+    assert_same_error(lambda device: normal(2, 2, device=device).add_(entries(device)))
