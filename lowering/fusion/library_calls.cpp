@@ -113,6 +113,7 @@ struct Service {
   Call (*make)(const Arguments&);
   bool post_ops = false;
   PackedCall (*make_packed)(const Arguments&) = nullptr;
+  bool begins_with_a_copy = false;
 };
 const Service kServices[] = {
     {ir::Op::matmul, matmul, true, packed_matmul},
@@ -127,10 +128,10 @@ const Service kServices[] = {
     {ir::Op::max_pool2d_grad, max_pool2d_grad},
     {ir::Op::avg_pool2d, avg_pool2d},
     {ir::Op::avg_pool2d_grad, avg_pool2d_grad},
-    {ir::Op::scatter, scatter<ScatterMode::Assign>},
-    {ir::Op::scatter_add, scatter<ScatterMode::Add>},
-    {ir::Op::index_add, write_slices<ScatterMode::Add>},
-    {ir::Op::index_copy, write_slices<ScatterMode::Assign>},
+    {.op = ir::Op::scatter, .make = scatter<ScatterMode::Assign>, .begins_with_a_copy = true},
+    {.op = ir::Op::scatter_add, .make = scatter<ScatterMode::Add>, .begins_with_a_copy = true},
+    {.op = ir::Op::index_add, .make = write_slices<ScatterMode::Add>, .begins_with_a_copy = true},
+    {.op = ir::Op::index_copy, .make = write_slices<ScatterMode::Assign>, .begins_with_a_copy = true},
     {ir::Op::cumsum, cumsum},
     {ir::Op::cumprod, cumprod},
     {ir::Op::linear_recurrence, linear_recurrence},
@@ -146,6 +147,10 @@ class CpuLibraries final : public Libraries {
  public:
   explicit CpuLibraries(Effort effort) : effort_(effort) {}
   bool serve_all() const override { return true; }
+  bool begins_with_a_copy(const ir::Node& node) const override {
+    const Service* s = service(node.op);
+    return s && s->begins_with_a_copy;
+  }
   bool sums_few_rows() const override { return true; }
   int64_t bytes_of_scores() const override { return int64_t{8} << 20; }
   bool multiply_bytes() const override { return true; }

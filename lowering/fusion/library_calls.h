@@ -23,6 +23,9 @@ class Libraries {
   virtual ChannelsLast channels_last(const ir::Node&) const { return ChannelsLast::Never; }
   // Whether the call for `node` leaves a result out that nobody reads, whose pointer is null then.
   virtual bool may_leave_out(const ir::Node&, uint32_t /*result*/) const { return false; }
+  // Whether the call for `node` reads its first operand only to copy it, and copies nothing where the result has that
+  // operand's memory.
+  virtual bool begins_with_a_copy(const ir::Node&) const { return false; }
   // What sizes of a large product should be multiples of, or it is slow (align_products.h).
   virtual int64_t good_multiple(const ir::Node&) const { return 1; }
   // Whether a product of a few rows with a matrix that is computed is faster as a kernel of sums.

@@ -5,8 +5,8 @@ namespace lazuli::lowering {
 
 using ir::Value;
 
-InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const std::function<uint32_t(Value)>& home,
-                 size_t count)
+InPlace::InPlace(const ir::Graph& graph, const Libraries& libraries, std::span<const PlanStep> steps,
+                 const std::function<uint32_t(Value)>& home, size_t count)
     : steps_(steps), home_(home), bytes_(count), kept_(count), taken_(count), users_(count) {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
@@ -25,7 +25,11 @@ InPlace::InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const 
       if (v.block != kNoBlock) users_[v.block].push_back(s);
   }
   find_origins(graph);
-  for (uint32_t s = 0; s < steps.size(); ++s) consider(s);
+  for (uint32_t s = 0; s < steps.size(); ++s) {
+    consider(s);
+    if (steps[s].kind == PlanStep::Library && libraries.begins_with_a_copy(graph.nodes[steps[s].node]))
+      consider_call(s);
+  }
 }
 
 void InPlace::find_origins(const ir::Graph& graph) {
@@ -48,6 +52,17 @@ void InPlace::consider(uint32_t s) {
     if (first == kNoBlock || !take(s, a, first)) others.push_back(a);
   }
   for (uint32_t a : others) take(s, a, kNoBlock);
+}
+
+// The call reads the old value only to copy it, so nothing is left to do where the result has its place.
+void InPlace::consider_call(uint32_t s) {
+  const PlanStep& step = steps_[s];
+  const BlockView &from = step.operands[0], &to = step.results[0];
+  if (from.block == kNoBlock || to.block == kNoBlock || from.byte_offset != 0 || from.strides != to.strides) return;
+  if (kept_[from.block] || taken_[from.block] || bytes_[from.block] != bytes_[to.block]) return;
+  if (std::ranges::count_if(users_[from.block], [&](uint32_t u) { return u >= s; }) > 1) return;
+  taken_[from.block] = true;
+  takings_.push_back({s, to.block, from.block});
 }
 
 bool InPlace::take(uint32_t s, uint32_t store, uint32_t only) {

@@ -1,6 +1,7 @@
 // Which values may be written over a dying value's place: a kernel reads and writes every element at the same point of
-// its loops, and nobody reads the old value afterwards. Of several such places a value takes that of the input which it
-// is the next value of, as a parameter's: so parameters stay where they are from run to run.
+// its loops, or a library's call begins with a copy of it, and nobody reads the old value afterwards. Of several such
+// places a value takes that of the input which it is the next value of, as a parameter's: so parameters stay where
+// they are from run to run.
 #pragma once
 #include <functional>
 #include <span>
@@ -12,8 +13,8 @@ namespace lazuli::lowering {
 class InPlace {
  public:
   // `home` numbers the value whose memory a value shares; numbers are below `count`.
-  InPlace(const ir::Graph& graph, std::span<const PlanStep> steps, const std::function<uint32_t(ir::Value)>& home,
-          size_t count);
+  InPlace(const ir::Graph& graph, const Libraries& libraries, std::span<const PlanStep> steps,
+          const std::function<uint32_t(ir::Value)>& home, size_t count);
   // The home value whose place `target` may take when step `s` first writes it; kNoBlock if there is none.
   uint32_t taken_by(uint32_t s, uint32_t target) const;
 
@@ -25,6 +26,7 @@ class InPlace {
   bool copies(const Loops& loops, uint32_t store, uint32_t taken) const;
   bool later_uses_match(uint32_t s, uint32_t store, uint32_t target, uint32_t taken) const;
   void consider(uint32_t s);
+  void consider_call(uint32_t s);
   // Gives `store` the place of the first load that may be taken; `only`: of this home value.
   bool take(uint32_t s, uint32_t store, uint32_t only);
   void find_origins(const ir::Graph& graph);

@@ -253,18 +253,20 @@ class Planner {
       block_of_[home({n, 0})] =
           add_block(Block::Input, static_cast<uint32_t>(node.attrs.number(0)), node.types[0].bytes());
     }
-    const InPlace in_place(graph_, plan_.steps, [&](Value v) { return home(v); }, fusion_.values.count());
+    const InPlace in_place(
+        graph_, *options_.libraries, plan_.steps, [&](Value v) { return home(v); }, fusion_.values.count());
     for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (size_t a = 0; a < step.loops.accesses.size(); ++a)
         if (step.loops.nest.accesses[a].store && !step.loops.accesses[a].partial)
-          place(step.loops.accesses[a].value, s, output_of, in_place);
+          place(home(step.loops.accesses[a].value), graph_.type(step.loops.accesses[a].value).bytes(), s, output_of,
+                in_place);
       for (const BlockView& r : step.results) {
         if (r.block == kNoBlock) continue;
         if (step.kind == PlanStep::External || step.kind == PlanStep::Eager)
           block_of_[r.block] = add_block(Block::External, 0, r.type.bytes());
         else
-          place_fresh(r.block, r.type.bytes(), output_of[r.block]);
+          place(r.block, r.type.bytes(), s, output_of, in_place);
       }
     }
     for (Value v : graph_.outputs) {
@@ -274,15 +276,14 @@ class Planner {
     }
   }
 
-  void place(Value v, uint32_t s, const std::vector<int32_t>& output_of, const InPlace& in_place) {
-    const uint32_t h = home(v);
+  void place(uint32_t h, ir::Size bytes, uint32_t s, const std::vector<int32_t>& output_of, const InPlace& in_place) {
     if (block_of_[h] != kNoBlock) return;
     const uint32_t taken = in_place.taken_by(s, h);
     const uint32_t block = taken == kNoBlock ? kNoBlock : block_of_[taken];
-    if (block == kNoBlock) return place_fresh(h, graph_.type(v).bytes(), output_of[h]);
+    if (block == kNoBlock) return place_fresh(h, bytes, output_of[h]);
     Block& b = plan_.blocks[block];
     if (b.kind == Block::External || (b.kind == Block::Output && output_of[h] >= 0))
-      return place_fresh(h, graph_.type(v).bytes(), output_of[h]);
+      return place_fresh(h, bytes, output_of[h]);
     b.donated = b.kind == Block::Input;
     if (b.kind == Block::Arena && output_of[h] >= 0) {
       b.kind = Block::Output;
