@@ -1,5 +1,6 @@
 // histc: how many elements lie in each of the bins between two given numbers. Integers are counted too, as on a GPU.
 #include <cmath>
+#include <ATen/Dispatch.h>
 #include <ATen/ops/histc.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/elementwise.h"
@@ -48,6 +49,11 @@ Tensor histc(const Tensor& x, int64_t bins, const Scalar& low, const Scalar& hig
   }
   const ir::DType type = x.numel() ? computed_in(x, bins, low, high) : ir::DType::Bool;
   if (type == ir::DType::Bool) return fall_back<Tensor>("aten::histc", "", x, bins, low, high);
+  if (type == ir::DType::I64)  // torch's error for a bound that the elements' type does not hold
+    AT_DISPATCH_INTEGRAL_TYPES(x.scalar_type(), "histc", [&] {
+      Scalar(low.toDouble()).to<scalar_t>();
+      Scalar(high.toDouble()).to<scalar_t>();
+    });
   lazy::Recording r;
   return r.tensor(counted(r, x, bins, low, high, type), x.scalar_type());
 }

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import assert_same, normal
+from differential import assert_same, assert_same_error, normal
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -23,6 +23,15 @@ def test_integers_are_counted(dtype, device, counters):
     assert found.dtype == dtype
     torch.testing.assert_close(found.cpu(), x.bincount(minlength=10)[:4].to(dtype))
     assert counters()["external_calls"] == {}
+
+
+@pytest.mark.parametrize(("low", "high"), [(-2, 2), (0, 300)])
+def test_bounds_that_the_type_does_not_hold(low, high):
+    def run(device):
+        x = torch.tensor([255, 0, 1, 2], dtype=torch.uint8, device=device)
+        return torch.histc(x, 4, min=low, max=high)
+
+    assert "without overflow" in assert_same_error(run)
 
 
 def test_the_range_of_the_data():
