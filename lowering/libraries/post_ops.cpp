@@ -13,7 +13,7 @@ Layout broadcast_to(const Layout& operand, const ir::Dims& shape) {
   const size_t missing = shape.size() - operand.shape.size();
   if (operand.shape.size() > shape.size()) throw TypeError("a post-op's operand has more dimensions than the result");
   for (size_t d = missing; d < shape.size(); ++d) {
-    const int64_t size = operand.shape[d - missing];
+    const ir::Size size = operand.shape[d - missing];
     if (size != 1 && size != shape[d]) throw TypeError("a post-op's operand does not broadcast to the result");
     out.strides[d] = size == 1 ? ir::Size(0) : operand.strides[d - missing];
   }
