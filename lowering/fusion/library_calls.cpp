@@ -146,7 +146,7 @@ const Service* service(ir::Op op) {
 class CpuLibraries final : public Libraries {
  public:
   explicit CpuLibraries(Effort effort) : effort_(effort) {}
-  bool serve_all() const override { return true; }
+  bool serves(const ir::Node&) const override { return true; }
   bool begins_with_a_copy(const ir::Node& node) const override {
     const Service* s = service(node.op);
     return s && s->begins_with_a_copy;

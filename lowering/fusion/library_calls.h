@@ -14,8 +14,8 @@ enum class ChannelsLast : uint8_t { Never, Either, Images, ImagesAndWeights };
 class Libraries {
  public:
   virtual ~Libraries() = default;
-  // Whether make() always has a call, so that it need not be asked before blocks are known.
-  virtual bool serve_all() const { return false; }
+  // Whether make() has a call for `node`, whatever its sizes; else the host's eager kernel computes it.
+  virtual bool serves(const ir::Node& node) const = 0;
   // Whether the call for `node`, a contraction, can do these post-ops on its result, in this order.
   virtual bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const = 0;
   // Whether the call for `node` can read an operand laid out so; if not, the operand is copied to dense memory first.
@@ -35,8 +35,7 @@ class Libraries {
   // Whether there is a call for int_mm.
   virtual bool multiply_bytes() const { return false; }
   // Prepares the call for `node`. Operands are laid out as the planner found them, results dense: row-major, or
-  // channels-last where channels_last() lets them. Null when no library serves it here, and the host's eager kernel
-  // has to.
+  // channels-last where channels_last() lets them.
   virtual std::unique_ptr<LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
                                             std::span<const Layout> results,
                                             std::span<const PostOp> post_ops) const = 0;

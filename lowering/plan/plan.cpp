@@ -28,7 +28,6 @@ uint32_t add_block(Plan& plan, Block::Kind kind, uint32_t index, ir::Size bytes)
   return static_cast<uint32_t>(plan.blocks.size() - 1);
 }
 
-// An eager step, where no library serves the node.
 void make_call(const ir::Graph& graph, const PlanOptions& options, PlanStep& step) {
   const ir::Node& node = graph.nodes[step.node];
   std::vector<Layout> operands, results;
@@ -40,8 +39,7 @@ void make_call(const ir::Graph& graph, const PlanOptions& options, PlanStep& ste
     step.call = std::move(step.packed.call);
   }
   if (!step.call) step.call = options.libraries->make(node, operands, results, step.post_ops);
-  if (!step.call) step.kind = PlanStep::Eager;
-  LAZULI_CHECK(step.call || step.post_ops.empty(), "an eager kernel takes no epilogue");
+  LAZULI_CHECK(step.call, "a library has no call for " + std::string(ir::name(node.op)));
 }
 
 class Planner {
@@ -193,7 +191,8 @@ class Planner {
     } else {
       step.may_pack = options_.pack && may_pack(weights);
       if (epilogue) add_post_ops(step, *epilogue);
-      if (!options_.libraries->serve_all()) make_call(graph_, options_, step);
+      if (!options_.libraries->serves(node)) step.kind = PlanStep::Eager;
+      LAZULI_CHECK(step.kind != PlanStep::Eager || step.post_ops.empty(), "an eager kernel takes no epilogue");
     }
     plan_.steps.push_back(std::move(step));
   }

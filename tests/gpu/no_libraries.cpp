@@ -7,6 +7,7 @@ namespace {
 
 class NoLibraries final : public Libraries {
  public:
+  bool serves(const ir::Node&) const override { return true; }
   bool takes(const ir::Node&, std::span<const PostOp>) const override { return false; }
   std::unique_ptr<LibraryCall> make(const ir::Node&, std::span<const Layout>, std::span<const Layout>,
                                     std::span<const PostOp>) const override {

@@ -1,6 +1,7 @@
 // Parts planned for a GPU serve other sizes, too. Needs no GPU: nothing runs.
 #include "jit/device.h"
 #include "jit/devices/cuda/launch.h"
+#include "jit/devices/cuda/libraries.h"
 #include "jit/parts/generic_part.h"
 #include "tests/ir/recorded.h"
 #include "tests/jit/executable_support.h"
@@ -12,11 +13,34 @@ using ir::DType;
 using ir::Op;
 using ir::Value;
 
+// A GPU's, whose calls look at their sizes when they are made, as they do where there is a GPU.
+class GpuLibraries final : public lowering::Libraries {
+ public:
+  bool serves(const ir::Node& n) const override { return gpu_.serves(n); }
+  bool takes(const ir::Node& n, std::span<const lowering::PostOp> ops) const override { return gpu_.takes(n, ops); }
+  bool reads(const ir::Node& n, const lowering::Layout& x) const override { return gpu_.reads(n, x); }
+  lowering::ChannelsLast channels_last(const ir::Node& n) const override { return gpu_.channels_last(n); }
+  int64_t good_multiple(const ir::Node& n) const override { return gpu_.good_multiple(n); }
+  std::unique_ptr<lowering::LibraryCall> make(const ir::Node& n, std::span<const lowering::Layout> operands,
+                                              std::span<const lowering::Layout> results,
+                                              std::span<const lowering::PostOp> ops) const override {
+    int64_t elements = 0;
+    for (const lowering::Layout& x : results) elements += int64_t{ir::product(x.shape)};
+    EXPECT_GT(elements, 0);
+    return gpu_.make(n, operands, results, ops);
+  }
+
+ private:
+  const lowering::Libraries& gpu_ = jit::cuda::libraries({});
+};
+
 // Plans as for a GPU, and has kernels that do nothing.
 class Planner final : public jit::Device {
  public:
   lowering::PlanOptions plan_options(const jit::CompileOptions& options) const override {
-    return jit::cuda::plan_options(options, target_);
+    lowering::PlanOptions own = jit::cuda::plan_options(options, target_);
+    own.libraries = &libraries_;
+    return own;
   }
   std::vector<std::unique_ptr<jit::KernelStep>> load(const ir::Graph&, const lowering::Plan& plan,
                                                      const jit::CompileOptions&, jit::Dump&) override {
@@ -38,6 +62,7 @@ class Planner final : public jit::Device {
 
  private:
   const lowering::GpuTarget target_{132, 2048, 90};
+  const GpuLibraries libraries_;
 };
 
 struct Case {

@@ -16,6 +16,7 @@ using ir::Value;
 // The CPU's, were they slow for sizes that are no multiples of eight.
 class Eights final : public lowering::Libraries {
  public:
+  bool serves(const ir::Node& node) const override { return lowering::cpu_libraries().serves(node); }
   bool takes(const ir::Node& node, std::span<const lowering::PostOp> ops) const override {
     return lowering::cpu_libraries().takes(node, ops);
   }

@@ -18,6 +18,7 @@ constexpr int64_t kHeads = 2, kQueries = 1100, kKeys = 64, kDepth = 8;
 // The CPU's, with little memory for scores.
 class Little final : public lowering::Libraries {
  public:
+  bool serves(const Node& node) const override { return lowering::cpu_libraries().serves(node); }
   bool takes(const Node& node, std::span<const lowering::PostOp> ops) const override {
     return lowering::cpu_libraries().takes(node, ops);
   }

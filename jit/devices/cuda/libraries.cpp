@@ -15,6 +15,7 @@ class CudaLibraries final : public lowering::Libraries {
  public:
   explicit CudaLibraries(const MatmulSettings& settings) : settings(settings) {}
 
+  bool serves(const ir::Node& node) const override { return takes(node, {}); }
   bool takes(const ir::Node& node, std::span<const PostOp> post_ops) const override {
     if (node.op != ir::Op::matmul) return false;
     const ir::Type& out = node.types[0];
@@ -38,7 +39,6 @@ class CudaLibraries final : public lowering::Libraries {
   std::unique_ptr<lowering::LibraryCall> make(const ir::Node& node, std::span<const Layout> operands,
                                               std::span<const Layout> results,
                                               std::span<const PostOp> post_ops) const override {
-    if (node.op != ir::Op::matmul) return nullptr;
     return lowering::make_cublaslt_matmul(operands[0], operands[1], results[0], post_ops, settings);
   }
 
