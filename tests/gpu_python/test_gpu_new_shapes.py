@@ -46,7 +46,9 @@ def training(device: str, dtype: torch.dtype) -> list[torch.Tensor]:
     for step in range(STEPS):
         ids = torch.randint(0, 50, (3, 9 + 5 * step)).to(device)
         y = model(ids)
-        y = (y * (ids > step).unsqueeze(-1)).cumsum(1) / (1 + torch.arange(ids.shape[1], device=device)[:, None])
+        y = (y * (ids > step).unsqueeze(-1)).cumsum(1) / (
+            1 + torch.arange(ids.shape[1], device=device)[:, None]
+        )
         loss = functional.cross_entropy(head(y.flatten(0, 1)), ids.roll(-1, 1).flatten())
         loss.backward()
         optimizer.step()
