@@ -11,7 +11,10 @@ namespace {
 class Cutter final : private PartWriter {
  public:
   Cutter(const Listing& listing, std::span<const ValueId> live, const std::vector<bool>& donated, int64_t alignment)
-      : PartWriter(listing, alignment), donated_(donated), entries_(listing.entries.size()), values_(listing.types.size()) {
+      : PartWriter(listing, alignment),
+        donated_(donated),
+        entries_(listing.entries.size()),
+        values_(listing.types.size()) {
     for (ValueId v : live) values_[v].live = true;
   }
 

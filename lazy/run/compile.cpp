@@ -51,13 +51,9 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   return o;
 }
 
-bool may_run_in_parts() {
-  return config().tiers != "plans" && !at::globalContext().deterministicAlgorithms();
-}
+bool may_run_in_parts() { return config().tiers != "plans" && !at::globalContext().deterministicAlgorithms(); }
 
-bool may_run_unplanned() {
-  return backing().has_host_kernels && may_run_in_parts() && config().unplanned != "never";
-}
+bool may_run_unplanned() { return backing().has_host_kernels && may_run_in_parts() && config().unplanned != "never"; }
 
 bool is_dead(const Cell& c, long buffers) {
   return c.references.load(std::memory_order_acquire) == 1 && c.buffer.owner.use_count() == buffers;

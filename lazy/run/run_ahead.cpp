@@ -46,7 +46,8 @@ RunAhead::Halt::~Halt() {
 }
 
 bool RunAhead::may_start() {
-  if (config().run_ahead == "off" || backing().overlaps_host || !may_run_in_parts() || !config().debug.empty() || is_reference_mode())
+  if (config().run_ahead == "off" || backing().overlaps_host || !may_run_in_parts() || !config().debug.empty() ||
+      is_reference_mode())
     return false;
   return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }

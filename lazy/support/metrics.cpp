@@ -182,11 +182,11 @@ std::string Metrics::json() {
     << ", \"kernels_loaded\": " << kernels.loaded - kernels_base_.loaded
     << ", \"kernels_reused\": " << kernels.reused - kernels_base_.reused
     << ", \"external_calls\": " << object(external_calls_) << ", \"syncs\": " << object(syncs_)
-    << ", \"peeks\": " << peeks << ", \"appends_in_place\": " << appends_in_place << ", \"runs_captured\": " << runs_captured
-    << ", \"captured_runs_launched\": " << captured_runs_launched << ", \"traces_shadowed\": " << traces_shadowed
-    << ", \"derivatives_shadowed\": " << derivatives_shadowed << ", \"shadow_mismatches\": " << shadow_mismatches
-    << ", \"compile_ms\": " << compile_ms << ", \"run_ms\": " << run_ms
-    << ", \"bytes_live\": " << memory.allocated_bytes[kAllPools].current
+    << ", \"peeks\": " << peeks << ", \"appends_in_place\": " << appends_in_place
+    << ", \"runs_captured\": " << runs_captured << ", \"captured_runs_launched\": " << captured_runs_launched
+    << ", \"traces_shadowed\": " << traces_shadowed << ", \"derivatives_shadowed\": " << derivatives_shadowed
+    << ", \"shadow_mismatches\": " << shadow_mismatches << ", \"compile_ms\": " << compile_ms
+    << ", \"run_ms\": " << run_ms << ", \"bytes_live\": " << memory.allocated_bytes[kAllPools].current
     << ", \"bytes_peak\": " << memory.allocated_bytes[kAllPools].peak
     << ", \"bytes_reserved\": " << memory.reserved_bytes[kAllPools].current
     << ", \"host_seconds\": " << object(host_seconds_by_name()) << "}";
@@ -217,8 +217,8 @@ void Metrics::keep_events(bool keep) {
 
 void Metrics::reset() {
   std::lock_guard lock(mutex_);
-  peeks = ops_recorded = appends_in_place = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused = parts_compiled =
-      parts_reused = parts_unplanned = parts_resized = parts_ahead = 0;
+  peeks = ops_recorded = appends_in_place = derivatives_repeated = traces_compiled = traces_in_parts = traces_reused =
+      parts_compiled = parts_reused = parts_unplanned = parts_resized = parts_ahead = 0;
   runs_captured = captured_runs_launched = 0;
   autograd_nodes = traces_shadowed = derivatives_shadowed = shadow_mismatches = 0;
   compile_ms = run_ms = 0;

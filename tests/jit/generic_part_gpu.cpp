@@ -127,8 +127,7 @@ TEST(GenericPartOnGpu, OtherSizes) {
     with_part(40, [&](const auto&, const ir::Parts& parts, size_t p) { seen[p].see(parts.numbers_of(p)); });
     with_part(51, [&](const ir::Listing& listing, const ir::Parts& parts, size_t p) {
       seen[p].see(parts.numbers_of(p));
-      plans.push_back(
-          std::make_unique<jit::GenericPart>(listing, parts, p, ir::testing::no_lines, seen[p], options));
+      plans.push_back(std::make_unique<jit::GenericPart>(listing, parts, p, ir::testing::no_lines, seen[p], options));
     });
     for (int64_t n : {36, 41, 52, 57, 63})
       with_part(n, [&](const auto&, const ir::Parts& parts, size_t p) {

@@ -21,13 +21,10 @@ struct Axes {
 // Missing operands step by 0, and so does every dimension of one element.
 Axes axes_of(const Layout* a, const Layout* b, const Layout* c, const Layout& out) {
   const size_t rank = out.shape.size();
-  const auto step = [](const Layout* l, size_t d) {
-    return l && l->shape[d] != 1 ? l->strides[d] : ir::Size(0);
-  };
+  const auto step = [](const Layout* l, size_t d) { return l && l->shape[d] != 1 ? l->strides[d] : ir::Size(0); };
   Axes x;
   for (size_t d = 0; d + 2 < rank; ++d)
-    if (out.shape[d] != 1)
-      x.batch.push_back({out.shape[d], {step(a, d), step(b, d), step(c, d), step(&out, d)}});
+    if (out.shape[d] != 1) x.batch.push_back({out.shape[d], {step(a, d), step(b, d), step(c, d), step(&out, d)}});
   x.m = {out.shape[rank - 2], {step(a, rank - 2), 0, step(c, rank - 2), step(&out, rank - 2)}};
   x.n = {out.shape[rank - 1], {0, step(b, rank - 1), step(c, rank - 1), step(&out, rank - 1)}};
   x.k = {a ? a->shape[rank - 1] : ir::Size(1), {step(a, rank - 1), step(b, rank - 2), 0, 0}};
