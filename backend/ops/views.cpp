@@ -177,7 +177,9 @@ Tensor& set_empty(Tensor& self) {
 }
 
 bool compatible_shallow_copy(const Tensor& self, const Tensor& from) {
-  auto plain = [](const Tensor& t) { return t.layout() == c10::kStrided && (t.is_privateuseone() || t.is_cpu()); };
+  auto plain = [](const Tensor& t) {
+    return t.layout() == c10::kStrided && (t.is_privateuseone() || t.is_cpu() || t.is_cuda());
+  };
   return plain(self) && plain(from);
 }
 
