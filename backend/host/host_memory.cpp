@@ -8,6 +8,7 @@
 #include "lazy/external/workers.h"
 #include "lazy/memory/backing.h"
 #include "lazy/run/sync.h"
+#include "lazy/support/dimension_names.h"
 #include "lazy/trace/storage.h"
 #include "lowering/threads/crew.h"
 
@@ -18,7 +19,7 @@ using at::Tensor;
 
 bool is_of_device(const Tensor& t) { return t.defined() && t.is_privateuseone(); }
 bool is_strided(const Tensor& t) {
-  return t.layout() == c10::kStrided && !t.is_nested() && !t.is_quantized() && !t.has_names();
+  return t.layout() == c10::kStrided && !t.is_nested() && !t.is_quantized() && !lazy::has_names(t);
 }
 bool is_coo(const Tensor& t) { return t.layout() == c10::kSparse; }
 bool is_compressed(const Tensor& t) { return at::sparse_csr::is_sparse_compressed(t); }
