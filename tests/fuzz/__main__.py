@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
+FOLDER = Path(__file__).parents[2] / "build" / "fuzz"  # for failures
 sys.path.append(str(CONFORMANCE))
 
 import supervisor  # noqa: E402
@@ -48,7 +49,7 @@ def parsed():
     parser.add_argument(
         "--shrink", type=float, default=60, help="seconds for a failure; 60, 0: none"
     )
-    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="for failures")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for failures")
     return parser.parse_args()
 
 
