@@ -52,15 +52,15 @@ Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   }
   const at::ScalarType type = promoted_type(operands);
   const lazy::Order order = same_format ? format_order(first) : lazy::Order{};
-  const bool may_append = all.size() == 2 && parts.size() == 2 && order.empty();
-  if (may_append)
+  const bool may_grow = all.size() == 2 && parts.size() == 2 && order.empty() && lazy::may_grow(all[0], all[1], dim);
+  if (may_grow)
     if (Tensor grown = lazy::append_in_place(all[0], all[1], dim); grown.defined()) return grown;
   lazy::Recording r;
   std::vector<ir::Value> in;
   for (const Tensor* t : parts) in.push_back(read(r, {t, {}}, lazy::to_ir(type), order));
   int64_t place = order.empty() ? dim : std::ranges::find(order, ir::Size(dim)) - order.begin();
   Tensor joined = r.tensor(r.emit(ir::Op::cat, in, {{place}}, {}), type, order);
-  if (may_append) lazy::note_growth(all[0], all[1], dim, joined);
+  if (may_grow) lazy::note_growth(all[0], dim, joined);
   return joined;
 }
 

@@ -22,15 +22,6 @@ bool keeps_cells() { return c10::GradMode::is_enabled() || Tape::current() || re
 
 bool always() { return config().append_in_place == "always"; }
 
-bool may_grow(const at::Tensor& cache, const at::Tensor& more, int64_t dim) {
-  const auto plain = [](const at::Tensor& t) { return !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); };
-  const bool is_worth_it =
-      always() || (cache.nbytes() >= kLeastBytes && more.size(dim) <= cache.size(dim) / kLeastShare);
-  return config().append_in_place != "never" && is_worth_it && !keeps_cells() && more.numel() > 0 &&
-         cache.numel() > 0 && cache.scalar_type() == more.scalar_type() && ir::is_native(to_ir(cache.scalar_type())) &&
-         plain(cache) && plain(more) && cache.is_contiguous() && fills_storage(cache);
-}
-
 // The same memory, with `more` behind what `cache` shows of it.
 Prefix appended(Recording& r, const Prefix& cache, const at::Tensor& more) {
   Prefix out{{}, cache.sizes, cache.dim, cache.length + more.size(cache.dim)};
@@ -59,13 +50,15 @@ Prefix with_room(Recording& r, const at::Tensor& cache, const at::Tensor& more, 
   return out;
 }
 
-// Whether it shows what lies at the end of what its memory is filled with, and there is room behind.
+// Whether there is room for `more` behind what it shows.
 bool has_room(const Prefix* p, const at::Tensor& cache, const at::Tensor& more, int64_t dim) {
   return p && p->dim == dim && ir::equal(p->type().shape, cache.sizes()) && p->length + more.size(dim) <= p->sizes[dim];
 }
 
-// The value of a prefix in the trace: a view of its memory.
-Cell* record(Trace& trace, const Prefix& p) {
+// The value of a prefix in the trace: a view of its memory, recorded once.
+Cell* value_now(Prefix& p) {
+  Trace& trace = recorder().trace;
+  if (p.epoch == trace.epoch()) return p.cell;
   if (p.memory->state == Cell::State::Failed) p.memory->failure->raise();
   const ValueId memory = trace.use(p.memory.get());
   const ir::Type type = p.type();
@@ -73,13 +66,22 @@ Cell* record(Trace& trace, const Prefix& p) {
   attrs.add(type.shape).add(ir::contiguous_strides(p.sizes)).add(int64_t{0});
   const ValueId id = trace.append(ir::Op::as_strided, {&memory, 1}, ir::numbers(attrs.flat()), 1);
   trace.define(id, type);
-  return trace.cell(id);
+  p.epoch = trace.epoch();
+  return p.cell = trace.cell(id);
 }
 
 }  // namespace
 
+bool may_grow(const at::Tensor& cache, const at::Tensor& more, int64_t dim) {
+  const auto plain = [](const at::Tensor& t) { return !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); };
+  const bool is_worth_it =
+      always() || (cache.nbytes() >= kLeastBytes && more.size(dim) <= cache.size(dim) / kLeastShare);
+  return !keeps_cells() && is_worth_it && config().append_in_place != "never" && more.numel() > 0 &&
+         cache.numel() > 0 && cache.scalar_type() == more.scalar_type() && ir::is_native(to_ir(cache.scalar_type())) &&
+         plain(cache) && plain(more) && cache.is_contiguous() && fills_storage(cache);
+}
+
 at::Tensor append_in_place(const at::Tensor& cache, const at::Tensor& more, int64_t dim) {
-  if (!may_grow(cache, more, dim)) return {};
   Recording r;
   LazyStorage& storage = storage_of(cache);
   const Prefix* before = storage.prefix();
@@ -92,8 +94,7 @@ at::Tensor append_in_place(const at::Tensor& cache, const at::Tensor& more, int6
   return make_tensor(with_room(r, cache, more, dim), cache.scalar_type());
 }
 
-void note_growth(const at::Tensor& cache, const at::Tensor& more, int64_t dim, const at::Tensor& grown) {
-  if (!may_grow(cache, more, dim)) return;
+void note_growth(const at::Tensor& cache, int64_t dim, const at::Tensor& grown) {
   std::lock_guard lock(recorder().mutex);
   const Growth& before = storage_of(cache).notes().growth;
   const uint64_t epoch = recorder().trace.epoch();
@@ -103,23 +104,14 @@ void note_growth(const at::Tensor& cache, const at::Tensor& more, int64_t dim, c
 
 Cell* LazyStorage::prefix_cell() {
   std::lock_guard lock(recorder().mutex);
-  if (keeps_cells()) {
-    settle();
-    return cell_.get();
-  }
-  Trace& trace = recorder().trace;
-  if (prefix_->epoch != trace.epoch()) {
-    prefix_->cell = record(trace, *prefix_);
-    prefix_->epoch = trace.epoch();
-  }
-  return prefix_->cell;
+  if (!keeps_cells()) return value_now(*prefix_);
+  settle();
+  return cell_.get();
 }
 
 void LazyStorage::settle() {
   std::lock_guard lock(recorder().mutex);
-  Trace& trace = recorder().trace;
-  Cell* cell = prefix_->epoch == trace.epoch() ? prefix_->cell : record(trace, *prefix_);
-  cell_ = CellRef::share(cell);
+  cell_ = CellRef::share(value_now(*prefix_));
   prefix_.reset();
 }
 

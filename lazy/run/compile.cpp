@@ -127,9 +127,9 @@ constexpr double kLongUs = 1000;                // beside which what it costs to
 
 // Whether a trace runs in parts once more.
 bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
-  if (!may_run_in_parts() || !runs.cut) return false;
+  if (!may_run_in_parts()) return false;
   if (config().tiers == "parts") return true;
-  if (!config().debug.empty()) return false;  // whole traces are what is to be read
+  if (!runs.cut || !config().debug.empty()) return false;  // whole traces are what is to be read
   // How many turns a loop takes may well change, and a plan of them all gains least.
   return runs.count < std::min(runs.most, config().plan_after * (runs.loop ? kLoopsWait : 1));
 }
@@ -165,7 +165,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     const bool is_new = runs.count == 0;
     if (is_new) {
       runs.most = backing().overlaps_host ? std::numeric_limits<int64_t>::max() : most_runs_in_parts(trace);
-      runs.cut = cache.novelty.is_new(trace.size()) > backing().planned_before_parts || config().tiers == "parts";
+      runs.cut = cache.novelty.is_new(trace.size()) > backing().planned_before_parts;
     }
     const Novelty novelty = is_new ? why_new(trace, key) : Novelty();
     const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;

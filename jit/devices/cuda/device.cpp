@@ -24,8 +24,13 @@ class CudaLaunch final : public KernelStep {
  public:
   CudaLaunch(Context& context, cuda::StatusWords& words, const lowering::GpuTarget& target, const ir::Graph& graph,
              std::span<const PlanStep> steps)
-      : context_(context), words_(words), target_(target), graph_(graph), steps_(steps), status_(steps.size()) {
-    choose();
+      : context_(context),
+        words_(words),
+        target_(target),
+        graph_(graph),
+        steps_(steps),
+        status_(steps.size()),
+        groups_(cuda::choose_launches(steps, target)) {
     for (size_t s = 0; s < steps_.size(); ++s) {
       if (!steps_[s].loops.nest.checks) continue;
       std::vector<std::string> texts;
@@ -39,16 +44,23 @@ class CudaLaunch final : public KernelStep {
       if (status) words_.release(status);
   }
 
-  // The kernels that it needs, in the order in which it gets them.
-  const std::vector<cuda::KernelRequest>& requests() const { return requests_; }
-  void take(std::span<const cuda::Kernel* const> kernels) {
+  // The kernels that it needs.
+  std::vector<cuda::KernelRequest> requests() const {
+    std::vector<cuda::KernelRequest> all;
+    for (const cuda::GroupLaunch& group : groups_)
+      all.push_back({&steps_[0].loops.nest, group.variant, label(graph_, steps_[0])});
+    return all;
+  }
+  // Takes them from the first ones of these, in that order; the others are left.
+  std::span<const cuda::Kernel* const> take(std::span<const cuda::Kernel* const> kernels) {
     launches_.clear();
     for (size_t g = 0; g < groups_.size(); ++g) add(groups_[g], kernels[g]->function);
+    return kernels.subspan(groups_.size());
   }
 
   void resize() override {
-    choose();
-    take(cuda::kernels_for(context_, requests_));
+    groups_ = cuda::choose_launches(steps_, target_);
+    take(cuda::kernels_for(context_, requests()));
   }
 
   void run(std::span<const Buffer> memory, std::span<const int64_t> scalars, void* stream) override {
@@ -59,13 +71,6 @@ class CudaLaunch final : public KernelStep {
   }
 
  private:
-  void choose() {
-    groups_ = cuda::choose_launches(steps_, target_);
-    requests_.clear();
-    for (const cuda::GroupLaunch& group : groups_)
-      requests_.push_back({&steps_[0].loops.nest, group.variant, label(graph_, steps_[0])});
-  }
-
   void add(const cuda::GroupLaunch& group, cuda::Function function) {
     cuda::Launch& one = launches_.emplace_back();
     one.function = function;
@@ -100,7 +105,6 @@ class CudaLaunch final : public KernelStep {
   const std::span<const PlanStep> steps_;
   std::vector<int64_t*> status_;  // by step; null: it checks nothing. Kernels that wait in a stream may still write it
   std::vector<cuda::GroupLaunch> groups_;
-  std::vector<cuda::KernelRequest> requests_;
   std::deque<cuda::Launch> launches_;  // graphs know them by address
 };
 
@@ -123,17 +127,13 @@ class CudaDevice final : public Device {
     for (uint32_t s = 0; s < steps.size(); ++s) {
       if (plan.steps[s].kind != PlanStep::Kernel || plan.steps[s].joined) continue;
       auto launch = std::make_unique<CudaLaunch>(context_, words_, target_, graph, cuda::members(plan, s));
-      requests.insert(requests.end(), launch->requests().begin(), launch->requests().end());
+      std::ranges::move(launch->requests(), std::back_inserter(requests));
       steps[s] = std::move(launch);
     }
     const std::vector<const cuda::Kernel*> kernels = cuda::kernels_for(context_, requests);
     std::span<const cuda::Kernel* const> left(kernels);
-    for (const auto& step : steps) {
-      if (!step) continue;
-      auto& launch = static_cast<CudaLaunch&>(*step);
-      launch.take(left);
-      left = left.subspan(launch.requests().size());
-    }
+    for (const auto& step : steps)
+      if (step) left = static_cast<CudaLaunch&>(*step).take(left);
     for (size_t i = 0; i < requests.size(); ++i)
       dump.kernel(kernels[i]->name, [&] { return texts_of(requests[i], kernels[i]->name); });
     return steps;
