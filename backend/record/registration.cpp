@@ -22,6 +22,7 @@ void register_rows(torch::Library& m) {
   register_attention(m);
   register_complex_functions(m);
   register_contractions(m);
+  register_cudnn_recurrent(m);
   register_linear(m);
   register_explicit_fallbacks(m);
   register_filling(m);
@@ -61,8 +62,8 @@ void register_composites(torch::Library& m) {
     register_reference_composites(m);
   } else {
     register_complex_convolution(m);
-    register_lstm(m);
     register_pad_circular(m);
+    register_recurrent_networks(m);
   }
   register_quantile(m);
 }

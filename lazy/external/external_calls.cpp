@@ -131,11 +131,6 @@ bool has_shapes_of_data(const Signature& s) {
   return names.contains(name) || (name == "aten::index" && std::ranges::any_of(s.slots, is_mask));
 }
 
-// Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
-bool has_right_meta_kernel(const c10::OperatorHandle& op) {
-  return !op.schema().name().starts_with("aten::mkldnn_rnn_layer");
-}
-
 // What has none returns what only its numbers say; to ask all the same costs an exception, more than the call.
 bool has_meta_kernel(const c10::OperatorHandle& op) {
   using enum c10::DispatchKey;
@@ -144,13 +139,25 @@ bool has_meta_kernel(const c10::OperatorHandle& op) {
          op.hasKernelForDispatchKey(CompositeImplicitAutograd);
 }
 
+bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_with("lazuli::"); }
+
+// Whether only its kernel says what it returns, and of given shapes always the same: an operator of ours without a meta
+// kernel (backend/ops/cudnn_recurrent.cpp).
+bool is_known_by_kernel(const c10::OperatorHandle& op) { return is_ours(op) && !has_meta_kernel(op); }
+
+// Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
+bool has_right_meta_kernel(const c10::OperatorHandle& op) {
+  return !is_known_by_kernel(op) && !op.schema().name().starts_with("aten::mkldnn_rnn_layer");
+}
+
 // Whether nobody can tell that it has been called once more. Who writes an operator may count its calls, or print, and
 // has written a meta kernel to say what it returns.
 bool can_be_rehearsed(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
-  return std::ranges::any_of(
-      std::array<std::string_view, 5>{"aten", "prims", "quantized", "torchvision", "torchaudio"},
-      [&](std::string_view of) { return name.starts_with(of) && name.substr(of.size()).starts_with("::"); });
+  return is_known_by_kernel(op) ||
+         std::ranges::any_of(
+             std::array<std::string_view, 5>{"aten", "prims", "quantized", "torchvision", "torchaudio"},
+             [&](std::string_view of) { return name.starts_with(of) && name.substr(of.size()).starts_with("::"); });
 }
 
 // Whether each of its results is computed by one thread in one order, and of operands alone. Products of 16 bits are
@@ -258,6 +265,7 @@ bool is_little(const ExternalCall& call) {
 // Whether a call that is new runs at once, as eager would run it: what it returns need not be found out, which costs as
 // much as the call or more. Views cost nothing, and need no values.
 bool runs_at_once_when_new(const c10::OperatorHandle& op) {
+  if (is_known_by_kernel(op)) return true;
   if (!may_run_unplanned() || is_reference_mode()) return false;
   return std::ranges::none_of(op.schema().returns(),
                               [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
@@ -268,9 +276,6 @@ bool asserts_more_than_zeros_keep(const c10::OperatorHandle& op) {
   return backing().asserts_in_kernels &&
          op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
 }
-
-// Whether its meta kernel is ours too (backend/ops/gpu_attention.cpp).
-bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_with("lazuli::"); }
 
 // Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since
 // those do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the
@@ -290,7 +295,8 @@ class Analysis {
     bool rehearsed =
         bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
-    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
+    if (rehearsed && (has_static_shapes(signature_.op) || is_known_by_kernel(signature_.op)))
+      return learn(backing().device());
     if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error

@@ -1,5 +1,7 @@
 // What was found of the value that a storage holds, kept beside it until the storage holds another one.
 #pragma once
+#include <memory>
+#include <utility>
 #include <vector>
 #include <ATen/core/Tensor.h>
 #include "lazy/support/convert.h"
@@ -45,10 +47,19 @@ class KnownPositions {
   std::vector<Known> known_;
 };
 
+// Values of several storages in a row, as a library wants them. Each of the storages has this note. So all of them hold
+// these values as long as none has lost it.
+struct Joined {
+  std::vector<std::pair<const void*, int64_t>> places;  // by piece its storage, and the offset in it
+  const void* order;                                    // of the pieces in `value`, and what is between them
+  CellRef value;
+};
+
 struct ValueNotes {
   Windows windows;
   KnownPositions positions;
   Growth growth;
+  std::shared_ptr<const Joined> joined;
 };
 
 }  // namespace lazuli::lazy

@@ -59,6 +59,14 @@ def test_what_takes_longest_comes_first():
     assert [advice.where for advice in advise(events)] == ["a.py:3", "a.py:2"]
 
 
+def test_a_library_that_lazuli_chose_is_no_problem():
+    events = [
+        Event("sync", "optimizer step", 10, 1.0, "a.py:1"),
+        Event("external", "lazuli::recurrent", 10, 5.0, "a.py:2"),
+    ]
+    assert advise(events) == []
+
+
 def test_lines_of_files_that_are_not_there():
     events = [
         Event("sync", "optimizer step", 9, 1.0, ""),

@@ -143,6 +143,8 @@ def _external(events: list[Event], often: int, masks: list[Advice]) -> list[Advi
             continue
         if masks and ".backward(" in source_of(event.where):
             continue
+        if event.what.startswith("lazuli::"):
+            continue  # a library that we have chosen
         name = event.what.removeprefix("aten::").removeprefix("_")
         text = (
             f"{name} has no kernel of Lazuli's: PyTorch's own computes it, and nothing is fused "
