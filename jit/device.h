@@ -46,6 +46,8 @@ class Device {
                                                         const CompileOptions& options, Dump& dump) = 0;
   // Bytes that divide the address of each buffer that a plan for it is given.
   virtual int64_t alignment() const { return 1; }
+  // Whether the host's cores have nothing to do while it computes, and so may all compile for it.
+  virtual bool leaves_host_alone() const { return false; }
   // Before the steps of a run, on the thread that runs them.
   virtual void start() {}
   // Throws ExecutionError for a check of a kernel that has failed since, where runs do not wait for their kernels. For

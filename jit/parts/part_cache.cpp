@@ -6,6 +6,7 @@
 #include "jit/device.h"
 #include "jit/parts/parts_ahead.h"
 #include "jit/parts/sequence.h"
+#include "jit/side_by_side.h"
 #include "lowering/threads/crew.h"
 
 namespace lazuli::jit {
@@ -53,11 +54,12 @@ int64_t ops_of(const ir::Listing& listing, const ir::Parts& parts, size_t part) 
   });
 }
 
+const Device& device_of(const CompileOptions& options) { return options.device ? *options.device : cpu_device(); }
+
 std::pair<ir::Parts, HostCost> timed_cut(const ir::Listing& listing, std::span<const ir::ValueId> live,
                                          const std::vector<bool>& donated, const CompileOptions& options) {
   const auto start = Clock::now();
-  const Device& device = options.device ? *options.device : cpu_device();
-  ir::Parts parts = ir::cut(listing, live, donated, device.alignment());
+  ir::Parts parts = ir::cut(listing, live, donated, device_of(options).alignment());
   return {std::move(parts), cost(ops_of(listing), start)};
 }
 
@@ -110,15 +112,19 @@ int64_t count_turns(const ir::Listing& listing, const ir::Parts& parts, const st
   return turns;
 }
 
-// Where this cannot be done, whoever needs a part is told in its turn.
+// Where this cannot be done, whoever needs a part is told in its turn. For a GPU on all cores: there a kernel takes long
+// to make, and the cores have nothing else to do.
 template <class T, class F>
-void make_on_all_threads(const std::vector<T>& wanted, F make) {
-  const int threads = lowering::crew_size();
-  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+void make_on_all_threads(const std::vector<T>& wanted, const CompileOptions& options, F make) {
+  const auto try_to_make = [&, threads = lowering::crew_size()](size_t i) {
     const lowering::Threads all(threads);
-    for (int64_t i = begin; i < end; ++i) try {
-        make(wanted[static_cast<size_t>(i)]);
-      } catch (const std::exception&) {}
+    try {
+      make(wanted[i]);
+    } catch (const std::exception&) {}
+  };
+  if (device_of(options).leaves_host_alone()) return side_by_side(wanted.size(), try_to_make);
+  lowering::share_out_heavy(static_cast<int64_t>(wanted.size()), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) try_to_make(static_cast<size_t>(i));
   });
 }
 
@@ -169,7 +175,7 @@ std::shared_ptr<PartCache::Family> PartCache::family_of(const Sought& sought) {
 }
 
 // What is dumped is compiled for that.
-PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileOptions& options) {
+PartCache::MadePart PartCache::find_or_make(Sought& sought, const CompileOptions& options) {
   MadePart made{nullptr, {}, sought.hash};
   made.stats.parts = 1;
   Known* known = options.dump_folder.empty() ? find(sought) : nullptr;
@@ -205,6 +211,29 @@ PartCache::MadePart PartCache::find_or_make(const Sought& sought, const CompileO
   return made;
 }
 
+void PartCache::find_or_make_all(std::vector<Sought>& parts, const CompileOptions& options,
+                                 const std::function<void(const Sought&, MadePart)>& take) {
+  std::vector<Sought*> left;
+  for (Sought& sought : parts) left.push_back(&sought);
+  while (!left.empty()) {
+    compile_new(left, options);
+    resize_known(left, options);
+    make_new_generic(left, options);
+    std::unordered_set<uint64_t> got_plan;  // codes: their other parts may be served by it
+    std::vector<Sought*> later;
+    for (Sought* sought : left) {
+      if (!sought->resized && got_plan.contains(sought->code_hash)) {
+        later.push_back(sought);
+        continue;
+      }
+      MadePart part = find_or_make(*sought, options);
+      if (part.stats.new_parts) got_plan.insert(sought->code_hash);
+      take(*sought, std::move(part));
+    }
+    left = std::move(later);
+  }
+}
+
 void PartCache::keep_few(const MadePart& made, Order::iterator known) {
   if (!made.stats.resized_parts) return;
   auto& resized = known->family->resized;
@@ -212,7 +241,7 @@ void PartCache::keep_few(const MadePart& made, Order::iterator known) {
   if (resized.size() > kKeptResized) forget(resized.front());
 }
 
-std::shared_ptr<Executable> PartCache::make(const Sought& sought, Family& family, const CompileOptions& options,
+std::shared_ptr<Executable> PartCache::make(Sought& sought, Family& family, const CompileOptions& options,
                                             CompileStats& stats) {
   const auto start = Clock::now();
   const auto cost_since = [&] { return cost(ops_of(sought.listing, sought.parts, sought.part), start); };
@@ -248,26 +277,26 @@ bool PartCache::is_unplanned(const Sought& sought, const Family* family, const C
   return options.planned_soon || family->listings - (family->last == listing_) < kUnplannedListings;
 }
 
-void PartCache::compile_new(std::vector<Sought>& parts, const CompileOptions& options) const {
+void PartCache::compile_new(std::span<Sought* const> parts, const CompileOptions& options) const {
   if (!options.dump_folder.empty() || options.other_sizes == OtherSizes::Always) return;
   std::vector<Sought*> wanted;
   std::unordered_set<uint64_t> codes;
-  for (Sought& sought : parts) {
-    const auto family = find_family(sought);
-    if (is_unplanned(sought, family.get(), options) ||
-        (family && (family->planned || !family->seen.only(sought.numbers()))))
+  for (Sought* sought : parts) {
+    const auto family = find_family(*sought);
+    if (is_unplanned(*sought, family.get(), options) ||
+        (family && (family->planned || !family->seen.only(sought->numbers()))))
       continue;
-    if (codes.insert(sought.code_hash).second) wanted.push_back(&sought);
+    if (codes.insert(sought->code_hash).second) wanted.push_back(sought);
   }
   if (wanted.size() < 2) return;
   // The largest first, so that at the end no thread waits long for another.
   std::stable_sort(wanted.begin(), wanted.end(), [](const Sought* a, const Sought* b) {
     return a->parts.nodes_of(a->part).size() > b->parts.nodes_of(b->part).size();
   });
-  make_on_all_threads(wanted, [&](Sought* s) { s->compiled = jit::compile(graph_of(*s), options); });
+  make_on_all_threads(wanted, options, [&](Sought* s) { s->compiled = jit::compile(graph_of(*s), options); });
 }
 
-void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& options) {
+void PartCache::resize_known(std::span<Sought* const> parts, const CompileOptions& options) {
   if (!options.dump_folder.empty() || !may_resize(options)) return;
   struct Wanted {
     Sought* sought;
@@ -275,13 +304,12 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
   };
   std::vector<Wanted> wanted;
   std::unordered_set<uint64_t> hashes;
-  for (Sought& sought : parts) {
-    auto family = find_family(sought);
-    if (!family || family->generic.empty() || is_unplanned(sought, family.get(), options) || find(sought)) continue;
-    if (hashes.insert(sought.hash).second) wanted.push_back({&sought, std::move(family)});
+  for (Sought* sought : parts) {
+    auto family = find_family(*sought);
+    if (!family || family->generic.empty() || is_unplanned(*sought, family.get(), options) || find(*sought)) continue;
+    if (hashes.insert(sought->hash).second) wanted.push_back({sought, std::move(family)});
   }
-  if (wanted.size() < 2) return;
-  make_on_all_threads(wanted, [&](const Wanted& w) {
+  make_on_all_threads(wanted, options, [&](const Wanted& w) {
     const auto start = Clock::now();
     for (const GenericPart& plan : w.family->generic)
       if ((w.sought->resized = plan.executable(w.sought->numbers(), options))) {
@@ -289,6 +317,44 @@ void PartCache::resize_known(std::vector<Sought>& parts, const CompileOptions& o
         break;
       }
     w.sought->resizing_us = cost(0, start).us;
+  });
+}
+
+bool PartCache::wants_generic(const Sought& sought, const Family& family, const CompileOptions& options) {
+  const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers()));
+  return (!first || options.other_sizes == OtherSizes::Always) && family.made < kMostGeneric;
+}
+
+GenericPart& PartCache::make_generic(std::list<GenericPart>& to, const Sought& sought, SeenNumbers& seen,
+                                     const CompileOptions& options) {
+  seen.see(sought.numbers());
+  if (options.other_sizes == OtherSizes::Always) seen.expect_others();
+  return to.emplace_front(sought.listing, sought.parts, sought.part, sought.line_text, seen, options);
+}
+
+void PartCache::make_new_generic(std::span<Sought* const> parts, const CompileOptions& options) {
+  if (!options.dump_folder.empty() || !may_resize(options)) return;
+  struct Wanted {
+    Sought* sought;
+    std::shared_ptr<Family> family;
+  };
+  std::vector<Wanted> wanted;
+  std::unordered_set<uint64_t> hashes;
+  std::unordered_set<const Family*> families;
+  for (Sought* sought : parts) {
+    if (!hashes.insert(sought->hash).second) continue;
+    auto family = find_family(*sought);
+    if (!family || sought->resized || is_unplanned(*sought, family.get(), options) || find(*sought) ||
+        !wants_generic(*sought, *family, options))
+      continue;
+    if (families.insert(family.get()).second) wanted.push_back({sought, std::move(family)});
+  }
+  if (wanted.size() < 2) return;
+  make_on_all_threads(wanted, options, [&](const Wanted& w) {
+    SeenNumbers seen = w.family->seen;
+    std::list<GenericPart> made;
+    w.sought->resized = make_generic(made, *w.sought, seen, options).executable(w.sought->numbers(), options);
+    w.sought->generic = std::move(made);
   });
 }
 
@@ -318,23 +384,28 @@ Refusal PartCache::refusal(const Sought& sought, const GenericPart& plan) {
 
 bool PartCache::may_resize(const CompileOptions& options) { return options.other_sizes != OtherSizes::Never; }
 
-std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& family, const CompileOptions& options,
+std::shared_ptr<Executable> PartCache::resized(Sought& sought, Family& family, const CompileOptions& options,
                                                CompileStats& stats) {
   if (!may_resize(options)) return nullptr;
-  if (auto executable = of_known_plan(sought, family, options)) {
-    stats += executable->stats();
-    ++stats.resized_parts;
-    return executable;
-  }
+  if (sought.generic.empty())
+    if (auto executable = of_known_plan(sought, family, options)) {
+      stats += executable->stats();
+      ++stats.resized_parts;
+      return executable;
+    }
   if (!family.generic.empty()) stats.refusals.push_back(refusal(sought, family.generic.front()));
-  const bool first = family.seen.empty() || (!family.planned && family.seen.only(sought.numbers())),
-             always = options.other_sizes == OtherSizes::Always;
-  family.seen.see(sought.numbers());
-  if (always) family.seen.expect_others();
-  if ((first && !always) || family.made >= kMostGeneric) return nullptr;
+  if (!wants_generic(sought, family, options)) {
+    family.seen.see(sought.numbers());
+    return nullptr;
+  }
   ++family.made;
   try {
-    family.generic.emplace_front(sought.listing, sought.parts, sought.part, sought.line_text, family.seen, options);
+    std::list<GenericPart> made = std::move(sought.generic);
+    if (made.empty())
+      make_generic(made, sought, family.seen, options);
+    else
+      family.seen.see(sought.numbers());
+    family.generic.splice(family.generic.begin(), made);
   } catch (const ir::NotGeneric&) {
     family.made = kMostGeneric;
     return nullptr;
@@ -346,7 +417,8 @@ std::shared_ptr<Executable> PartCache::resized(const Sought& sought, Family& fam
   }
   stats += family.generic.front().stats();
   ++stats.new_parts;
-  std::shared_ptr<Executable> executable = family.generic.front().executable(sought.numbers(), options);
+  std::shared_ptr<Executable> executable = std::move(sought.resized);
+  if (!executable) executable = family.generic.front().executable(sought.numbers(), options);
   LAZULI_CHECK(executable, "a plan does not serve the sizes that it was made for");
   stats += executable->stats();
   return executable;
@@ -375,7 +447,7 @@ CompileOptions PartCache::for_parts(CompileOptions options) {
 PartCache::MadePart PartCache::executable_for(const ir::Listing& listing, const ir::Parts& parts, size_t part,
                                               const CompileOptions& options, LineText line_text) {
   use(options);
-  const Sought sought(listing, parts, part, line_text, options.threads);
+  Sought sought(listing, parts, part, line_text, options.threads);
   // Whether a part gets its first plan is compile()'s to say, or it would hang on how far this thread comes.
   const auto family = find_family(sought);
   if (options.unplanned && !sought.gathers() && (!family || !family->planned)) return {};
@@ -416,12 +488,9 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
   std::vector<Sought> missing;
   for (size_t p = 0; p < parts.size(); ++p)
     if (!made[p].part.executable) missing.emplace_back(listing, parts, p, line_text, own.threads);
-  compile_new(missing, own);
-  resize_known(missing, own);
-  for (const Sought& sought : missing) {
-    made[sought.part].part = find_or_make(sought, own);
-    learn(listing, parts, sought.part);
-  }
+  find_or_make_all(missing, own,
+                   [&](const Sought& sought, MadePart part) { made[sought.part].part = std::move(part); });
+  for (const Sought& sought : missing) learn(listing, parts, sought.part);
   Numbers numbers(listing, live);
   SequencePlan plan;
   CompileStats stats;

@@ -1,8 +1,10 @@
 // Compiles listings in parts (ir/parts.h), and each distinct part once.
 #pragma once
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include "ir/parts.h"
@@ -89,6 +91,7 @@ class PartCache {
     std::shared_ptr<Executable> resized;   // the same of a plan for other numbers, which may be gone
     const GenericPart* plan = nullptr;
     double resizing_us = 0;
+    std::list<GenericPart> generic;  // one plan or none: a new one that serves these numbers, and `resized` is of it
     std::span<const int64_t> code() const { return parts.code_of(part); }
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
     bool gathers() const { return parts.gathers[part]; }
@@ -107,16 +110,26 @@ class PartCache {
   // do no better.
   bool is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const;
   // On all threads, the first part of each code that has no plan yet and should have one.
-  void compile_new(std::vector<Sought>& parts, const CompileOptions& options) const;
+  void compile_new(std::span<Sought* const> parts, const CompileOptions& options) const;
   // On all threads, what known plans for other numbers make of parts that are not known.
-  void resize_known(std::vector<Sought>& parts, const CompileOptions& options);
-  MadePart find_or_make(const Sought& sought, const CompileOptions& options);
+  void resize_known(std::span<Sought* const> parts, const CompileOptions& options);
+  // On all threads, for the first part of each code that no known plan serves, a new one that serves other numbers.
+  void make_new_generic(std::span<Sought* const> parts, const CompileOptions& options);
+  // Whether what no known plan serves gets a plan that serves other numbers, too.
+  static bool wants_generic(const Sought& sought, const Family& family, const CompileOptions& options);
+  // Throws ir::NotGeneric. `seen` has seen the part's numbers from then on.
+  static GenericPart& make_generic(std::list<GenericPart>& to, const Sought& sought, SeenNumbers& seen,
+                                   const CompileOptions& options);
+  MadePart find_or_make(Sought& sought, const CompileOptions& options);
+  // All of a listing's, as one after the other, but what takes long on all threads: in each round at most one part of
+  // each code gets a plan, which may serve the others in the next.
+  void find_or_make_all(std::vector<Sought>& parts, const CompileOptions& options,
+                        const std::function<void(const Sought&, MadePart)>& take);
   void use(const CompileOptions& options);
-  std::shared_ptr<Executable> make(const Sought& sought, Family& family, const CompileOptions& options,
-                                   CompileStats& stats);
+  std::shared_ptr<Executable> make(Sought& sought, Family& family, const CompileOptions& options, CompileStats& stats);
   static Refusal refusal(const Sought& sought, const GenericPart& plan);
   // Of a plan for other numbers, or one that serves these and others from now on; null where there can be none.
-  std::shared_ptr<Executable> resized(const Sought& sought, Family& family, const CompileOptions& options,
+  std::shared_ptr<Executable> resized(Sought& sought, Family& family, const CompileOptions& options,
                                       CompileStats& stats);
   // Of a plan that there is.
   static std::shared_ptr<Executable> of_known_plan(const Sought& sought, Family& family, const CompileOptions& options);

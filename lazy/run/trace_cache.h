@@ -43,7 +43,11 @@ class NewInARow {
  public:
   // How many there are, with this one, of so many entries.
   int64_t is_new(size_t size) {
-    if (2 * size < last_) return count_;
+    constexpr size_t kForgets = 32;  // how slowly a program that has no large ones any more is believed
+    if (2 * size < last_) {
+      last_ -= (last_ + kForgets - 1) / kForgets;
+      return count_;
+    }
     last_ = size;
     return ++count_;
   }

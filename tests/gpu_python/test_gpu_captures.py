@@ -9,7 +9,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True)
 def own_settings():
-    with torch.lazuli.config.patch(cuda_graphs="always"):
+    """Whatever traces there were before, new ones are planned whole: parts are not captured."""
+    with torch.lazuli.config.patch(cuda_graphs="always", tiers="plans"):
         yield
 
 

@@ -2,6 +2,8 @@
 other sizes (jit/parts).
 """
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -78,7 +80,8 @@ def windows(device: str, dtype: torch.dtype) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("program", [attention, training, windows])
 def test_steps_of_new_shapes(program: Callable, dtype: torch.dtype, counted: Callable[[], dict]):
-    ours = program("lazuli", dtype)
+    with torch.lazuli.config.patch(tiers="parts"):
+        ours = program("lazuli", dtype)
     assert counted()["traces_in_parts"] > 0
     if program is not windows:  # of whose parts no two have the same ops
         assert counted()["parts_resized"] > 0
@@ -96,3 +99,38 @@ def test_a_wrong_index_in_a_part_names_its_line(counted: Callable[[], dict]):
     with pytest.raises(RuntimeError, match=r"test_gpu_new_shapes.*out of bounds"):
         table[torch.arange(11, device="lazuli") + 0].sum(0).sum().item()
     assert torch.isfinite(table.sum()).item()
+
+
+IN_A_NEW_PROCESS = """
+import torch
+
+weight = torch.randn(8, 8, device="lazuli")
+
+def compute(steps, width):
+    x = torch.ones(width, 8, device="lazuli")
+    for _ in range(steps):
+        x = (x @ weight).tanh()
+    return x.sum().item()
+
+def in_parts():
+    return torch.lazuli.metrics()["traces_in_parts"]
+
+compute(400, 3)
+for n in range(4):
+    compute(2, 10 + n)
+assert in_parts() == 0, "few are planned whole"
+for n in range(200):
+    compute(2, 20 + n)
+assert in_parts() > 0, "small ones, after a large one"
+before = in_parts()
+for _ in range(20):
+    compute(2, 5)
+assert in_parts() < before + 10, "what comes again is planned whole"
+print("done")
+"""
+
+
+def test_many_new_traces_in_a_row_run_in_parts():
+    script = [sys.executable, "-c", IN_A_NEW_PROCESS]
+    ran = subprocess.run(script, capture_output=True, text=True, timeout=50, check=False)
+    assert ran.stdout == "done\n", ran.stderr

@@ -251,6 +251,7 @@ def test_parameters_that_are_written_between_calls():
 
 
 def test_under_torch_func():
+    """Eager CUDA fails: flatten_parameters asks a tensor that a transform wraps for its memory."""
     torch.manual_seed(0)
     made = nn.LSTM(FEATURES, SIZE)
     x = torch.randn(STEPS, BATCH, FEATURES)
@@ -264,7 +265,8 @@ def test_under_torch_func():
         gradients = torch.func.grad(loss)(parameters, x.to(device))
         return [t.cpu() for t in gradients.values()]
 
-    compare(run, rtol=1e-4, atol=1e-4)
+    for expected, got in zip(run("cpu"), run("lazuli"), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_torch_compile():

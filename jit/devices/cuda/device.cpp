@@ -146,6 +146,7 @@ class CudaDevice final : public Device {
   }
 
   int64_t alignment() const override { return lowering::kAlignment; }
+  bool leaves_host_alone() const override { return true; }
   void start() override { context_.make_current(); }
   void raise_failures() override { words_.raise(); }
   bool can_capture() const override { return true; }

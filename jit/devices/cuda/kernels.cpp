@@ -1,15 +1,13 @@
 #include "jit/devices/cuda/kernels.h"
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 #include "ir/hash.h"
 #include "jit/devices/cuda/linker.h"
 #include "jit/devices/cuda/ptx_compiler.h"
 #include "jit/kernels/kernel.h"
+#include "jit/side_by_side.h"
 
 namespace lazuli::jit::cuda {
 namespace {
@@ -65,34 +63,6 @@ Kernel build(const Context& context, const KernelRequest& r, const std::string& 
     return std::string(linked.begin(), linked.end());
   });
   return {context.load(cubin, name), name};
-}
-
-// Runs `work(i)` for i < n on as many threads as the machine has; rethrows the first exception.
-template <class F>
-void side_by_side(size_t n, F work) {
-  const size_t threads = std::min<size_t>(n, std::max(1u, std::thread::hardware_concurrency()));
-  if (threads <= 1) {
-    for (size_t i = 0; i < n; ++i) work(i);
-    return;
-  }
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  auto loop = [&] {
-    for (size_t i; (i = next++) < n;) {
-      try {
-        work(i);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> pool;
-  for (size_t t = 1; t < threads; ++t) pool.emplace_back(loop);
-  loop();
-  for (std::thread& t : pool) t.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
