@@ -207,14 +207,17 @@ RecurrentResults layer_by_layer(const RecurrentNetwork& n, Tensor input, IntArra
 // What a result is where there is none.
 Tensor nothing(const Tensor& like) { return at::empty({0}, like.options()); }
 
+optional<Tensor> dense(const optional<Tensor>& t) { return t ? optional<Tensor>(t->contiguous()) : std::nullopt; }
+
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor>;   // y, hy, cy, reserve
 using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor>;  // of x, hx, cx, and all parameters in a row
 
 Forward recurrent(const Tensor& x, TensorList weights, int64_t tensors, const Tensor& buffer, const Tensor& hx,
                   const optional<Tensor>& cx, int64_t cell, int64_t hidden, int64_t projected, int64_t layers,
                   bool train, bool bidirectional, IntArrayRef batch_sizes) {
-  auto [y, hy, cy, reserve, same] = at::_cudnn_rnn(x, weights, tensors, buffer, hx, cx, cell, hidden, projected, layers,
-                                                   false, 0.0, train, bidirectional, batch_sizes, {});
+  auto [y, hy, cy, reserve, same] =
+      at::_cudnn_rnn(x, weights, tensors, buffer, hx.contiguous(), dense(cx), cell, hidden, projected, layers, false,
+                     0.0, train, bidirectional, batch_sizes, {});
   return {y.contiguous(), hy.contiguous(), cx ? cy.contiguous() : nothing(x), reserve.defined() ? reserve : nothing(x)};
 }
 
@@ -224,9 +227,9 @@ Backward recurrent_backward(const Tensor& x, TensorList weights, int64_t tensors
                             const optional<Tensor>& ghy, const optional<Tensor>& gcy, int64_t cell, int64_t hidden,
                             int64_t projected, int64_t layers, bool bidirectional, IntArrayRef batch_sizes,
                             const Tensor& reserve, std::array<bool, 4> wanted) {
-  auto [gx, ghx, gcx, gw] =
-      at::_cudnn_rnn_backward(x, weights, tensors, buffer, hx, cx, y, gy, ghy, gcy, cell, hidden, projected, layers,
-                              false, 0.0, /*train=*/true, bidirectional, batch_sizes, {}, reserve.clone(), wanted);
+  auto [gx, ghx, gcx, gw] = at::_cudnn_rnn_backward(x, weights, tensors, buffer, hx.contiguous(), dense(cx), y, gy, ghy,
+                                                    gcy, cell, hidden, projected, layers, false, 0.0, /*train=*/true,
+                                                    bidirectional, batch_sizes, {}, reserve.clone(), wanted);
   Tensors flat;
   for (const Tensor& g : gw) flat.push_back(g.reshape({-1}));
   // Some come unasked.

@@ -96,6 +96,9 @@ class PartCache {
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
     bool gathers() const { return parts.gathers[part]; }
   };
+  // Plans for other sizes of one code: how many are made before it is given up.
+  static constexpr int kMostGeneric = 32;
+
   static ir::Graph graph_of(const Sought& sought);
   Known* find(const Sought& sought);
   std::unique_ptr<Executable> compile(const ir::Listing& listing, const ir::Parts& parts,

@@ -244,6 +244,22 @@ TEST(PartCache, NewPartsAreMadeByAllThreads) {
 }
 
 // What fails in one part fails what depends on it in others, and nothing else.
+// Layers of the same ops for other batches.
+TEST(PartCache, PartsOfOneCodeShareAPlanForOtherSizes) {
+  Model m;
+  for (int64_t rows : {9, 17, 13, 11, 13}) {
+    auto x = m.input({rows, kWidth}), weight = m.input({kWidth, kWidth});
+    m.graph.outputs.push_back(m.apply(Op::tanh, {m.apply(Op::matmul, {x, weight})}));
+  }
+  for (const int threads : {1, 2}) {
+    const lowering::Threads several(threads);
+    jit::PartCache cache;
+    EXPECT_EQ(expect_same(cache, m.graph), 2) << "one for the first's sizes, one for all";
+    EXPECT_EQ(cache.generic_plans(), 1u);
+    EXPECT_EQ(expect_same(cache, m.graph), 0);
+  }
+}
+
 TEST(PartCache, FailuresGoOn) {
   Model m;
   auto x = m.input({4}), index = m.input(ir::DType::I64, {2});
