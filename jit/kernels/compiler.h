@@ -20,7 +20,7 @@ struct ObjectCode {
 
 // What code is good at. Whichever it is, it gives the same bits.
 enum class CodeKind : uint8_t {
-  SoonMade,  // in half the time
+  SoonMade,  // in about a third of the time
   Fast,
 };
 
