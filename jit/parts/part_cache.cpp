@@ -25,8 +25,7 @@ constexpr size_t kMostProspects = 1 << 14;
 bool same_code(const CompileOptions& a, const CompileOptions& b) {
   return a.device == b.device && a.fusion == b.fusion && a.pack == b.pack && a.other_sizes == b.other_sizes &&
          a.interpret_kernels == b.interpret_kernels && a.matmul == b.matmul && a.disabled_passes == b.disabled_passes &&
-         a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always &&
-         a.only_gathers_unplanned == b.only_gathers_unplanned;
+         a.unplanned == b.unplanned && a.unplanned_always == b.unplanned_always;
 }
 
 uint64_t hash_of(uint64_t h, std::span<const int64_t> words) {
@@ -230,7 +229,6 @@ std::shared_ptr<Executable> PartCache::make(Sought& sought, Family& family, cons
 
 bool PartCache::is_unplanned(const Sought& sought, const Family* family, const CompileOptions& options) const {
   if (!options.unplanned || !options.dump_folder.empty()) return false;
-  if (options.only_gathers_unplanned) return sought.gathers();
   if (options.unplanned_always || sought.gathers() || !family) return true;
   if (family->planned) return false;
   return options.planned_soon || family->listings - (family->last == listing_) < kUnplannedListings;

@@ -200,10 +200,9 @@ enum class OtherSizes : uint8_t { Never, Second, Always };
 struct CompileOptions {
   // Makes what runs a part that came too seldom for a plan; null, or if it gives null: its plan does.
   std::unique_ptr<Executable> (*unplanned)(ir::Graph graph, const CompileOptions& options) = nullptr;
-  bool unplanned_always = false;        // nor is any other part planned
-  bool only_gathers_unplanned = false;  // of parts only those that gather values run without a plan, and always
-  bool planned_soon = false;            // the whole will be: no part of it is planned that has no plan yet
-  Device* device = nullptr;             // null: the CPU
+  bool unplanned_always = false;  // nor is any other part planned
+  bool planned_soon = false;      // the whole will be: no part of it is planned that has no plan yet
+  Device* device = nullptr;       // null: the CPU
   bool fusion = true;
   bool pack = true;  // operands of library calls that seldom change (jit/run/packed_operands.h)
   OtherSizes other_sizes = OtherSizes::Second;

@@ -32,8 +32,7 @@ jit::CompileOptions compile_options(const Settings& settings, uint64_t key) {
   o.other_sizes = settings.other_sizes == "never"    ? jit::OtherSizes::Never
                   : settings.other_sizes == "always" ? jit::OtherSizes::Always
                                                      : jit::OtherSizes::Second;
-  o.only_gathers_unplanned = !backing().has_host_kernels;
-  if (may_run_in_parts() && config().unplanned != "never") o.unplanned = unplanned;
+  if (may_run_unplanned()) o.unplanned = unplanned;
   o.unplanned_always = config().unplanned == "always";
   const std::string& debug = settings.debug;
   if (size_t colon = debug.find(':'); colon != debug.npos) {
@@ -187,7 +186,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
     jit::keep_kernels(2 * static_cast<size_t>(config().max_traces));
     if (cuts)
       known->executable = cache.parts.compile(trace.listing(), known->live, donated, options, line_text, ahead);
-    else if (may_run_unplanned() && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
+    else if (options.unplanned && options.dump_folder.empty() && (runs.count == 0 || options.unplanned_always))
       known->executable = cache.parts.compile_if_new(trace.listing(), known->live, donated, options, line_text);
     in_parts = known->executable != nullptr;
     if (!in_parts) {

@@ -8,8 +8,7 @@ namespace lazuli::lazy {
 
 // Where torch's kernels fail or have no result, a plan is made after all, and says what is wrong: so errors, and what
 // of the graph is computed in spite of them, are those of the plan. Random numbers are ours: what only transforms them
-// has a plan (draws_apart.h). On a GPU only graphs that move elements: other kernels of torch's may report wrong numbers
-// by ending all work there. Null for a graph whose results should be the same bits later, when they
+// has a plan (draws_apart.h). On a CPU only. Null for a graph whose results should be the same bits later, when they
 // are a plan's: those of float64. Null also where torch's numbers hang on how its operands lie.
 std::unique_ptr<jit::Executable> unplanned(ir::Graph graph, const jit::CompileOptions& options);
 

@@ -91,22 +91,6 @@ def test_steps_of_new_shapes(program: Callable, dtype: torch.dtype, counted: Cal
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-def test_concatenations_of_any_number_of_values_need_no_plan(counted: Callable[[], dict]):
-    def step(device: str, n: int) -> list[torch.Tensor]:
-        x = source.to(device) * n
-        rows = [x[i : i + 1 + i % 3].transpose(0, 1) for i in range(5 + n)]
-        return [torch.cat(rows, 1).cpu(), torch.stack([r[0, 0] for r in rows]).sum().cpu()]
-
-    source = torch.randn(64, 8)
-    with torch.lazuli.config.patch(tiers="parts"):
-        for n in range(24):
-            for a, b in zip(step("lazuli", n), step("cuda", n), strict=True):
-                torch.testing.assert_close(a, b)
-    assert counted()["ops_unplanned"] > 0
-    events = torch.lazuli.explain()
-    assert not [e for e in events if e.kind == "new plan" and e.what.startswith(("cat", "stack"))]
-
-
 def test_a_wrong_index_in_a_part_names_its_line(counted: Callable[[], dict]):
     table = torch.randn(10, 8).to("lazuli")
     for n in range(20):
