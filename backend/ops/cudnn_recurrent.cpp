@@ -1,8 +1,9 @@
-// Recorded as external calls. `lazuli::recurrent` has no meta kernel: how large cuDNN's workspace for the derivative is,
-// only cuDNN knows.
+// Recorded as external calls. `lazuli::recurrent` has no meta kernel: only cuDNN knows how large its workspace for the
+// derivative is.
 #include "backend/ops/cudnn_recurrent.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -10,7 +11,6 @@
 #include <vector>
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/native/RNN.h>
 #include <ATen/ops/_cudnn_rnn.h>
 #include <ATen/ops/_cudnn_rnn_backward.h>
 #include <ATen/ops/_cudnn_rnn_flatten_weight.h>
@@ -20,12 +20,14 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/registration.h"
 #include "lazy/memory/backing.h"
 #include "lazy/record/recording.h"
 #include "lazy/record/tape.h"
 #include "lazy/support/config.h"
+#include "lazy/support/plain_dispatch.h"
 #include "lazy/trace/storage.h"
 
 namespace lazuli::backend {
@@ -98,7 +100,7 @@ const Layout& layout_of(const RecurrentNetwork& n, const Sizes& z, int64_t featu
   auto [at, is_new] = known->try_emplace(key);
   if (!is_new) return at->second;
   try {
-    const at::NoGradGuard no_grad;
+    const lazy::PlainDispatch guard;
     const auto options = at::TensorOptions().dtype(parameters[0].scalar_type()).device(lazy::backing().device());
     Tensors others;
     for (const Tensor& p : parameters) others.push_back(at::empty(p.sizes(), options));
@@ -119,19 +121,30 @@ std::vector<std::pair<const void*, int64_t>> places_of(TensorList parameters) {
   for (const Tensor& p : parameters) places.emplace_back(&lazy::storage_of(p), p.storage_offset());
   return places;
 }
+std::vector<lazy::CellRef> values_of(TensorList parameters) {
+  const std::lock_guard lock(lazy::recorder().mutex);
+  std::vector<lazy::CellRef> values;
+  for (const Tensor& p : parameters) values.push_back(lazy::storage_of(p).cell_ref());
+  return values;
+}
 
 // What was laid out before, if no parameter was written since.
 Tensor known_side_by_side(TensorList parameters, const Layout& layout) {
   const std::lock_guard lock(lazy::recorder().mutex);
   const auto joined = lazy::storage_of(parameters[0]).notes().joined;
   if (!joined || joined->order != &layout || joined->places != places_of(parameters)) return {};
+  if (joined->value->state == lazy::Cell::State::Failed) return {};
   for (const Tensor& p : parameters)
     if (lazy::storage_of(p).notes().joined != joined) return {};
   return lazy::make_tensor(joined->value, parameters[0].scalar_type());
 }
 
-void note_side_by_side(TensorList parameters, const Layout& layout, const Tensor& buffer) {
+// `values`: what was laid out. Another thread may have written a parameter meanwhile.
+void note_side_by_side(TensorList parameters, const std::vector<lazy::CellRef>& values, const Layout& layout,
+                       const Tensor& buffer) {
   const std::lock_guard lock(lazy::recorder().mutex);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (lazy::storage_of(parameters[i]).cell() != values[i].get()) return;
   const auto joined =
       std::make_shared<const lazy::Joined>(places_of(parameters), &layout, lazy::storage_of(buffer).cell_ref());
   for (const Tensor& p : parameters) lazy::storage_of(p).notes().joined = joined;
@@ -156,13 +169,15 @@ Tensor lay_out(TensorList parameters, const Layout& layout) {
   return at::cat(pieces);
 }
 
-// On a tape values have no numbers yet.
+// On a tape values have no numbers yet. Parameters that lie otherwise than their storages are other numbers.
 Tensor side_by_side(TensorList parameters, const Layout& layout) {
   const at::AutoDispatchBelowAutograd no_gradients;
-  if (lazy::Tape::current()) return lay_out(parameters, layout);
+  const auto is_plain = [](const Tensor& p) { return p.is_contiguous() && !p.is_neg(); };
+  if (lazy::Tape::current() || !std::ranges::all_of(parameters, is_plain)) return lay_out(parameters, layout);
   if (Tensor known = known_side_by_side(parameters, layout); known.defined()) return known;
+  const std::vector<lazy::CellRef> values = values_of(parameters);
   Tensor buffer = lay_out(parameters, layout);
-  note_side_by_side(parameters, layout, buffer);
+  note_side_by_side(parameters, values, layout, buffer);
   return buffer;
 }
 
@@ -233,8 +248,8 @@ Backward recurrent_backward(const Tensor& x, TensorList weights, int64_t tensors
   Tensors flat;
   for (const Tensor& g : gw) flat.push_back(g.reshape({-1}));
   // Some come unasked.
-  const auto given = [&](bool is_wanted, const Tensor& t) { return is_wanted ? t.contiguous() : nothing(x); };
-  return {given(wanted[0], gx), given(wanted[1], ghx), given(wanted[2] && cx, gcx),
+  const auto where = [&](bool is_wanted, const Tensor& t) { return is_wanted ? t.contiguous() : nothing(x); };
+  return {where(wanted[0], gx), where(wanted[1], ghx), where(wanted[2] && cx, gcx),
           wanted[3] ? at::cat(flat) : nothing(x)};
 }
 
@@ -267,53 +282,81 @@ TORCH_LIBRARY_IMPL(lazuli, CUDA, m) {
 }
 TORCH_LIBRARY_IMPL(lazuli, Meta, m) { m.impl("recurrent_backward", recurrent_backward_meta); }
 
-// ---- Torch's operators for it, whose derivative is torch's
+// ---- Torch's operators for it, whose derivative is torch's. A program may call them in another way than we do:
+// that is an external call like any other.
 
 Tensors list(TensorList t) { return t.vec(); }
+optional<Tensor> given(const optional<Tensor>& t) { return t && t->defined() ? t : std::nullopt; }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(const Tensor& x, TensorList weights, int64_t tensors,
-                                                             const optional<Tensor>& buffer, const Tensor& hx,
-                                                             const optional<Tensor>& cx, int64_t cell, int64_t hidden,
-                                                             int64_t projected, int64_t layers, bool, double,
-                                                             bool train, bool bidirectional, IntArrayRef batch_sizes,
-                                                             const optional<Tensor>&) {
+using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+Results cudnn_rnn(const Tensor& x, TensorList weights, int64_t tensors, const optional<Tensor>& buffer,
+                  const Tensor& hx, const optional<Tensor>& cx, int64_t cell, int64_t hidden, int64_t projected,
+                  int64_t layers, bool batch_first, double dropout, bool train, bool bidirectional,
+                  IntArrayRef batch_sizes, const optional<Tensor>& dropout_state) {
+  if (batch_first || dropout != 0 || given(dropout_state) || !given(buffer))
+    return fall_back_tuple<5>("aten::_cudnn_rnn", "", x, list(weights), tensors, given(buffer), hx, given(cx), cell,
+                              hidden, projected, layers, batch_first, dropout, train, bidirectional, batch_sizes.vec(),
+                              given(dropout_state));
   const auto [y, hy, cy, reserve] =
-      fall_back_tuple<4>("lazuli::recurrent", "", x, list(weights), tensors, buffer, hx, cx, cell, hidden, projected,
-                         layers, train, bidirectional, batch_sizes.vec());
-  return {y, hy, cy, reserve, buffer.value_or(Tensor())};
+      fall_back_tuple<4>("lazuli::recurrent", "", x, list(weights), tensors, *buffer, hx, given(cx), cell, hidden,
+                         projected, layers, train, bidirectional, batch_sizes.vec());
+  return {y, hy, cy, reserve, *buffer};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensors> cudnn_rnn_backward(
-    const Tensor& x, TensorList weights, int64_t tensors, const Tensor& buffer, const Tensor& hx,
-    const optional<Tensor>& cx, const Tensor& y, const optional<Tensor>& gy, const optional<Tensor>& ghy,
-    const optional<Tensor>& gcy, int64_t cell, int64_t hidden, int64_t projected, int64_t layers, bool, double, bool,
-    bool bidirectional, IntArrayRef batch_sizes, const optional<Tensor>&, const Tensor& reserve,
-    std::array<bool, 4> wanted) {
-  const auto is_given = [](const optional<Tensor>& t) { return t && t->defined(); };
-  if (!is_given(gy) && !is_given(ghy) && !is_given(gcy)) return {{}, {}, {}, Tensors(weights.size())};
-  const auto [gx, ghx, gcx, flat] =
-      fall_back_tuple<4>("lazuli::recurrent_backward", "", x, list(weights), tensors, buffer, hx, cx, y, gy, ghy, gcy,
-                         cell, hidden, projected, layers, bidirectional, batch_sizes.vec(), reserve, wanted);
+using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensors>;
+Gradients cudnn_rnn_backward(const Tensor& x, TensorList weights, int64_t tensors, const Tensor& buffer,
+                             const Tensor& hx, const optional<Tensor>& cx, const Tensor& y, const optional<Tensor>& gy,
+                             const optional<Tensor>& ghy, const optional<Tensor>& gcy, int64_t cell, int64_t hidden,
+                             int64_t projected, int64_t layers, bool batch_first, double dropout, bool train,
+                             bool bidirectional, IntArrayRef batch_sizes, const optional<Tensor>& dropout_state,
+                             const Tensor& reserve, std::array<bool, 4> wanted) {
+  if (!given(gy) && !given(ghy) && !given(gcy)) return {{}, {}, {}, Tensors(weights.size())};
+  if (batch_first || dropout != 0 || !train || given(dropout_state)) {
+    auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_cudnn_rnn_backward", "");
+    torch::jit::Stack stack;
+    torch::jit::push(stack, x, list(weights), tensors, buffer, hx, given(cx), y, given(gy), given(ghy), given(gcy),
+                     cell, hidden, projected, layers, batch_first, dropout, train, bidirectional, batch_sizes.vec(),
+                     given(dropout_state), reserve, wanted);
+    fallback(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack);
+    return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor(), stack[3].toTensorVector()};
+  }
+  const auto [gx, ghx, gcx, flat] = fall_back_tuple<4>(
+      "lazuli::recurrent_backward", "", x, list(weights), tensors, buffer, hx, given(cx), y, given(gy), given(ghy),
+      given(gcy), cell, hidden, projected, layers, bidirectional, batch_sizes.vec(), reserve, wanted);
   Tensors gw(weights.size());
   int64_t at = 0;
   for (size_t i = 0; wanted[3] && i < weights.size(); at += weights[i++].numel())
     gw[i] = flat.narrow(0, at, weights[i].numel()).view(weights[i].sizes());
   const auto where = [](bool is_wanted, const Tensor& t) { return is_wanted ? t : Tensor(); };
-  return {where(wanted[0], gx), where(wanted[1], ghx), where(wanted[2] && is_given(cx), gcx), gw};
+  return {where(wanted[0], gx), where(wanted[1], ghx), where(wanted[2] && given(cx), gcx), gw};
 }
 
 }  // namespace
 
+// A mode, such as a tracer, wants to see other operators, or what they would do with other tensors.
+bool may_call_cudnn(int64_t steps, bool packed) {
+  return !lazy::backing().has_host_kernels && steps >= (packed ? kFewestPackedSteps : kFewestSteps) &&
+         at::globalContext().userEnabledCuDNN() && lazy::config().fallback != "error" && !lazy::is_reference_mode() &&
+         !c10::impl::dispatch_mode_enabled();
+}
+
 std::optional<RecurrentResults> cudnn_recurrent(const RecurrentNetwork& network, const Tensor& input,
                                                 IntArrayRef batch_sizes, TensorList hx, TensorList parameters) {
-  if (lazy::backing().has_host_kernels || lazy::config().fallback == "error" || lazy::is_reference_mode()) return {};
-  const int64_t steps =
-      batch_sizes.empty() ? input.sym_size(0).maybe_as_int().value_or(0) : static_cast<int64_t>(batch_sizes.size());
-  const int64_t fewest = batch_sizes.empty() ? kFewestSteps : kFewestPackedSteps;
   const size_t states = network.cell == RecurrentCell::Lstm ? 2 : 1;
-  if (!at::globalContext().userEnabledCuDNN() || steps < fewest || hx.size() != states || parameters.empty()) return {};
+  if (hx.size() != states || parameters.empty()) return {};
   Tensor x = input;
   Tensors state = hx.vec(), weights = parameters.vec();
+  // Torch has no forward derivative of the call.
+  const auto is_ours = [](const Tensor& t) {
+    return t.is_privateuseone() && t.layout() == at::kStrided && t.has_storage() &&
+           t.storage().allocator() == lazy::storage_allocator() && !t.key_set().has(c10::DispatchKey::Python) &&
+           !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !t._fw_grad(/*level=*/0).defined();
+  };
+  const auto is_state = [&](const Tensor& t) { return is_ours(t) && t.dim() == 3; };
+  if (!is_ours(x) || x.numel() == 0 || !std::ranges::all_of(state, is_state) || !std::ranges::all_of(weights, is_ours))
+    return {};
+  const States given{state[0], states == 2 ? state[1] : Tensor()};
+  if (!fits(network, x, batch_sizes.empty() ? x.size(1) : batch_sizes[0], given, weights)) return {};
   optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
   if (at::autocast::is_autocast_enabled(c10::kPrivateUse1)) {
     const auto type = at::autocast::get_autocast_dtype(c10::kPrivateUse1);
@@ -323,19 +366,12 @@ std::optional<RecurrentResults> cudnn_recurrent(const RecurrentNetwork& network,
     std::ranges::for_each(weights, cast);
     no_autocast.emplace(c10::DispatchKey::AutocastPrivateUse1);
   }
-  // Tensors of a graph that is being traced have no numbers from which to learn what a call returns, and those of
-  // torch.func's transforms no storage.
-  const auto is_ours = [&](const Tensor& t) {
-    return t.is_privateuseone() && t.scalar_type() == x.scalar_type() && !t.key_set().has(c10::DispatchKey::Python) &&
-           !t.key_set().has_any(c10::functorch_transforms_ks) && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-  };
-  if (!is_ours(x) || !c10::isFloatingType(x.scalar_type()) || x.numel() == 0 || !std::ranges::all_of(state, is_ours) ||
-      !std::ranges::all_of(weights, is_ours) ||
-      std::ranges::any_of(state, [](const Tensor& t) { return t.dim() != 3; }))
+  constexpr std::array kTypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
+  const auto is_like_x = [&](const Tensor& t) { return t.scalar_type() == x.scalar_type(); };
+  if (std::ranges::find(kTypes, x.scalar_type()) == kTypes.end() || !std::ranges::all_of(state, is_like_x) ||
+      !std::ranges::all_of(weights, is_like_x))
     return {};
   const States s{state[0], states == 2 ? state[1] : Tensor()};
-  const int64_t batch = batch_sizes.empty() ? x.size(1) : batch_sizes[0];
-  if (!fits(network, x, batch, s, weights)) return {};
   const bool drops = network.train && network.dropout != 0 && network.layers > 1;
   return drops ? layer_by_layer(network, x, batch_sizes, s, weights)
                : layers_at_once(network, x, batch_sizes, s, weights);

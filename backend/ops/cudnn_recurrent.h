@@ -23,10 +23,13 @@ struct RecurrentResults {
   at::Tensor y, hy, cy;
 };
 
-// `input`: [steps, batch, features] or, where `batch_sizes` says how many sequences go on at each step, [sum of
-// batch_sizes, features]. `hx`: one state, or an LSTM's two, [layers * directions, batch, size]. `parameters`: in
-// torch's order. Nothing where no GPU is behind the device, where cuDNN does not take it or does not pay, and where
-// something is wrong that torch's own operators report. Dropout is drawn from the device's generator.
+// Whether so many steps are worth it, and a call is possible: a GPU is behind the device, and nothing forbids it.
+bool may_call_cudnn(int64_t steps, bool packed);
+
+// For who may. `input`: [steps, batch, features] or, where `batch_sizes` says how many sequences go on at each step,
+// [sum of batch_sizes, features]. `hx`: one state, or an LSTM's two, [layers * directions, batch, size]. `parameters`:
+// in torch's order. Nothing where cuDNN does not take it, and where something is wrong that torch's own operators
+// report. Dropout is drawn from the device's generator.
 std::optional<RecurrentResults> cudnn_recurrent(const RecurrentNetwork& network, const at::Tensor& input,
                                                 at::IntArrayRef batch_sizes, at::TensorList hx,
                                                 at::TensorList parameters);

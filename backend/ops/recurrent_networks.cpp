@@ -17,7 +17,8 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 std::optional<RecurrentResults> of_sequence(const RecurrentNetwork& network, const Tensor& input, TensorList hx,
                                             TensorList parameters, bool batch_first) {
-  if (input.dim() != 3) return {};
+  const int64_t steps = input.dim() == 3 ? input.sym_size(batch_first ? 1 : 0).maybe_as_int().value_or(0) : 0;
+  if (!may_call_cudnn(steps, /*packed=*/false)) return {};
   auto results = cudnn_recurrent(network, batch_first ? input.transpose(0, 1) : input, {}, hx, parameters);
   if (results && batch_first) results->y = results->y.transpose(0, 1);
   return results;
@@ -26,10 +27,10 @@ std::optional<RecurrentResults> of_sequence(const RecurrentNetwork& network, con
 std::optional<RecurrentResults> of_packed(const RecurrentNetwork& network, const Tensor& data,
                                           const Tensor& batch_sizes, TensorList hx, TensorList parameters) {
   const bool is_list = batch_sizes.is_cpu() && batch_sizes.scalar_type() == at::kLong && batch_sizes.dim() == 1;
-  if (data.dim() != 2 || !is_list || batch_sizes.numel() == 0) return {};
+  const int64_t steps = is_list && data.dim() == 2 ? batch_sizes.sym_numel().maybe_as_int().value_or(0) : 0;
+  if (!may_call_cudnn(steps, /*packed=*/true)) return {};
   const Tensor sizes = batch_sizes.contiguous();
-  return cudnn_recurrent(network, data, {sizes.const_data_ptr<int64_t>(), static_cast<size_t>(sizes.numel())}, hx,
-                         parameters);
+  return cudnn_recurrent(network, data, {sizes.const_data_ptr<int64_t>(), static_cast<size_t>(steps)}, hx, parameters);
 }
 
 Three lstm(const Tensor& input, TensorList hx, TensorList parameters, bool has_biases, int64_t layers, double dropout,

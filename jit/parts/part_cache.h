@@ -118,6 +118,8 @@ class PartCache {
   void resize_known(std::span<Sought* const> parts, const CompileOptions& options);
   // On all threads, for the first part of each code that no known plan serves, a new one that serves other numbers.
   void make_new_generic(std::span<Sought* const> parts, const CompileOptions& options);
+  // Whether another part of its code may get, or be served by, a plan that serves other numbers.
+  bool may_get_generic(const Sought& sought, const CompileOptions& options) const;
   // Whether what no known plan serves gets a plan that serves other numbers, too.
   static bool wants_generic(const Sought& sought, const Family& family, const CompileOptions& options);
   // Throws ir::NotGeneric. `seen` has seen the part's numbers from then on.

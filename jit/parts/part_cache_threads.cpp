@@ -10,8 +10,8 @@
 namespace lazuli::jit {
 namespace {
 
-// Where this cannot be done, whoever needs a part is told in its turn. For a GPU on all cores: there a kernel takes long
-// to make, and the cores have nothing else to do.
+// Where this cannot be done, whoever needs a part is told in its turn. For a GPU on all cores: there a kernel takes
+// long to make, and the cores have nothing else to do.
 template <class T, class F>
 void make_on_all_threads(const std::vector<T>& wanted, const CompileOptions& options, F make) {
   const auto try_to_make = [&, threads = lowering::crew_size()](size_t i) {
@@ -45,11 +45,16 @@ void PartCache::find_or_make_all(std::vector<Sought>& parts, const CompileOption
         continue;
       }
       MadePart part = find_or_make(*sought, options);
-      if (part.stats.new_parts) got_plan.insert(sought->code_hash);
+      if (part.stats.new_parts && may_get_generic(*sought, options)) got_plan.insert(sought->code_hash);
       take(*sought, std::move(part));
     }
     left = std::move(later);
   }
+}
+
+bool PartCache::may_get_generic(const Sought& sought, const CompileOptions& options) const {
+  const auto family = find_family(sought);
+  return options.dump_folder.empty() && may_resize(options) && family && family->made < kMostGeneric;
 }
 
 void PartCache::compile_new(std::span<Sought* const> parts, const CompileOptions& options) const {

@@ -48,16 +48,17 @@ class NewInARow {
       last_ -= (last_ + kForgets - 1) / kForgets;
       return count_;
     }
-    last_ = size;
+    last_ = largest_ = size;
     return ++count_;
   }
   void is_known(size_t size) {
-    if (2 * size >= last_) count_ = 0, last_ = 0;
+    if (2 * size >= largest_) count_ = 0, last_ = largest_ = 0;
   }
 
  private:
   int64_t count_ = 0;
-  size_t last_ = 0;
+  size_t last_ = 0;     // what a new trace must not be much smaller than
+  size_t largest_ = 0;  // nor one that is known, to end the row
 };
 
 // Known traces, and what tells whether one is coming.

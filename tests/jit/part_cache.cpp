@@ -243,7 +243,6 @@ TEST(PartCache, NewPartsAreMadeByAllThreads) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// What fails in one part fails what depends on it in others, and nothing else.
 // Layers of the same ops for other batches.
 TEST(PartCache, PartsOfOneCodeShareAPlanForOtherSizes) {
   Model m;
@@ -260,6 +259,7 @@ TEST(PartCache, PartsOfOneCodeShareAPlanForOtherSizes) {
   }
 }
 
+// What fails in one part fails what depends on it in others, and nothing else.
 TEST(PartCache, FailuresGoOn) {
   Model m;
   auto x = m.input({4}), index = m.input(ir::DType::I64, {2});

@@ -1,10 +1,23 @@
 """backend/python/torch_lazuli/torch_internals/compilation.py"""
 
+import pytest
 import torch
+from torch._decomp import decompositions
 from torch._decomp.decompositions import lstm_impl
 from torch._subclasses import functional_tensor
 from torch.export import exported_program
 from torch.fx.experimental import proxy_tensor
+
+RECURRENT = {
+    "lstm.input": "lstm_impl",
+    "lstm.data": "lstm_data_impl",
+    "gru.input": "gru_impl",
+    "gru.data": "gru_impl_data",
+    "rnn_tanh.input": "rnn_tanh_input",
+    "rnn_tanh.data": "rnn_tanh_data",
+    "rnn_relu.input": "rnn_relu_input",
+    "rnn_relu.data": "rnn_relu_data",
+}
 
 
 def test_torch_compile_calls_one_function_for_each_graph(monkeypatch):
@@ -34,6 +47,14 @@ def test_an_lstm_has_a_decomposition_and_a_place_for_it(device):
     given = x, state, weights, True, 1, 0.0, False, False, False
     for ours, theirs in zip(lstm_impl(*given), torch.ops.aten.lstm.input(*given), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks_have_decompositions_of_these_names(name):
+    packet, overload = name.split(".")
+    operator = getattr(getattr(torch.ops.aten, packet), overload)
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    assert operator.py_kernels[composite] is getattr(decompositions, RECURRENT[name])
 
 
 def test_one_function_says_what_a_graph_decomposes(spy):

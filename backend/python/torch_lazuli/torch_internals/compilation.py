@@ -28,27 +28,42 @@ def leave_to_the_device() -> None:
     wrapper.__call__ = compile_graph
 
 
-def trace_lstms_in_other_operators() -> None:
-    """Leaves an LSTM of symbolic sizes to torch's decomposition.
+# By operator, torch's function that says what it consists of.
+_RECURRENT = {
+    "lstm.input": "lstm_impl",
+    "lstm.data": "lstm_data_impl",
+    "gru.input": "gru_impl",
+    "gru.data": "gru_impl_data",
+    "rnn_tanh.input": "rnn_tanh_input",
+    "rnn_tanh.data": "rnn_tanh_data",
+    "rnn_relu.input": "rnn_relu_input",
+    "rnn_relu.data": "rnn_relu_data",
+}
 
-    Our kernel takes sizes as they are, and goes before that where torch looks for Python's kernels.
+
+def trace_recurrent_networks_in_other_operators() -> None:
+    """Leaves recurrent networks of graphs that are traced to torch's decompositions.
+
+    Our kernels take sizes as they are, and go before that where torch looks for Python's kernels.
     An export that keeps the operator puts its own function in the decomposition's place.
     """
-    lstm = torch.ops.aten.lstm.input
+    for name, decomposition in _RECURRENT.items():
+        packet, overload = name.split(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload)
+        for key in (torch._C.DispatchKey.PrivateUse1, torch._C.DispatchKey.AutogradPrivateUse1):
+            operator.py_impl(key)(functools.partial(_decompose, operator, decomposition))
+
+
+def _decompose(operator, decomposition: str, *arguments, **named):
+    from torch._decomp import decompositions
+
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
-
-    def decomposed(*arguments, **named):
-        from torch._decomp.decompositions import lstm_impl
-
-        chosen = lstm.py_kernels.get(composite, lstm_impl)
-        result = chosen(*arguments, **named)
-        if result is not NotImplemented:
-            return result
-        with torch._C._AutoDispatchBelowAutograd():
-            return lstm(*arguments, **named)
-
-    for key in (torch._C.DispatchKey.PrivateUse1, torch._C.DispatchKey.AutogradPrivateUse1):
-        lstm.py_impl(key)(decomposed)
+    chosen = operator.py_kernels.get(composite, getattr(decompositions, decomposition))
+    result = chosen(*arguments, **named)
+    if result is not NotImplemented:
+        return result
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*arguments, **named)
 
 
 def decompose_what_the_cpu_does() -> None:

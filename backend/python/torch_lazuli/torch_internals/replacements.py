@@ -33,7 +33,7 @@ def apply(library: Path) -> None:
     processes.warn_where_memory_is_to_be_shared()
     rpc.refuse_device_maps()
     compilation.leave_to_the_device()
-    compilation.trace_lstms_in_other_operators()
+    compilation.trace_recurrent_networks_in_other_operators()
     compilation.decompose_what_the_cpu_does()
     cuda_generator.read_the_state_between_calls()
     default_device.pin_only_what_is_on_the_host()
