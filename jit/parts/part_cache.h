@@ -96,6 +96,11 @@ class PartCache {
     std::span<const int64_t> numbers() const { return parts.numbers_of(part); }
     bool gathers() const { return parts.gathers[part]; }
   };
+  // A part that something is to be made for.
+  struct Wanted {
+    Sought* sought;
+    std::shared_ptr<Family> family;
+  };
   // Plans for other sizes of one code: how many are made before it is given up.
   static constexpr int kMostGeneric = 32;
 

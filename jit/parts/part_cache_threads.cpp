@@ -78,10 +78,6 @@ void PartCache::compile_new(std::span<Sought* const> parts, const CompileOptions
 
 void PartCache::resize_known(std::span<Sought* const> parts, const CompileOptions& options) {
   if (!options.dump_folder.empty() || !may_resize(options)) return;
-  struct Wanted {
-    Sought* sought;
-    std::shared_ptr<Family> family;
-  };
   std::vector<Wanted> wanted;
   std::unordered_set<uint64_t> hashes;
   for (Sought* sought : parts) {
@@ -115,10 +111,6 @@ GenericPart& PartCache::make_generic(std::list<GenericPart>& to, const Sought& s
 
 void PartCache::make_new_generic(std::span<Sought* const> parts, const CompileOptions& options) {
   if (!options.dump_folder.empty() || !may_resize(options)) return;
-  struct Wanted {
-    Sought* sought;
-    std::shared_ptr<Family> family;
-  };
   std::vector<Wanted> wanted;
   std::unordered_set<uint64_t> hashes;
   std::unordered_set<const Family*> families;

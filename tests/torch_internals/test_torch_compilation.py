@@ -7,17 +7,7 @@ from torch._decomp.decompositions import lstm_impl
 from torch._subclasses import functional_tensor
 from torch.export import exported_program
 from torch.fx.experimental import proxy_tensor
-
-RECURRENT = {
-    "lstm.input": "lstm_impl",
-    "lstm.data": "lstm_data_impl",
-    "gru.input": "gru_impl",
-    "gru.data": "gru_impl_data",
-    "rnn_tanh.input": "rnn_tanh_input",
-    "rnn_tanh.data": "rnn_tanh_data",
-    "rnn_relu.input": "rnn_relu_input",
-    "rnn_relu.data": "rnn_relu_data",
-}
+from torch_lazuli.torch_internals.compilation import RECURRENT
 
 
 def test_torch_compile_calls_one_function_for_each_graph(monkeypatch):

@@ -29,7 +29,7 @@ def leave_to_the_device() -> None:
 
 
 # By operator, torch's function that says what it consists of.
-_RECURRENT = {
+RECURRENT = {
     "lstm.input": "lstm_impl",
     "lstm.data": "lstm_data_impl",
     "gru.input": "gru_impl",
@@ -47,7 +47,7 @@ def trace_recurrent_networks_in_other_operators() -> None:
     Our kernels take sizes as they are, and go before that where torch looks for Python's kernels.
     An export that keeps the operator puts its own function in the decomposition's place.
     """
-    for name, decomposition in _RECURRENT.items():
+    for name, decomposition in RECURRENT.items():
         packet, overload = name.split(".")
         operator = getattr(getattr(torch.ops.aten, packet), overload)
         for key in (torch._C.DispatchKey.PrivateUse1, torch._C.DispatchKey.AutogradPrivateUse1):
