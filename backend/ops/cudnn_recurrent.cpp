@@ -43,6 +43,9 @@ using Tensors = std::vector<Tensor>;
 // with them the other ops, are other ones each time.
 constexpr int64_t kFewestSteps = 64, kFewestPackedSteps = 8;
 
+// An operand that may be absent.
+optional<Tensor> given(const optional<Tensor>& t) { return t && t->defined() ? t : std::nullopt; }
+
 // ---- Which networks
 
 struct States {
@@ -97,23 +100,17 @@ const Layout& layout_of(const RecurrentNetwork& n, const Sizes& z, int64_t featu
   const Key key{n.cell,   n.has_biases, n.layers,    n.bidirectional,
                 features, z.hidden,     z.projected, parameters[0].scalar_type()};
   const std::lock_guard lock(mutex);
-  auto [at, is_new] = known->try_emplace(key);
-  if (!is_new) return at->second;
-  try {
-    const lazy::PlainDispatch guard;
-    const auto options = at::TensorOptions().dtype(parameters[0].scalar_type()).device(lazy::backing().device());
-    Tensors others;
-    for (const Tensor& p : parameters) others.push_back(at::empty(p.sizes(), options));
-    const Tensor buffer =
-        at::_cudnn_rnn_flatten_weight(others, z.tensors, features, static_cast<int64_t>(n.cell), z.hidden, z.projected,
-                                      n.layers, /*batch_first=*/false, n.bidirectional);
-    for (const Tensor& t : others) at->second.begins.push_back(t.storage_offset());
-    at->second.size = buffer.numel();
-  } catch (...) {
-    known->erase(at);
-    throw;
-  }
-  return at->second;
+  if (const auto found = known->find(key); found != known->end()) return found->second;
+  const lazy::PlainDispatch guard;
+  const auto options = at::TensorOptions().dtype(parameters[0].scalar_type()).device(lazy::backing().device());
+  Tensors others;
+  for (const Tensor& p : parameters) others.push_back(at::empty(p.sizes(), options));
+  const Tensor buffer =
+      at::_cudnn_rnn_flatten_weight(others, z.tensors, features, static_cast<int64_t>(n.cell), z.hidden, z.projected,
+                                    n.layers, /*batch_first=*/false, n.bidirectional);
+  Layout layout{{}, buffer.numel()};
+  for (const Tensor& t : others) layout.begins.push_back(t.storage_offset());
+  return known->emplace(key, std::move(layout)).first->second;
 }
 
 std::vector<std::pair<const void*, int64_t>> places_of(TensorList parameters) {
@@ -191,8 +188,8 @@ RecurrentResults layers_at_once(const RecurrentNetwork& n, const Tensor& input, 
                                      std::ranges::any_of(parameters, wants_gradient));
   const Tensor buffer = side_by_side(parameters, layout_of(n, z, input.size(-1), parameters));
   auto [y, hy, cy, reserve, same] =
-      at::_cudnn_rnn(input, parameters, z.tensors, buffer, s.hx, s.cx.defined() ? optional<Tensor>(s.cx) : std::nullopt,
-                     static_cast<int64_t>(n.cell), z.hidden, z.projected, n.layers, /*batch_first=*/false,
+      at::_cudnn_rnn(input, parameters, z.tensors, buffer, s.hx, given(s.cx), static_cast<int64_t>(n.cell), z.hidden,
+                     z.projected, n.layers, /*batch_first=*/false,
                      /*dropout=*/0.0, keeps, n.bidirectional, batch_sizes, /*dropout_state=*/{});
   return {y, hy, s.cx.defined() ? cy : Tensor()};
 }
@@ -285,20 +282,17 @@ TORCH_LIBRARY_IMPL(lazuli, Meta, m) { m.impl("recurrent_backward", recurrent_bac
 // ---- Torch's operators for it, whose derivative is torch's. A program may call them in another way than we do:
 // that is an external call like any other.
 
-Tensors list(TensorList t) { return t.vec(); }
-optional<Tensor> given(const optional<Tensor>& t) { return t && t->defined() ? t : std::nullopt; }
-
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 Results cudnn_rnn(const Tensor& x, TensorList weights, int64_t tensors, const optional<Tensor>& buffer,
                   const Tensor& hx, const optional<Tensor>& cx, int64_t cell, int64_t hidden, int64_t projected,
                   int64_t layers, bool batch_first, double dropout, bool train, bool bidirectional,
                   IntArrayRef batch_sizes, const optional<Tensor>& dropout_state) {
   if (batch_first || dropout != 0 || given(dropout_state) || !given(buffer))
-    return fall_back_tuple<5>("aten::_cudnn_rnn", "", x, list(weights), tensors, given(buffer), hx, given(cx), cell,
+    return fall_back_tuple<5>("aten::_cudnn_rnn", "", x, weights.vec(), tensors, given(buffer), hx, given(cx), cell,
                               hidden, projected, layers, batch_first, dropout, train, bidirectional, batch_sizes.vec(),
                               given(dropout_state));
   const auto [y, hy, cy, reserve] =
-      fall_back_tuple<4>("lazuli::recurrent", "", x, list(weights), tensors, *buffer, hx, given(cx), cell, hidden,
+      fall_back_tuple<4>("lazuli::recurrent", "", x, weights.vec(), tensors, *buffer, hx, given(cx), cell, hidden,
                          projected, layers, train, bidirectional, batch_sizes.vec());
   return {y, hy, cy, reserve, *buffer};
 }
@@ -314,14 +308,14 @@ Gradients cudnn_rnn_backward(const Tensor& x, TensorList weights, int64_t tensor
   if (batch_first || dropout != 0 || !train || given(dropout_state)) {
     auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_cudnn_rnn_backward", "");
     torch::jit::Stack stack;
-    torch::jit::push(stack, x, list(weights), tensors, buffer, hx, given(cx), y, given(gy), given(ghy), given(gcy),
+    torch::jit::push(stack, x, weights.vec(), tensors, buffer, hx, given(cx), y, given(gy), given(ghy), given(gcy),
                      cell, hidden, projected, layers, batch_first, dropout, train, bidirectional, batch_sizes.vec(),
                      given(dropout_state), reserve, wanted);
     fallback(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack);
     return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor(), stack[3].toTensorVector()};
   }
   const auto [gx, ghx, gcx, flat] = fall_back_tuple<4>(
-      "lazuli::recurrent_backward", "", x, list(weights), tensors, buffer, hx, given(cx), y, given(gy), given(ghy),
+      "lazuli::recurrent_backward", "", x, weights.vec(), tensors, buffer, hx, given(cx), y, given(gy), given(ghy),
       given(gcy), cell, hidden, projected, layers, bidirectional, batch_sizes.vec(), reserve, wanted);
   Tensors gw(weights.size());
   int64_t at = 0;
@@ -355,8 +349,8 @@ std::optional<RecurrentResults> cudnn_recurrent(const RecurrentNetwork& network,
   const auto is_state = [&](const Tensor& t) { return is_ours(t) && t.dim() == 3; };
   if (!is_ours(x) || x.numel() == 0 || !std::ranges::all_of(state, is_state) || !std::ranges::all_of(weights, is_ours))
     return {};
-  const States given{state[0], states == 2 ? state[1] : Tensor()};
-  if (!fits(network, x, batch_sizes.empty() ? x.size(1) : batch_sizes[0], given, weights)) return {};
+  States s{state[0], states == 2 ? state[1] : Tensor()};
+  if (!fits(network, x, batch_sizes.empty() ? x.size(1) : batch_sizes[0], s, weights)) return {};
   optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
   if (at::autocast::is_autocast_enabled(c10::kPrivateUse1)) {
     const auto type = at::autocast::get_autocast_dtype(c10::kPrivateUse1);
@@ -371,7 +365,7 @@ std::optional<RecurrentResults> cudnn_recurrent(const RecurrentNetwork& network,
   if (std::ranges::find(kTypes, x.scalar_type()) == kTypes.end() || !std::ranges::all_of(state, is_like_x) ||
       !std::ranges::all_of(weights, is_like_x))
     return {};
-  const States s{state[0], states == 2 ? state[1] : Tensor()};
+  s = {state[0], states == 2 ? state[1] : Tensor()};
   const bool drops = network.train && network.dropout != 0 && network.layers > 1;
   return drops ? layer_by_layer(network, x, batch_sizes, s, weights)
                : layers_at_once(network, x, batch_sizes, s, weights);

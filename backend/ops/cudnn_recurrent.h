@@ -2,7 +2,6 @@
 // ops it is a product and a kernel for each step of time.
 #pragma once
 #include <optional>
-#include <tuple>
 #include <ATen/core/Tensor.h>
 
 namespace lazuli::backend {

@@ -1,4 +1,6 @@
 // Recurrent networks over whole sequences: a library's where one takes them, and else torch's composites.
+#include <optional>
+#include <tuple>
 #include <ATen/ops/gru_native.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/rnn_relu_native.h>

@@ -74,6 +74,20 @@ bool is_random(const Signature& s) {
   return !rate || *rate != 0;
 }
 
+// What has none returns what only its numbers say; to ask all the same costs an exception, more than the call.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  using enum c10::DispatchKey;
+  return op.hasKernelForDispatchKey(Meta) || op.hasKernelForDispatchKey(CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(CompositeImplicitAutograd);
+}
+
+bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_with("lazuli::"); }
+
+// Whether only its kernel says what it returns, and of given shapes always the same: an operator of ours without a meta
+// kernel (backend/ops/cudnn_recurrent.cpp).
+bool is_known_by_kernel(const c10::OperatorHandle& op) { return is_ours(op) && !has_meta_kernel(op); }
+
 // Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators
 // are torch's Python, whose first one loads half a second of modules, or two seconds: a transformer's first inference
 // need not wait for them, nor each worker of a loader that stacks its samples.
@@ -117,7 +131,7 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
                                                         "upsample_nearest2d",
                                                         "upsample_nearest2d_backward"};
   const std::string& name = op.schema().name();
-  return name.starts_with("aten::") && names.contains(name.substr(6));
+  return is_known_by_kernel(op) || (name.starts_with("aten::") && names.contains(name.substr(6)));
 }
 
 // Whether they are known to depend on data, as those of an index that is a mask do.
@@ -130,20 +144,6 @@ bool has_shapes_of_data(const Signature& s) {
   const std::string& name = s.op.schema().name();
   return names.contains(name) || (name == "aten::index" && std::ranges::any_of(s.slots, is_mask));
 }
-
-// What has none returns what only its numbers say; to ask all the same costs an exception, more than the call.
-bool has_meta_kernel(const c10::OperatorHandle& op) {
-  using enum c10::DispatchKey;
-  return op.hasKernelForDispatchKey(Meta) || op.hasKernelForDispatchKey(CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(CompositeExplicitAutogradNonFunctional) ||
-         op.hasKernelForDispatchKey(CompositeImplicitAutograd);
-}
-
-bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_with("lazuli::"); }
-
-// Whether only its kernel says what it returns, and of given shapes always the same: an operator of ours without a meta
-// kernel (backend/ops/cudnn_recurrent.cpp).
-bool is_known_by_kernel(const c10::OperatorHandle& op) { return is_ours(op) && !has_meta_kernel(op); }
 
 // Whether its meta kernel returns what the kernel does: not oneDNN's recurrent layer's, which promises no workspace.
 bool has_right_meta_kernel(const c10::OperatorHandle& op) {
@@ -295,8 +295,7 @@ class Analysis {
     bool rehearsed =
         bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
-    if (rehearsed && (has_static_shapes(signature_.op) || is_known_by_kernel(signature_.op)))
-      return learn(backing().device());
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
     if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
     bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
