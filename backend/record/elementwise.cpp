@@ -100,8 +100,10 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
                 ir::Attrs attrs) {
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
-  const bool rounds = ir::info(op).rounds_numbers;
-  for (const Operand& o : operands) in.push_back(read(r, rounds ? typed(o, type) : o, type, order));
+  const ir::OpInfo& row = ir::info(op);
+  for (const Operand& o : operands)
+    in.push_back(row.fixed_numbers && !o.tensor ? r.constant(o.number.toDouble(), type)
+                                                : read(r, row.rounds_numbers ? typed(o, type) : o, type, order));
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 

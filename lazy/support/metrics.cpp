@@ -106,8 +106,6 @@ const char* name(SyncReason r) {
       return "external call that is new";
     case SyncReason::HostCopy:
       return "copy to host";
-    case SyncReason::Pointer:
-      return "data pointer";
     case SyncReason::Collective:
       return "collective";
   }

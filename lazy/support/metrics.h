@@ -23,7 +23,6 @@ enum class SyncReason : uint8_t {
   DataDependent,
   NewCall,
   HostCopy,
-  Pointer,
   Collective
 };
 const char* name(SyncReason r);

@@ -1,8 +1,10 @@
 #include "lowering/fusion/epilogue.h"
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <numeric>
+#include "ir/passes/rewrite.h"
 #include "lowering/fusion/storage_choice.h"
+#include "lowering/libraries/post_ops.h"
 
 namespace lazuli::lowering {
 namespace {
@@ -15,15 +17,12 @@ struct Entry {
   PostOp::Kind kind;
 };
 const Entry kPostOps[] = {
-    {Op::add, PostOp::Add},
-    {Op::mul, PostOp::Mul},
-    {Op::relu, PostOp::Relu},
-    {Op::gelu, PostOp::GeluErf},
-    {Op::gelu_tanh, PostOp::GeluTanh},
-    {Op::sigmoid, PostOp::Sigmoid},
-    {Op::tanh, PostOp::Tanh},
-    {Op::silu, PostOp::Silu},
-    {Op::hardswish, PostOp::HardSwish},
+    {Op::add, PostOp::Add},         {Op::mul, PostOp::Mul},
+    {Op::relu, PostOp::Relu},       {Op::leaky_relu, PostOp::LeakyRelu},
+    {Op::hardtanh, PostOp::Clamp},  {Op::clamp, PostOp::Clamp},
+    {Op::gelu, PostOp::GeluErf},    {Op::gelu_tanh, PostOp::GeluTanh},
+    {Op::sigmoid, PostOp::Sigmoid}, {Op::tanh, PostOp::Tanh},
+    {Op::silu, PostOp::Silu},       {Op::hardswish, PostOp::HardSwish},
 };
 const Entry* post_op(Op op) {
   for (const Entry& e : kPostOps)
@@ -128,13 +127,21 @@ class Finder {
     const Entry* entry = post_op(node.op);
     if (!entry) return false;
     if (node.inputs.size() == 1) return append(e, contraction, PostOp{entry->kind}, {});
+    if (!has_operand(PostOp{entry->kind})) return take_with_numbers(e, contraction, entry->kind, node, at.value);
     const Value other = node.inputs[node.inputs[0] == at.value ? 1 : 0];
-    if (entry->kind == PostOp::Mul && graph_[other].op == Op::constant && !graph_[other].attrs.size(0).is_symbolic()) {
-      PostOp scale{PostOp::Scale};
-      scale.scale = std::bit_cast<double>(graph_[other].attrs.number(0));
-      return append(e, contraction, std::move(scale), {});
-    }
+    if (double factor; entry->kind == PostOp::Mul && ir::constant_value(graph_, other, factor))
+      return append(e, contraction, PostOp{PostOp::Scale, {}, factor}, {});
     return take_binary(e, contraction, entry->kind, other, at);
+  }
+
+  // An op whose other operands are numbers that are part of the code.
+  bool take_with_numbers(Epilogue& e, uint32_t contraction, PostOp::Kind kind, const ir::Node& node, Value from) {
+    PostOp op{kind};
+    double* numbers[] = {&op.alpha, &op.beta};
+    if (node.inputs[0] != from) return false;
+    for (size_t i = 1; i < node.inputs.size(); ++i)
+      if (!ir::constant_value(graph_, node.inputs[i], *numbers[i - 1]) || std::isnan(*numbers[i - 1])) return false;
+    return append(e, contraction, std::move(op), {});
   }
 
   bool take_binary(Epilogue& e, uint32_t contraction, PostOp::Kind kind, Value other, const Place& at) {

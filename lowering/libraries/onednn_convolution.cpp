@@ -127,7 +127,7 @@ class ConvolutionBuilder {
     p->add(dnnl::convolution_forward(pd), pd.scratchpad_desc(), args, pd.impl_info_str());
     write_back(*p, y, result);
     const Inside settled{pd.src_desc(), pd.weights_desc(), pd.dst_desc()};
-    watch_relu(*p, ops_, c_.y, [c = c_, ops = ops_, settled, packed = pack_weights_](size_t kept) {
+    watch_nan(*p, ops_, c_.y, [c = c_, ops = ops_, settled, packed = pack_weights_](size_t kept) {
       ConvolutionBuilder plain(c, std::span(ops).first(kept), Inner::Given);
       plain.is_settled_ = true;
       plain.inner_ = settled;

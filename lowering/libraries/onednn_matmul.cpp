@@ -42,7 +42,7 @@ std::unique_ptr<Program> run_matmul(Matmul& m, Value b) {
 // The same, its relu exact. `out` and `ops` are those of the plan.
 std::unique_ptr<Program> run_exactly(Matmul& m, Value b, const Layout& out, std::span<const PostOp> ops) {
   auto program = run_matmul(m, b);
-  watch_relu(*program, ops, out, [m, b, out, own = std::vector<PostOp>(ops.begin(), ops.end())](size_t kept) {
+  watch_nan(*program, ops, out, [m, b, out, own = std::vector<PostOp>(ops.begin(), ops.end())](size_t kept) {
     Matmul plain{m.a, m.b, m.out, attributes(std::span(own).first(kept), out.shape, 2), {}};
     plain.pd = dnnl::matmul::primitive_desc(engine(), m.pd.src_desc(), m.pd.weights_desc(), m.pd.dst_desc(),
                                             plain.attributes.attr);

@@ -120,10 +120,11 @@ void Program::execute(const void* const* operands, void* const* results, void* s
     check(dnnl_primitive_execute(s.primitive.get(), stream_.get(), static_cast<int>(s.args.size()), s.args.data()));
 }
 
-std::optional<size_t> ops_before_relu(std::span<const PostOp> ops) {
-  const auto relu = std::ranges::find(ops, PostOp::Relu, &PostOp::kind);
-  if (relu == ops.end()) return {};
-  return static_cast<size_t>(relu - ops.begin());
+std::optional<size_t> ops_that_keep_nan(std::span<const PostOp> ops) {
+  const auto loses = [](const PostOp& op) { return op.kind == PostOp::Relu || op.kind == PostOp::Clamp; };
+  const auto first = std::ranges::find_if(ops, loses);
+  if (first == ops.end()) return {};
+  return static_cast<size_t>(first - ops.begin());
 }
 
 Program::Tail tail_from(std::span<const PostOp> ops, size_t kept, const Layout& result) {
@@ -133,7 +134,7 @@ Program::Tail tail_from(std::span<const PostOp> ops, size_t kept, const Layout& 
 
 size_t ops_inside(std::span<const PostOp> ops, const Layout& result) {
   constexpr int64_t kSmall = 64 << 10;
-  return ir::product(result.shape) <= kSmall ? ops_before_relu(ops).value_or(ops.size()) : ops.size();
+  return ir::product(result.shape) <= kSmall ? ops_that_keep_nan(ops).value_or(ops.size()) : ops.size();
 }
 
 bool fast(const dnnl::primitive_desc_base& pd) { return pd.get(true) && !std::strstr(pd.impl_info_str(), "ref"); }
@@ -152,6 +153,12 @@ Attributes attributes(std::span<const PostOp> ops, const ir::Dims& shape, size_t
     switch (op.kind) {
       case PostOp::Relu:
         list.append_eltwise(algorithm::eltwise_relu, 0, 0);
+        break;
+      case PostOp::LeakyRelu:
+        list.append_eltwise(algorithm::eltwise_relu, static_cast<float>(op.alpha), 0);
+        break;
+      case PostOp::Clamp:
+        list.append_eltwise(algorithm::eltwise_clip, static_cast<float>(op.alpha), static_cast<float>(op.beta));
         break;
       case PostOp::GeluErf:
         list.append_eltwise(algorithm::eltwise_gelu_erf, 0, 0);
@@ -172,7 +179,7 @@ Attributes attributes(std::span<const PostOp> ops, const ir::Dims& shape, size_t
         list.append_eltwise(algorithm::eltwise_hardswish, 1.f / 6, 0.5f);
         break;
       case PostOp::Scale:
-        list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.scale), 0);
+        list.append_eltwise(algorithm::eltwise_linear, static_cast<float>(op.alpha), 0);
         break;
       default:
         throw InternalError("a post-op without a oneDNN counterpart");

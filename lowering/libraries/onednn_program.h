@@ -84,22 +84,22 @@ class Program final : public LibraryCall {
   bool finds_old_flags_ = false;  // of kernels that ran before
 };
 
-// oneDNN's kernels take nan for zero at a relu: the processor's maximum gives its second operand then. How many of the
-// ops come before the first; none: there is none.
-std::optional<size_t> ops_before_relu(std::span<const PostOp> ops);
+// oneDNN's kernels lose nan at a relu or a clamp: the processor's maximum gives its second operand then. How many of
+// the ops come before the first; none: there is none.
+std::optional<size_t> ops_that_keep_nan(std::span<const PostOp> ops);
 Program::Tail tail_from(std::span<const PostOp> ops, size_t kept, const Layout& result);
 
 // `make` is given how many ops are left inside.
 template <class Make>
-void watch_relu(Program& p, std::span<const PostOp> ops, const Layout& result, Make make) {
-  const auto kept = ops_before_relu(ops);
+void watch_nan(Program& p, std::span<const PostOp> ops, const Layout& result, Make make) {
+  const auto kept = ops_that_keep_nan(ops);
   if (!kept) return;
   Program::Tail tail = tail_from(ops, *kept, result);
   tail.rest = [make, kept = *kept] { return make(kept); };
   p.finish_with(std::move(tail));
 }
 
-// How many post-ops are left to the kernel. Of a small result the relu is done here: looking at the flags of all
+// How many post-ops are left to the kernel. Of a small result such an op is done here: looking at the flags of all
 // threads would cost as much.
 size_t ops_inside(std::span<const PostOp> ops, const Layout& result);
 

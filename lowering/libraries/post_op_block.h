@@ -12,7 +12,7 @@ struct PostOpBlock {
   int64_t stride, rows, columns;
 };
 
-struct PostOpLoops {
+struct OperandLoops {
   template <class C, class E, class F>
   LAZULI_INLINE static void each(PostOpBlock<C> x, const E* y, int64_t down, int64_t along, F f) {
     for (int64_t r = 0; r < x.rows; ++r) {
@@ -27,33 +27,27 @@ struct PostOpLoops {
       }
     }
   }
-  template <class C, class F>
-  LAZULI_INLINE static void each(PostOpBlock<C> x, F f) {
-    for (int64_t r = 0; r < x.rows; ++r) {
-      C* to = x.data + r * x.stride;
-#pragma omp simd
-      for (int64_t c = 0; c < x.columns; ++c) to[c] = f(to[c]);
-    }
-  }
-
   template <class C, class E>
   LAZULI_INLINE static void run(const PostOp* op, PostOpBlock<C> x, const E* y, int64_t down, int64_t along) {
-    switch (op->kind) {
-      case PostOp::Add:
-        return each(x, y, down, along, [](C a, C b) LAZULI_INLINE_LAMBDA { return static_cast<C>(a + b); });
-      case PostOp::Mul:
-        return each(x, y, down, along, [](C a, C b) LAZULI_INLINE_LAMBDA { return static_cast<C>(a * b); });
-      case PostOp::Relu:
-        return each(x, [](C a) LAZULI_INLINE_LAMBDA { return a < C(0) ? C(0) : a; });
-      case PostOp::HardSwish:
-        return each(x, [](C a) LAZULI_INLINE_LAMBDA { return hard_swish(a); });
-      case PostOp::Scale: {
-        const C scale = static_cast<C>(op->scale);
-        return each(x, [scale](C a) LAZULI_INLINE_LAMBDA { return static_cast<C>(a * scale); });
+    if (op->kind == PostOp::Add)
+      each(x, y, down, along, [](C a, C b) LAZULI_INLINE_LAMBDA { return a + b; });
+    else
+      each(x, y, down, along, [](C a, C b) LAZULI_INLINE_LAMBDA { return a * b; });
+  }
+};
+
+struct FunctionLoops {
+  template <class C>
+  LAZULI_INLINE static void run(const PostOp* op, PostOpBlock<C> x) {
+    const C alpha = static_cast<C>(op->alpha), beta = static_cast<C>(op->beta);
+    with_kind(op->kind, [&](auto kind) LAZULI_INLINE_LAMBDA {
+      constexpr PostOp::Kind one = decltype(kind)::value;
+      for (int64_t r = 0; r < x.rows; ++r) {
+        C* to = x.data + r * x.stride;
+#pragma omp simd
+        for (int64_t c = 0; c < x.columns; ++c) to[c] = after_post_op<one>(to[c], C(0), alpha, beta);
       }
-      default:
-        return each(x, [op](C a) LAZULI_INLINE_LAMBDA { return apply_post_op(*op, a, C(0)); });
-    }
+    });
   }
 };
 
@@ -61,7 +55,10 @@ struct PostOpLoops {
 // columns are.
 template <class C, class E>
 void run_post_op(const PostOp& op, PostOpBlock<C> x, const E* y, int64_t down, int64_t along) {
-  run_for_host<PostOpLoops>(&op, x, y, down, along);
+  if (has_operand(op))
+    run_for_host<OperandLoops>(&op, x, y, down, along);
+  else
+    run_for_host<FunctionLoops>(&op, x);
 }
 
 }  // namespace lazuli::lowering

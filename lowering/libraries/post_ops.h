@@ -6,15 +6,14 @@
 #include "lowering/instruction_sets/instruction_sets.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
+#include "lowering/libraries/vector_math.h"
 
 namespace lazuli::lowering {
 
 inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.kind == PostOp::Mul; }
 
 // Whether it takes no function that a loop of C++ computes slowly.
-inline bool is_simple(const PostOp& op) {
-  return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::HardSwish || op.kind == PostOp::Scale;
-}
+inline bool is_simple(const PostOp& op) { return op.kind != PostOp::GeluErf; }
 
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
 // it does not broadcast.
@@ -27,42 +26,44 @@ bool is_per_channel(const Layout& operand, const ir::Dims& shape);
 // The same post-ops with every operand broadcast so.
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
 
-// x times how much of [0, 6] lies below x + 3.
-template <class C>
-LAZULI_INLINE C hard_swish(C x) {
-  const C gate = x + 3 < C(0) ? C(0) : x + 3;
-  return static_cast<C>(x * (gate > C(6) ? C(6) : gate) / 6);
+// x after an op of this kind; `y` is the operand's element for Add and Mul.
+template <PostOp::Kind kind, class C>
+LAZULI_INLINE C after_post_op(C x, C y, C alpha, C beta) {
+  static_assert(std::is_floating_point_v<C>);
+  if constexpr (kind == PostOp::Add) return x + y;
+  if constexpr (kind == PostOp::Mul) return x * y;
+  if constexpr (kind == PostOp::Relu) return x < C(0) ? C(0) : x;
+  if constexpr (kind == PostOp::LeakyRelu) return x > C(0) ? x : x * alpha;
+  if constexpr (kind == PostOp::Clamp) return held_between(x, alpha, beta);
+  if constexpr (kind == PostOp::Scale) return x * alpha;
+  if constexpr (kind == PostOp::GeluErf) return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
+  // (1 + tanh(u)) / 2 is sigmoid(2 u).
+  if constexpr (kind == PostOp::GeluTanh)
+    return x * vector_sigmoid(C(1.59576912160573071) * (x + C(0.044715) * x * x * x));
+  if constexpr (kind == PostOp::Sigmoid) return vector_sigmoid(x);
+  if constexpr (kind == PostOp::Tanh) return vector_tanh(x);
+  if constexpr (kind == PostOp::Silu) return x / (1 + vector_exp(-x));
+  if constexpr (kind == PostOp::HardSwish) return x * held_between(x + 3, C(0), C(6)) / 6;
 }
 
-// x after `op`; `y` is the operand's element for Add and Mul.
+// Calls f with the kind as a constant.
+template <class F>
+LAZULI_INLINE void with_kind(PostOp::Kind kind, F f) {
+  switch (kind) {
+#define LAZULI_KIND(k) \
+  case PostOp::k:      \
+    return f(std::integral_constant<PostOp::Kind, PostOp::k>{});
+    LAZULI_POST_OPS(LAZULI_KIND)
+#undef LAZULI_KIND
+  }
+}
+
 template <class C>
 inline C apply_post_op(const PostOp& op, C x, C y) {
-  static_assert(std::is_floating_point_v<C>);
-  switch (op.kind) {
-    case PostOp::Add:
-      return static_cast<C>(x + y);
-    case PostOp::Mul:
-      return static_cast<C>(x * y);
-    case PostOp::Relu:
-      return x < C(0) ? C(0) : x;
-    case PostOp::Scale:
-      return static_cast<C>(x * static_cast<C>(op.scale));
-    case PostOp::GeluErf:
-      return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
-    case PostOp::GeluTanh: {
-      const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
-      return C(0.5) * x * (1 + std::tanh(inner));
-    }
-    case PostOp::Sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case PostOp::Tanh:
-      return std::tanh(x);
-    case PostOp::Silu:
-      return x / (1 + std::exp(-x));
-    case PostOp::HardSwish:
-      return hard_swish(x);
-  }
-  throw InternalError("no such post-op");
+  with_kind(op.kind, [&](auto kind) LAZULI_INLINE_LAMBDA {
+    x = after_post_op<kind()>(x, y, static_cast<C>(op.alpha), static_cast<C>(op.beta));
+  });
+  return x;
 }
 
 // Applies `ops` in place to `data`, laid out as `result`, rounding once at the end. `operands` holds one pointer for

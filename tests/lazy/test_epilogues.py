@@ -3,6 +3,7 @@
 import pytest
 import torch
 from differential import assert_same, normal
+from torch import nn
 
 F = torch.nn.functional
 
@@ -74,6 +75,8 @@ FOLLOWERS = {
     "mul": lambda y, x: y * x,
     "residual of relu": lambda y, x: (y + x).relu(),
     "gelu then mul": lambda y, x: F.gelu(y) * x,
+    "hardtanh of a sum": lambda y, x: F.hardtanh(y + x, -0.3, 0.6),
+    "leaky relu then add": lambda y, x: F.leaky_relu(y, 0.2) + x,
 }
 
 
@@ -170,3 +173,46 @@ def test_narrow_types_are_as_accurate_as_eager(product, chain, dtype):
     right = compute(torch.Tensor.double)
     error = {d: (compute(lambda t, d=d: t.to(d)) - right).norm() for d in ("cpu", "lazuli")}
     assert error["lazuli"] <= error["cpu"] * 1.01
+
+
+ACTIVATIONS = {
+    "silu": nn.SiLU,
+    "relu6": nn.ReLU6,
+    "leaky relu": lambda: nn.LeakyReLU(0.1),
+    "hardtanh": lambda: nn.Hardtanh(-0.2, 0.3),
+    "gelu tanh": lambda: nn.GELU(approximate="tanh"),
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "hardswish": nn.Hardswish,
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_convolutions_in_inference(activation):
+    """Weights stay the same: later steps have them packed, and small kernels are Winograd's."""
+
+    def compute(device):
+        torch.manual_seed(0)
+        layers = []
+        for before, after, taps in [(3, 64, 3), (64, 64, 3), (64, 96, 1), (96, 32, 3)]:
+            layers += [nn.Conv2d(before, after, taps, padding=taps // 2, bias=False)]
+            layers += [nn.BatchNorm2d(after), ACTIVATIONS[activation]()]
+        net = nn.Sequential(*layers).eval().to(device)
+        with torch.no_grad():
+            return [net(normal(1, 3, 31, 29, device=device)).clone() for _ in range(7)]
+
+    assert_same(compute, rtol=1e-4, atol=1e-5)
+
+
+def test_another_number_is_another_activation():
+    def compute(device):
+        x, w = normal(2, 8, 12, 12, device=device), normal(16, 8, 3, 3, device=device)
+        results = []
+        with torch.no_grad():
+            for step in range(12):
+                y = F.conv2d(x, w)
+                results.append(F.leaky_relu(y, (0.1, 0.3)[step % 2]).cpu())
+                results.append(F.hardtanh(y, -1, 1 + step % 3).cpu())
+        return results
+
+    assert_same(compute, rtol=1e-4, atol=1e-4)

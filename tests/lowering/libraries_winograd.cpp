@@ -95,7 +95,7 @@ TEST(LibrariesWinograd, WhatFollows) {
   const Layout channel = layout(DType::F32, {1, 48, 1, 1}), image = last(c.y()),
                point = layout(DType::F32, {1, 1, 13, 11});
   PostOp half{PostOp::Scale};
-  half.scale = 0.5;
+  half.alpha = 0.5;
   const std::vector<std::vector<PostOp>> chains{
       {with(PostOp::Add, channel)},
       {with(PostOp::Relu)},
@@ -105,6 +105,9 @@ TEST(LibrariesWinograd, WhatFollows) {
       {with(PostOp::Relu), with(PostOp::Add, point), half},
       {with(PostOp::Mul, image), with(PostOp::Add, channel), with(PostOp::Relu)},
       {with(PostOp::Add, point), with(PostOp::Relu)},
+      {with(PostOp::Add, channel), with(PostOp::Silu), with(PostOp::Add, image)},
+      {with(PostOp::Mul, channel), with(PostOp::Add, channel), PostOp{PostOp::Clamp, {}, 0, 6}},
+      {PostOp{PostOp::LeakyRelu, {}, 0.1}, with(PostOp::Tanh)},
   };
   for (const auto& ops : chains) {
     Tensor x = Tensor::random(last(c.x), 1), w = Tensor::random(layout(DType::F32, c.w), 2), y(last(c.y()));

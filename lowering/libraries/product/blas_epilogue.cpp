@@ -32,7 +32,7 @@ std::optional<BlasEpilogue> blas_epilogue(DType type, std::span<const PostOp> po
     switch (op.kind) {
       case PostOp::Scale:
         if (done != Scaling || f64) return {};
-        e.alpha *= static_cast<float>(op.scale);
+        e.alpha *= static_cast<float>(op.alpha);
         break;
       case PostOp::Add: {
         if (done != Scaling || op.operand.dtype != out.dtype) return {};
