@@ -169,7 +169,7 @@ void set_config(const std::string& name, const std::string& json_value) {
       assign(changed, s, json_value);
       if (changed.kernels != config().kernels)
         throw std::invalid_argument(
-            "lazuli: setting 'kernels' is read when torch is imported; set LAZULI_KERNELS before");
+            "lazuli: setting 'kernels' is read when the device is first used; set LAZULI_KERNELS before");
       assign(config(), s, json_value);
       settle(config());
       HostTimer::is_kept = config().time_host;

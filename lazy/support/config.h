@@ -30,7 +30,8 @@ struct Config {
   // (backend/autograd/repeat.h): on, off, or check (take them and compare).
   std::string repeat_backward = "on";
   // How traces are compiled: parts (each distinct part once), plans (each trace whole), or auto: a new one in parts,
-  // whole when it has come plan_after times; on a GPU plans.
+  // whole when it has come plan_after times; on a GPU in parts only where some before it were new, too
+  // (planned_before_parts of lazy/memory/backing_kinds.h).
   std::string tiers = "auto";
   int64_t plan_after = 4;  // a trace that is mostly turns of a loop: 16 times as often
   // Parts that run op by op with torch's kernels, without a plan (unplanned.h): auto (where they came too
@@ -45,8 +46,8 @@ struct Config {
   // Caches that grow by torch.cat have room for more (lazy/record/appending.h): auto, never, or always (also the small
   // ones, from the first time on, for tests).
   std::string append_in_place = "auto";
-  // Plans whose launches are captured on a GPU, to be launched again as one (jit/run/captured_runs.h): auto (where
-  // launching is what takes time), 0 (none), or always (each that comes again, for tests).
+  // Plans whose launches are captured on a GPU, to be launched again as a few launches (jit/run/captured_runs.h): auto
+  // (where launching is what takes time), 0 (none), or always (each that comes again, for tests).
   std::string cuda_graphs = "auto";
   int64_t shadow = 0;                   // compute so many traces a second time, op by op, and compare (shadow.h)
   std::string shadow_action = "raise";  // what follows from a difference: an error, or a warning

@@ -31,8 +31,8 @@ const char* name(SyncReason r);
 double now_us();
 
 struct Event {  // one line of explain()
-  // "sync", "peek", "external", "compile", "shadow", "new trace", "moved again", "autograd node", "kept history",
-  // "not captured"
+  // "sync", "peek", "external", "compile", "new plan", "shadow", "new trace", "moved again", "autograd node",
+  // "kept history", "not captured"
   std::string kind;
   std::string what;
   std::string where;  // Python line
