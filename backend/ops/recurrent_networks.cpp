@@ -7,6 +7,7 @@
 #include <ATen/ops/rnn_tanh_native.h>
 #include "backend/ops/cudnn_recurrent.h"
 #include "backend/ops/onednn_lstm.h"
+#include "backend/ops/recurrent_layers.h"
 #include "backend/record/registration.h"
 
 namespace lazuli::backend {
@@ -19,6 +20,7 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 std::optional<RecurrentResults> of_sequence(const RecurrentNetwork& network, const Tensor& input, TensorList hx,
                                             TensorList parameters, bool batch_first) {
+  if (auto results = recurrent_layers(network, input, hx, parameters, batch_first)) return results;
   const int64_t steps = input.dim() == 3 ? input.sym_size(batch_first ? 1 : 0).maybe_as_int().value_or(0) : 0;
   if (!may_call_cudnn(steps, /*packed=*/false)) return {};
   auto results = cudnn_recurrent(network, batch_first ? input.transpose(0, 1) : input, {}, hx, parameters);

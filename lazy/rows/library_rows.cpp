@@ -6,7 +6,10 @@
 
 namespace lazuli::lazy {
 
-bool is_library_row(ir::Op op) { return op == ir::Op::attention || op == ir::Op::attention_backward; }
+bool is_library_row(ir::Op op) {
+  return op == ir::Op::attention || op == ir::Op::attention_backward || op == ir::Op::lstm_layer ||
+         op == ir::Op::gru_layer;
+}
 
 std::vector<at::Tensor> run_library_row(const ir::Node& node, std::vector<at::Tensor> in) {
   const lowering::Libraries& libraries = lowering::cpu_libraries(lowering::Effort::Little);

@@ -78,6 +78,9 @@ double products_of(const Trace& trace, const Entry& e) {
   switch (e.op) {
     case ir::Op::attention:
       return 2 * numel(0) * size(1, 1);
+    case ir::Op::lstm_layer:
+    case ir::Op::gru_layer:
+      return numel(0) * size(1, 1);
     case ir::Op::attention_backward:
       return 5 * numel(1) * size(2, 1);
     case ir::Op::convolution:

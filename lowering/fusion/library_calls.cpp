@@ -7,6 +7,7 @@
 #include "lowering/libraries/pooling/pooling.h"
 #include "lowering/libraries/primitive.h"
 #include "lowering/libraries/product/int4_mm.h"
+#include "lowering/libraries/recurrent/recurrent.h"
 #include "lowering/libraries/scan.h"
 #include "lowering/libraries/strided_copy.h"
 
@@ -108,6 +109,13 @@ Call attention_backward(const Arguments& a) {
                                  {a.out[0], a.out[1], a.out[2]}, attention_params(a.node.attrs));
 }
 
+RecurrentLayer recurrent_layer(const Arguments& a) {
+  const auto cell = a.node.op == ir::Op::lstm_layer ? RecurrentLayer::Lstm : RecurrentLayer::Gru;
+  return {cell, a.node.attrs.number(0) != 0, a.in[0], a.in[1]};
+}
+Call recurrent(const Arguments& a) { return make_recurrent(recurrent_layer(a)); }
+PackedCall packed_recurrent(const Arguments& a) { return make_packed_recurrent(recurrent_layer(a)); }
+
 struct Service {
   ir::Op op;
   Call (*make)(const Arguments&);
@@ -122,6 +130,8 @@ const Service kServices[] = {
     {ir::Op::convolution, convolution, true, packed_convolution},
     {ir::Op::convolution_input_grad, convolution_input_grad},
     {ir::Op::convolution_weight_grad, convolution_weight_grad},
+    {ir::Op::lstm_layer, recurrent, false, packed_recurrent},
+    {ir::Op::gru_layer, recurrent, false, packed_recurrent},
     {ir::Op::attention, attention},
     {ir::Op::attention_backward, attention_backward},
     {ir::Op::max_pool2d, max_pool2d},
@@ -163,10 +173,11 @@ class CpuLibraries final : public Libraries {
     const Service* e = service(node.op);
     return e && e->post_ops;
   }
-  // Attention walks along rows, and numbers of 4 bits lie in an order of their own.
+  // Attention and recurrent layers read along rows, and numbers of 4 bits lie in an order of their own.
   bool reads(const ir::Node& node, const Layout& x) const override {
-    if (node.op == ir::Op::int4_mm) return is_dense(x);
-    if (node.op != ir::Op::attention && node.op != ir::Op::attention_backward) return true;
+    const bool is_recurrent = node.op == ir::Op::lstm_layer || node.op == ir::Op::gru_layer;
+    if (node.op == ir::Op::int4_mm || (is_recurrent && x.shape.size() < 3)) return is_dense(x);
+    if (node.op != ir::Op::attention && node.op != ir::Op::attention_backward && !is_recurrent) return true;
     return x.shape.empty() || x.shape.back() == 1 || x.strides.back() == 1;
   }
   // oneDNN turns row-major images to blocked ones and back at every call, and computes in channels-last as it is.

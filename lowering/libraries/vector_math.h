@@ -10,8 +10,8 @@
 
 namespace lazuli::lowering {
 
-// Where exp has gone to zero, and to infinity, and where tanh of the half has gone to one. They are not known to the compiler, which would else compute a vector
-// three times: for arguments below, between and above.
+// Where exp has gone to zero, and to infinity, and where tanh of the half has gone to one. They are not known to the
+// compiler, which would else compute a vector three times: for arguments below, between and above.
 template <class C>
 struct ExpBounds {
   C least, most, one;
@@ -62,7 +62,7 @@ LAZULI_INLINE C power_of_two(C n) {
   return std::bit_cast<C>((std::bit_cast<typename E::Bits>(n + E::kShift) + E::kBias) << E::kFraction);
 }
 
-// x = n ln2 + r, and exp(r) - 1: W. J. Cody and W. Waite, Software Manual for the Elementary Functions, 1980, chapter 6.
+// x = n ln2 + r, and exp(r) - 1 (Cody and Waite, Software Manual for the Elementary Functions, 1980, chapter 6).
 template <class C>
 struct Reduced {
   C n, less_one;
