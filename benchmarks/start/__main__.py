@@ -2,7 +2,8 @@
 
 Each process is a new one, and the arms take turns. `without` is torch alone
 (TORCH_DEVICE_BACKEND_AUTOLOAD=0), `with` has the device, and does not use it; `first use` makes a
-tensor on it. Times are medians, in milliseconds; memory is the most that a process held.
+tensor on it. Times are medians, in milliseconds; memory is the most that a process held. A second
+table compares a script that the launcher runs with one that names the device (launcher.py).
 """
 
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 
 from benchmarks import harness
+from benchmarks.start import launcher
 
 MEASURE = """
 import json, resource, time
@@ -70,7 +72,9 @@ def main() -> None:
         for arm in ARMS
     ]
     harness.print_table(rows)
-    harness.save(arguments.json, rows)
+    launched = launcher.measure(arguments.rounds)
+    harness.print_table(launched)
+    harness.save(arguments.json, rows + launched)
 
 
 if __name__ == "__main__":

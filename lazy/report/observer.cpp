@@ -25,6 +25,7 @@ double us_of(jit::RunObserver::Time t) {
 struct Current {
   bool is_running = false;
   bool is_measured = false;         // on the device
+  bool is_looked_at = false;        // launch by launch
   std::optional<c10::Event> begin;  // of the launch that is being made
   uint64_t described = 0;           // the executable that was looked at last
   std::vector<uint64_t> executables;
@@ -170,6 +171,8 @@ void Observer::compiled(uint64_t key, const Novelty& novelty, bool is_new, const
   TraceInfo& info = it->second;
   if (fresh) order_.push_back(key), info.first_us = begin_us;
   ++info.compiles;
+  count_alike(info);
+  info.is_changed = true;
   info.compile_us += end_us - begin_us;
   info.stats = stats;
   if (is_new) info.is_new = true, info.novelty = novelty;
@@ -198,6 +201,8 @@ Observer::Run::Run(Observer* observer, uint64_t key, const Trace& trace)
                                     ? std::pair(int64_t{0}, int64_t{0})
                                     : std::pair(known->second.runs, known->second.measured);
   current.is_measured = backing().overlaps_host && observer_->device_times_.is_due(runs, measured);
+  const bool is_changed = known == observer_->traces_.end() || known->second.is_changed;
+  current.is_looked_at = current.is_measured || is_changed || !backing().overlaps_host;
   for (ValueId v : trace.inputs())
     if (const jit::Buffer& b = trace.cell(v)->buffer; b.data && !observer_->holders_.contains(b.data))
       observer_->hold(b, 0);
@@ -223,35 +228,53 @@ Observer::Run::~Run() {
   observer_->finish(key_, begin_, end);
 }
 
+void Observer::count(const SingleRun& run, int64_t times, bool is_seen) {
+  for (const Launch& l : run.launches) {
+    const auto it = executables_.find(l.executable);
+    if (it == executables_.end() || l.step >= it->second.times.size()) continue;
+    StepTime& t = it->second.times[l.step];
+    const double us = l.us, all = us * static_cast<double>(times);
+    if (is_seen) {
+      t.least = t.count ? std::min(t.least, us) : us;
+      t.most = std::max(t.most, us);
+    }
+    t.count += times, t.total += all;
+    const auto& lines = it->second.lines[l.step];
+    for (int64_t at : lines) add(at, Running, all / static_cast<double>(lines.size()));
+  }
+}
+
+void Observer::count_alike(TraceInfo& info) {
+  if (const int64_t times = std::exchange(info.alike, 0)) count(info.last, times, /*is_seen=*/false);
+}
+
+void Observer::keep(TraceInfo& info, SingleRun run) {
+  count_alike(info);
+  info.is_changed = false;
+  info.executables = current.executables;
+  if (run.us > info.slowest.us) info.slowest = run;
+  if (info.kept.size() < kKeptRuns) info.kept.push_back(run);
+  info.last = std::move(run);
+}
+
 void Observer::finish(uint64_t key, double begin, double end) {
   device_times_.ran(current.is_measured);
   device_times_.look();
   happened({Kind::Run, 0, 0, key, begin, end - begin});
-  SingleRun run{begin, end - begin, {}};
-  for (const Current::Launch& l : current.launches) {
-    run.launches.push_back({l.executable, l.step, static_cast<float>(l.begin - begin), static_cast<float>(l.us)});
-    const auto it = executables_.find(l.executable);
-    if (it == executables_.end()) continue;
-    Executable& e = it->second;
-    if (l.step >= e.times.size()) continue;
-    StepTime& t = e.times[l.step];
-    t.least = t.count ? std::min(t.least, l.us) : l.us;
-    t.most = std::max(t.most, l.us);
-    ++t.count, t.total += l.us;
-    const auto& lines = e.lines[l.step];
-    for (int64_t at : lines) add(at, Running, l.us / static_cast<double>(lines.size()));
-  }
   const auto known = traces_.find(key);
-  if (known == traces_.end() && traces_.size() >= kTraces) return;
-  TraceInfo& info = traces_[key];
-  if (known == traces_.end()) order_.push_back(key), info.first_us = begin;  // compiled before the report began
-  ++info.runs, info.measured += current.is_measured, info.run_us += run.us;
-  info.executables = current.executables;
-  if (run.us > info.slowest.us) info.slowest = run;
-  if (info.kept.size() < kKeptRuns)
-    info.kept.push_back(std::move(run));
-  else
-    info.last = std::move(run);
+  const bool is_kept = known != traces_.end() || traces_.size() < kTraces;
+  if (is_kept && known == traces_.end()) order_.push_back(key), traces_[key].first_us = begin;  // compiled before
+  TraceInfo* const info = is_kept ? &traces_[key] : nullptr;
+  if (info) ++info->runs, info->measured += current.is_measured, info->run_us += end - begin;
+  if (current.is_looked_at) {
+    SingleRun run{begin, end - begin, {}};
+    for (const Current::Launch& l : current.launches)
+      run.launches.push_back({l.executable, l.step, static_cast<float>(l.begin - begin), static_cast<float>(l.us)});
+    count(run, 1, /*is_seen=*/true);
+    if (info) keep(*info, std::move(run));
+  } else if (info) {
+    ++info->alike;
+  }
   if (samples_.empty() || samples_.back().second <= peak_ + peak_ / 64) return;
   peak_ = samples_.back().second, peak_at_ = samples_.back().first, peak_key_ = key;
   std::unordered_map<int64_t, int64_t> bytes;
@@ -311,6 +334,10 @@ void Observer::describe_if_new(uint64_t executable, const ir::Graph& graph, cons
     for (uint32_t n = 0; n < graph.nodes.size(); ++n) e.lines.push_back(lines({&n, 1}));
   e.times.resize(e.lines.size());
   executables_.emplace(executable, std::move(e));
+}
+
+jit::RunObserver* Observer::of_launches() {
+  return is_on() && current.is_running && current.is_looked_at ? &get() : nullptr;
 }
 
 void Observer::starts() {

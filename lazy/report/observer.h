@@ -1,6 +1,8 @@
 // What happens while a report is being made: what each Python line, trace and kernel took, when, and what memory holds.
 // It is off unless somebody starts it, and then costs some clock readings for each op and each launch. Sums are kept of
-// everything, single runs only of a few, so that its memory does not grow with the number of steps.
+// everything, single runs only of a few, so that its memory does not grow with the number of steps. Where the device
+// works while the host goes on, launches are looked at in few runs: one whose launches nobody looks at may be a captured
+// one. It counts as the last one that was looked at.
 #pragma once
 #include <array>
 #include <atomic>
@@ -31,7 +33,7 @@ class Observer final : public jit::RunObserver {
   void start();  // forgets what it knew
   void stop();
   // All that it knows, as dicts and lists; torch_lazuli/report/data.py says what of.
-  c10::IValue take() const;
+  c10::IValue take();
 
   // What a trace was made of, when it ends. Under the recorder's lock.
   void ended(uint64_t key, SyncReason reason, uint32_t line, size_t ops, std::span<const uint32_t> lines,
@@ -56,6 +58,8 @@ class Observer final : public jit::RunObserver {
     const double begin_;
   };
 
+  // Who is to be told of the launches of the run that this thread is at; null: nobody.
+  static jit::RunObserver* of_launches();
   // Before a launch, on its thread.
   void starts();
   void ran(uint64_t executable, const ir::Graph& graph, const lowering::Plan& plan, uint32_t step, Time begin,
@@ -91,8 +95,10 @@ class Observer final : public jit::RunObserver {
     jit::CompileStats stats;
     bool is_new = false;
     Novelty novelty;
-    std::vector<SingleRun> kept;  // the first few
-    SingleRun slowest, last;
+    std::vector<SingleRun> kept;        // the first few
+    SingleRun slowest, last;            // of those whose launches were looked at
+    int64_t alike = 0;                  // runs since the last one of those
+    bool is_changed = true;             // what it runs, since then
     std::vector<uint64_t> executables;  // of the last run
   };
   struct Happening {
@@ -110,6 +116,9 @@ class Observer final : public jit::RunObserver {
   static void listen(const std::array<double, kHostAccounts>& seconds);
   void recorded(const std::array<double, kHostAccounts>& seconds);
   void finish(uint64_t key, double begin, double end);
+  void count(const SingleRun& run, int64_t times, bool is_seen);
+  void count_alike(TraceInfo& info);  // the runs that nobody looked at
+  void keep(TraceInfo& info, SingleRun run);
   void add(int64_t line, Account account, double us) { lines_[line][account] += us; }
   void happened(Happening h);
   int64_t line(uint32_t interned);

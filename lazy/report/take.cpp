@@ -11,11 +11,12 @@ c10::IValue as_list(const c10::impl::GenericList& l) { return l; }
 
 }  // namespace
 
-c10::IValue Observer::take() const {
+c10::IValue Observer::take() {
   c10::impl::GenericDict all = new_dict();
   Nests nests;
   {
     std::lock_guard lock(mutex_);
+    for (auto& [key, info] : traces_) count_alike(info);
     nests = nests_;
     const auto number = [&](uint32_t interned) {
       const auto known = numbers_.find(interned);
@@ -56,7 +57,7 @@ c10::IValue Observer::take() const {
       d.insert("executables", executables);
       c10::impl::GenericList kept(c10::AnyType::get());
       for (const SingleRun& r : info.kept) kept.push_back(single(r));
-      if (info.runs > static_cast<int64_t>(info.kept.size())) kept.push_back(single(info.last));
+      if (!info.kept.empty() && info.last.begin > info.kept.back().begin) kept.push_back(single(info.last));
       d.insert("kept", kept), d.insert("slowest", single(info.slowest));
       traces.push_back(d);
     }

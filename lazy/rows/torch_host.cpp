@@ -64,7 +64,7 @@ jit::CapturePool* TorchHost::capture_pool() {
 
 bool TorchHost::may_capture(int64_t call) const { return external_call_at(call)->can_be_captured; }
 
-jit::RunObserver* TorchHost::observer() { return Observer::if_on(); }
+jit::RunObserver* TorchHost::observer() { return Observer::of_launches(); }
 
 void* TorchHost::stream() { return backing().stream(); }
 
