@@ -1,8 +1,8 @@
 // What happens while a report is being made: what each Python line, trace and kernel took, when, and what memory holds.
 // It is off unless somebody starts it, and then costs some clock readings for each op and each launch. Sums are kept of
 // everything, single runs only of a few, so that its memory does not grow with the number of steps. Where the device
-// works while the host goes on, launches are looked at in few runs: one whose launches nobody looks at may be a captured
-// one. It counts as the last one that was looked at.
+// works while the host goes on, launches are looked at in few runs. A run that nobody looks at may be captured. It
+// counts as the last one that was looked at.
 #pragma once
 #include <array>
 #include <atomic>
