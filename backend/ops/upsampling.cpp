@@ -6,6 +6,7 @@
 #include "backend/record/format.h"
 #include "backend/record/operands.h"
 #include "backend/record/registration.h"
+#include "lazy/memory/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -15,18 +16,19 @@ using at::Tensor;
 using std::optional;
 
 // One dimension of the image: position i of `large` shows position min(floor(i * scale), small - 1) of `small`, where
-// the product is float32's (ATen/native/UpSample.h, nearest_idx).
+// the product is float32's (ATen/native/UpSample.h, nearest_idx). `by_size`: where the size stays or doubles, that
+// decides the scale, even if the factor is another one.
 class Axis {
  public:
-  Axis(int64_t small, int64_t large, optional<double> factor) : small_(small), large_(large) {
-    if (large == small || large == 2 * small)
+  Axis(int64_t small, int64_t large, optional<double> factor, bool by_size) : small_(small), large_(large) {
+    if (by_size && (large == small || large == 2 * small))
       scale_ = large == small ? 1.0f : 0.5f;
     else
       scale_ = factor && *factor > 0 ? static_cast<float>(1.0 / *factor)
                                      : static_cast<float>(small) / static_cast<float>(large);
   }
 
-  bool is_same() const { return large_ == small_; }
+  bool is_same() const { return large_ == small_ && scale_ == 1; }
   bool repeats() const { return large_ % small_ == 0 && scale_ == 1.0f / static_cast<float>(large_ / small_); }
 
   // i64[large]
@@ -117,11 +119,21 @@ ir::Value summed(lazy::Recording& r, ir::Value g, size_t dim, int64_t small, con
 }
 
 template <class... Factor>
-std::vector<Axis> axes(IntArrayRef small, IntArrayRef large, Factor... factor) {
+std::vector<Axis> axes(IntArrayRef small, IntArrayRef large, bool by_size, Factor... factor) {
   std::vector<Axis> found;
   size_t i = 0;
-  ((found.emplace_back(small[i], large[i], factor), ++i), ...);
+  ((found.emplace_back(small[i], large[i], factor, by_size), ++i), ...);
   return found;
+}
+
+// Which torch's kernels go by size (Axis): on the CPU those of two dimensions, those of three with more than three
+// channels side by side, and all derivatives; on a GPU those of two dimensions that both keep their size.
+bool goes_by_size(size_t rank, IntArrayRef small, IntArrayRef large, bool has_channels_together) {
+  if (!lazy::backing().has_host_kernels) return rank == 2 && small == large;
+  return rank == 2 || has_channels_together;
+}
+bool derivative_goes_by_size(size_t rank, IntArrayRef small, IntArrayRef large) {
+  return lazy::backing().has_host_kernels || (rank == 2 && small == large);
 }
 
 bool is_image(const Tensor& t, IntArrayRef shape, IntArrayRef size, size_t rank) {
@@ -133,7 +145,10 @@ bool is_image(const Tensor& t, IntArrayRef shape, IntArrayRef size, size_t rank)
 template <class... Factor>
 Tensor nearest(const char* name, const Tensor& x, IntArrayRef size, Factor... factor) {
   if (!is_image(x, x.sizes(), size, sizeof...(Factor))) return fall_back<Tensor>(name, "", x, size, factor...);
-  const auto along = axes(x.sizes().slice(2), size, factor...);
+  constexpr size_t rank = sizeof...(Factor);
+  const bool together = rank == 3 && x.size(1) > 3 && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  const IntArrayRef small = x.sizes().slice(2);
+  const auto along = axes(small, size, goes_by_size(rank, small, size, together), factor...);
   lazy::Recording r;
   ir::Value v = r.value(x);
   for (size_t i = 0; i < along.size(); ++i) v = resized(r, v, i + 2, size[i], along[i]);
@@ -147,7 +162,8 @@ Tensor nearest_backward(const char* name, const Tensor& g, IntArrayRef size, Int
                     g.dim() == static_cast<int64_t>(shape.size()) && g.size(0) == shape[0] && g.size(1) == shape[1] &&
                     g.sizes().slice(2) == size;
   if (!fits) return fall_back<Tensor>(name, "", g, size, shape, factor...);
-  const auto along = axes(shape.slice(2), size, factor...);
+  const IntArrayRef small = shape.slice(2);
+  const auto along = axes(small, size, derivative_goes_by_size(sizeof...(Factor), small, size), factor...);
   if (!std::ranges::all_of(along, [](const Axis& a) { return a.is_same() || a.repeats() || a.has_window(); }))
     return fall_back<Tensor>(name, "", g, size, shape, factor...);
   lazy::Recording r;

@@ -50,6 +50,26 @@ def test_other_dimensions(dims, options, counters):
     assert counters()["external_calls"] == {}
 
 
+@pytest.mark.parametrize("factor", [1.15, 1.3, 2.05, 2.3])
+@pytest.mark.parametrize(
+    ("dims", "channels", "layout"),
+    [
+        (1, 3, torch.contiguous_format),
+        (2, 3, torch.contiguous_format),
+        (2, 3, torch.channels_last),
+        (3, 3, torch.contiguous_format),
+        (3, 3, torch.channels_last_3d),
+        (3, 6, torch.contiguous_format),
+        (3, 6, torch.channels_last_3d),
+    ],
+    ids=str,
+)
+def test_sizes_that_stay_or_double_by_another_factor(dims, channels, layout, factor):
+    """Torch's kernels differ in whether they go by the sizes or by the factor."""
+    shape = (2, channels, *[3] * dims)
+    assert_same(lambda device: resized(device, shape, layout=layout, scale_factor=factor))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_other_types(dtype, counters):
     assert_same(lambda device: resized(device, dtype=dtype, size=(7, 9)))
