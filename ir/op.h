@@ -124,8 +124,8 @@ struct OpInfo {
   Promote promote = Promote::None;
   // Numbers beside tensors of narrow floating type are rounded to it, rather than to float32. Which, is torch's whim.
   bool rounds_numbers = false;
-  // Numbers beside tensors are a model's settings, which do not change: they are part of the code, so that a library
-  // can be told them. Others may be different each time.
+  // Numbers beside tensors of float32 and float64 are a model's settings, which do not change: they are part of the
+  // code, so that a library can be told them. Others may be different each time.
   bool fixed_numbers = false;
   Saves saves = SavesInputs;
   Body body{};                     // Elementwise

@@ -7,7 +7,9 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include "backend/record/operands.h"
+#include "backend/torch_internals/dispatch_keys.h"
 #include "lazy/memory/backing.h"
 #include "lazy/record/recording.h"
 #include "lazy/support/config.h"
@@ -29,11 +31,10 @@ class Layers {
       : network_(network), hx_(hx), parameters_(parameters) {}
 
   bool fit(const Tensor& input, bool batch_first) const {
-    if (input.dim() != 3 || input.numel() == 0 || hx_.size() != (is_lstm() ? 2u : 1u) ||
+    if (!is_simple(input) || input.dim() != 3 || input.numel() == 0 || hx_.size() != (is_lstm() ? 2u : 1u) ||
         std::ssize(parameters_) != network_.layers * directions() * (network_.has_biases ? 4 : 2))
       return false;
-    if (!std::ranges::all_of(hx_, is_plain) || !std::ranges::all_of(parameters_, is_plain) || !is_plain(input))
-      return false;
+    if (!std::ranges::all_of(hx_, is_simple) || !std::ranges::all_of(parameters_, is_simple)) return false;
     const int64_t units = hx_[0].dim() == 3 ? hx_[0].size(2) : 0;
     const at::DimVector states{network_.layers * directions(), input.size(batch_first ? 0 : 1), units};
     if (units == 0 || !std::ranges::all_of(hx_, [&](const Tensor& h) { return h.sizes() == states; })) return false;
@@ -56,11 +57,13 @@ class Layers {
         const auto [y, cell] = row(gates, weights(l, d), at, /*reverse=*/d == 1);
         outputs.push_back(y);
         hidden.push_back(y.select(0, d == 1 ? 0 : -1));
-        cells.push_back(cell);
+        if (is_lstm()) cells.push_back(cell);
       }
       x = directions() == 1 ? outputs[0] : at::cat(outputs, 2);
     }
-    return {batch_first ? x.transpose(0, 1) : x, at::stack(hidden), is_lstm() ? at::stack(cells) : Tensor()};
+    // As torch's own: of an LSTM a view.
+    if (batch_first) x = is_lstm() ? x.transpose(0, 1) : x.transpose_(0, 1);
+    return {x, at::stack(hidden), is_lstm() ? at::stack(cells) : Tensor()};
   }
 
  private:
@@ -79,8 +82,10 @@ class Layers {
     return w.input.sizes() == at::DimVector{rows, width} && w.hidden.sizes() == at::DimVector{rows, units} &&
            is_bias(w.input_bias) && is_bias(w.hidden_bias);
   }
-  static bool is_plain(const Tensor& t) {
-    return is_ours(t) && t.scalar_type() == at::kFloat && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+  // Nobody stands around it: no tracer, no subclass, no negation that is still to be done.
+  static bool is_simple(const Tensor& t) {
+    return t.defined() && is_plain(*t.unsafeGetTensorImpl()) && is_ours(t) && t.scalar_type() == at::kFloat &&
+           !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
            !(at::GradMode::is_enabled() && t.requires_grad()) && !t._fw_grad(/*level=*/0).defined();
   }
 
@@ -112,7 +117,7 @@ std::optional<RecurrentResults> recurrent_layers(const RecurrentNetwork& network
   const bool is_served = network.cell == RecurrentCell::Lstm || network.cell == RecurrentCell::Gru;
   const bool drops = network.train && network.dropout > 0 && network.layers > 1;
   if (!is_served || drops || !lazy::backing().has_host_kernels || lazy::is_reference_mode() ||
-      at::autocast::is_autocast_enabled(c10::kPrivateUse1))
+      at::autocast::is_autocast_enabled(c10::kPrivateUse1) || c10::impl::dispatch_mode_enabled())
     return {};
   const Layers layers(network, hx, parameters);
   if (!layers.fit(input, batch_first)) return {};

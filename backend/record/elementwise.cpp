@@ -101,9 +101,10 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
   const ir::OpInfo& row = ir::info(op);
+  const bool is_fixed = row.fixed_numbers && (type == ir::DType::F32 || type == ir::DType::F64);
   for (const Operand& o : operands)
-    in.push_back(row.fixed_numbers && !o.tensor ? r.constant(o.number.toDouble(), type)
-                                                : read(r, row.rounds_numbers ? typed(o, type) : o, type, order));
+    in.push_back(is_fixed && !o.tensor ? r.constant(o.number.toDouble(), type)
+                                       : read(r, row.rounds_numbers ? typed(o, type) : o, type, order));
   return r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {});
 }
 

@@ -38,6 +38,7 @@ struct Current {
   std::vector<int64_t> bytes, lines;  // of what it made
 };
 thread_local Current current;
+thread_local std::vector<Current> outer;  // runs in whose calls another one is made
 
 // The entry that gives a value.
 size_t entry_of(const Trace& trace, ValueId v) {
@@ -193,6 +194,8 @@ void Observer::external(const std::string& op, const std::string& where, double 
 Observer::Run::Run(Observer* observer, uint64_t key, const Trace& trace)
     : observer_(observer), key_(key), begin_(observer ? now_us() : 0) {
   if (!observer_) return;
+  is_nested_ = current.is_running;
+  if (is_nested_) outer.push_back(std::exchange(current, {}));
   current.is_running = true;
   current.executables.clear(), current.launches.clear();
   std::lock_guard lock(observer_->mutex_);
@@ -226,6 +229,9 @@ Observer::Run::~Run() {
   observer_->sample(end);
   std::lock_guard lock(observer_->mutex_);
   observer_->finish(key_, begin_, end);
+  if (!is_nested_) return;
+  current = std::move(outer.back());
+  outer.pop_back();
 }
 
 void Observer::count(const SingleRun& run, int64_t times, bool is_seen) {

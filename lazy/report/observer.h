@@ -56,6 +56,7 @@ class Observer final : public jit::RunObserver {
     Observer* const observer_;
     const uint64_t key_;
     const double begin_;
+    bool is_nested_ = false;
   };
 
   // Who is to be told of the launches of the run that this thread is at; null: nobody.

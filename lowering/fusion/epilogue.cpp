@@ -141,6 +141,7 @@ class Finder {
     if (node.inputs[0] != from) return false;
     for (size_t i = 1; i < node.inputs.size(); ++i)
       if (!ir::constant_value(graph_, node.inputs[i], *numbers[i - 1]) || std::isnan(*numbers[i - 1])) return false;
+    if (kind == PostOp::Clamp && op.alpha > op.beta) return false;  // oneDNN refuses it
     return append(e, contraction, std::move(op), {});
   }
 

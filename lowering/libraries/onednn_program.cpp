@@ -121,7 +121,10 @@ void Program::execute(const void* const* operands, void* const* results, void* s
 }
 
 std::optional<size_t> ops_that_keep_nan(std::span<const PostOp> ops) {
-  const auto loses = [](const PostOp& op) { return op.kind == PostOp::Relu || op.kind == PostOp::Clamp; };
+  const auto loses = [](const PostOp& op) {
+    const bool is_relu = op.kind == PostOp::LeakyRelu && static_cast<float>(op.alpha) == 0;
+    return is_relu || op.kind == PostOp::Relu || op.kind == PostOp::Clamp;
+  };
   const auto first = std::ranges::find_if(ops, loses);
   if (first == ops.end()) return {};
   return static_cast<size_t>(first - ops.begin());

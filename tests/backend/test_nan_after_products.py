@@ -40,6 +40,7 @@ ENDS = {
     "two": lambda y, r: F.relu(y + 1) * r,
     "relu6": lambda y, r: F.relu6(y),
     "hardtanh of a sum": lambda y, r: F.hardtanh(y + r, -0.5, 2.5),
+    "leaky relu without a slope": lambda y, r: F.leaky_relu(y, 0.0),
     "leaky relu": lambda y, r: F.leaky_relu(y * 0.5, 0.2) + r,
     "silu": lambda y, r: F.silu(y) * 0.5,
     "sigmoid of a sum": lambda y, r: torch.sigmoid(y + r),

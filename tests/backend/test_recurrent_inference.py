@@ -115,3 +115,50 @@ def test_forward_derivatives_are_torchs():
             run("lazuli")
     else:
         assert_same(run, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU], ids=lambda c: c.__name__)
+def test_tracers_see_the_steps(cell):
+    """What a tracer makes of a network gives other results for another input."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    net = cell(4, 8).to("lazuli").eval()
+    first, second = normal(3, 2, 4, device="lazuli"), normal(3, 2, 4, device="lazuli")
+    with torch.no_grad():
+        traced = make_fx(lambda x: net(x)[0])(first)
+        torch.testing.assert_close(traced(second).cpu(), net(second)[0].cpu())
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU], ids=lambda c: c.__name__)
+def test_exported_without_gradients(cell):
+    net, x = cell(4, 8).to("lazuli").eval(), normal(3, 2, 4, device="lazuli")
+    with torch.no_grad():
+        program = torch.export.export(net, (x,)).run_decompositions()
+        torch.testing.assert_close(program.module()(x)[0].cpu(), net(x)[0].cpu())
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU], ids=lambda c: c.__name__)
+def test_a_state_that_is_negated_lazily(cell):
+    def run(device):
+        torch.manual_seed(0)
+        net = cell(4, 8).to(device).eval()
+        h = torch._neg_view(normal(1, 2, 8, device=device))
+        given = (h, h) if cell is nn.LSTM else h
+        with torch.no_grad():
+            return net(normal(3, 2, 4, device=device), given)[0]
+
+    assert_same(run, rtol=1e-5, atol=1e-5)
+
+
+def test_a_gru_of_batches_first_may_be_written():
+    def run(device):
+        torch.manual_seed(0)
+        net = nn.GRU(4, 8, batch_first=True).to(device).eval()
+        with torch.no_grad():
+            y, _ = net(normal(2, 3, 4, device=device))
+        shift = normal(8, device=device, grad=True)
+        y += shift
+        y.sum().backward()
+        return y, shift.grad
+
+    assert_same(run, rtol=1e-5, atol=1e-5)

@@ -216,3 +216,29 @@ def test_another_number_is_another_activation():
         return results
 
     assert_same(compute, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_numbers_are_not_rounded_to_a_narrow_type(dtype):
+    """In first runs, and in those of a plan."""
+
+    def compute(device):
+        x = normal(64, device=device, dtype=dtype, grad=True)
+        results = []
+        for _ in range(7):
+            y = F.leaky_relu(x, 0.01) + F.hardtanh(x, -0.6, 0.7)
+            results += [y.detach().clone(), torch.autograd.grad(y.sum(), x)[0]]
+        return results
+
+    assert_same(compute, rtol=0, atol=0)
+
+
+def test_bounds_in_any_order_and_of_any_size():
+    def compute(device):
+        x, w = normal(2, 3, 9, 9, device=device), normal(8, 3, 3, 3, device=device)
+        large = torch.tensor([-5, 2**53, 2**60]).to(device)
+        with torch.no_grad():
+            turned = torch.ops.aten.hardtanh(F.conv2d(x, w), 0.3, -0.3)
+            return turned, torch.ops.aten.hardtanh(large, 0, 2**53 + 1)
+
+    assert_same(compute)

@@ -128,9 +128,10 @@ bool are_ours(std::span<const PostOp> ops) {
       ops, [](const PostOp& op) { return is_simple(op) && (!has_operand(op) || op.operand.dtype == DType::F32); });
 }
 
-// Whether it makes many channels of a few taps of one image: the beginning of a network.
+// Whether it makes many channels of 3 x 3 taps of one image: the beginning of a network.
 bool is_thin(const Convolution& c, int64_t taps) {
-  return c.pass == Pass::Forward && c.x.shape[0] == 1 && c.w.shape[1] <= 3 && taps <= 9 && c.w.shape[0] >= 48;
+  return c.pass == Pass::Forward && c.x.shape.size() == 4 && c.x.shape[0] == 1 && c.w.shape[1] <= 3 && taps == 9 &&
+         c.w.shape[0] >= 48;
 }
 
 // Whether our own convolution is the fastest, by `tools/bench libraries`. Making oneDNN's takes half a

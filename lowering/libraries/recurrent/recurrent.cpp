@@ -186,7 +186,7 @@ class Recurrent final : public LibraryCall {
   void run(const void* const* operands, void* const* results, void* scratch) override {
     Run r{static_cast<const float*>(operands[0]), static_cast<const float*>(operands[kPackedOperand]),
           static_cast<const float*>(operands[2]), static_cast<const float*>(operands[3]),
-          static_cast<float*>(results[0]),        nullptr};
+          static_cast<float*>(results[0]),        static_cast<float*>(results[0])};
     if (!takes_packed_) {
       pack(shape_, layer_.w, r.w, static_cast<float*>(scratch), threads_);
       r.w = static_cast<const float*>(scratch);
@@ -216,7 +216,7 @@ class Recurrent final : public LibraryCall {
  private:
   struct Run {
     const float *gates, *w, *first, *other;
-    float *hidden, *state;
+    float *hidden, *state;  // state: an LSTM's cells; else nobody reads it
   };
 
   // Of step `t` in the order of time, a panel of units of a group of rows.
@@ -229,7 +229,7 @@ class Recurrent final : public LibraryCall {
                     r.gates + at * strides[0] + row * strides[1] + unit,
                     r.w + p * s.panel_size(),
                     r.other + unit,
-                    r.state + (r.state ? row * s.units + unit : 0),
+                    r.state + row * s.units + unit,
                     r.hidden + at * all + row * s.units + unit,
                     s.units,
                     strides[1],
