@@ -169,6 +169,7 @@ inline bool is_pure(Op op) { return info(op).kind != Kind::External && op != Op:
 inline bool takes_types(Op op) {
   return (info(op).kind == Kind::Leaf && op != Op::iota) || info(op).kind == Kind::External;
 }
+inline bool is_recurrent(Op op) { return op == Op::lstm_layer || op == Op::gru_layer; }
 inline bool is_contraction(Op op) { return info(op).kind == Kind::Contraction; }
 
 }  // namespace lazuli::ir

@@ -126,14 +126,11 @@ std::vector<Axis> axes(IntArrayRef small, IntArrayRef large, bool by_size, Facto
   return found;
 }
 
-// Which torch's kernels go by size (Axis): on the CPU those of two dimensions, those of three with more than three
-// channels side by side, and all derivatives; on a GPU those of two dimensions that both keep their size.
-bool goes_by_size(size_t rank, IntArrayRef small, IntArrayRef large, bool has_channels_together) {
-  if (!lazy::backing().has_host_kernels) return rank == 2 && small == large;
-  return rank == 2 || has_channels_together;
-}
-bool derivative_goes_by_size(size_t rank, IntArrayRef small, IntArrayRef large) {
-  return lazy::backing().has_host_kernels || (rank == 2 && small == large);
+// Which of torch's kernels go by size (Axis): on a GPU those of two dimensions that both keep their size; on the CPU
+// those of two dimensions, and `others_do` for the rest: derivatives, and images of three with more than three channels
+// side by side.
+bool goes_by_size(size_t rank, IntArrayRef small, IntArrayRef large, bool others_do) {
+  return lazy::backing().has_host_kernels ? rank == 2 || others_do : rank == 2 && small == large;
 }
 
 bool is_image(const Tensor& t, IntArrayRef shape, IntArrayRef size, size_t rank) {
@@ -163,7 +160,7 @@ Tensor nearest_backward(const char* name, const Tensor& g, IntArrayRef size, Int
                     g.sizes().slice(2) == size;
   if (!fits) return fall_back<Tensor>(name, "", g, size, shape, factor...);
   const IntArrayRef small = shape.slice(2);
-  const auto along = axes(small, size, derivative_goes_by_size(sizeof...(Factor), small, size), factor...);
+  const auto along = axes(small, size, goes_by_size(sizeof...(Factor), small, size, /*others_do=*/true), factor...);
   if (!std::ranges::all_of(along, [](const Axis& a) { return a.is_same() || a.repeats() || a.has_window(); }))
     return fall_back<Tensor>(name, "", g, size, shape, factor...);
   lazy::Recording r;

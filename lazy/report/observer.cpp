@@ -200,12 +200,10 @@ Observer::Run::Run(Observer* observer, uint64_t key, const Trace& trace)
   current.executables.clear(), current.launches.clear();
   std::lock_guard lock(observer_->mutex_);
   const auto known = observer_->traces_.find(key);
-  const auto [runs, measured] = known == observer_->traces_.end()
-                                    ? std::pair(int64_t{0}, int64_t{0})
-                                    : std::pair(known->second.runs, known->second.measured);
-  current.is_measured = backing().overlaps_host && observer_->device_times_.is_due(runs, measured);
-  const bool is_changed = known == observer_->traces_.end() || known->second.is_changed;
-  current.is_looked_at = current.is_measured || is_changed || !backing().overlaps_host;
+  static const TraceInfo kNew;
+  const TraceInfo& info = known == observer_->traces_.end() ? kNew : known->second;
+  current.is_measured = backing().overlaps_host && observer_->device_times_.is_due(info.runs, info.measured);
+  current.is_looked_at = current.is_measured || info.is_changed || !backing().overlaps_host;
   for (ValueId v : trace.inputs())
     if (const jit::Buffer& b = trace.cell(v)->buffer; b.data && !observer_->holders_.contains(b.data))
       observer_->hold(b, 0);
@@ -267,10 +265,12 @@ void Observer::finish(uint64_t key, double begin, double end) {
   device_times_.ran(current.is_measured);
   device_times_.look();
   happened({Kind::Run, 0, 0, key, begin, end - begin});
-  const auto known = traces_.find(key);
-  const bool is_kept = known != traces_.end() || traces_.size() < kTraces;
-  if (is_kept && known == traces_.end()) order_.push_back(key), traces_[key].first_us = begin;  // compiled before
-  TraceInfo* const info = is_kept ? &traces_[key] : nullptr;
+  TraceInfo* info = nullptr;
+  if (traces_.contains(key) || traces_.size() < kTraces) {
+    const auto [it, fresh] = traces_.try_emplace(key);
+    info = &it->second;
+    if (fresh) order_.push_back(key), info->first_us = begin;  // compiled before the report began
+  }
   if (info) ++info->runs, info->measured += current.is_measured, info->run_us += end - begin;
   if (current.is_looked_at) {
     SingleRun run{begin, end - begin, {}};

@@ -7,8 +7,7 @@
 namespace lazuli::lazy {
 
 bool is_library_row(ir::Op op) {
-  return op == ir::Op::attention || op == ir::Op::attention_backward || op == ir::Op::lstm_layer ||
-         op == ir::Op::gru_layer;
+  return op == ir::Op::attention || op == ir::Op::attention_backward || ir::is_recurrent(op);
 }
 
 std::vector<at::Tensor> run_library_row(const ir::Node& node, std::vector<at::Tensor> in) {

@@ -280,8 +280,10 @@ class Run {
       Tensor by = out[r].abs() * (2 * spacing(t).relative);
       if (const Tensor hidden = hides(n, in); hidden.defined())
         by += hidden * (2 * spacing(ir::compute_type(t)).relative);
+      // Hidden states lie in [-1, 1], and none is more exact than what the step before gave.
       if (const int64_t count = terms(graph_, n))
-        by += is_recurrent(n.op)   ? (out[r].abs() + 1) * (spacing(t).relative * std::sqrt(static_cast<double>(count)))
+        by += ir::is_recurrent(n.op)
+                  ? (out[r].abs() + 1) * (spacing(t).relative * std::sqrt(static_cast<double>(count)))
               : is_attention(n.op) ? attended(n, in, out, r, count)
                                    : accumulated(n, in, out[r], t, count);
       out[r] = moved(out[r], by, t);
@@ -316,8 +318,6 @@ class Run {
     return size * step;
   }
 
-  // Its hidden states lie in [-1, 1], and none is more exact than what the step before gave.
-  static bool is_recurrent(Op op) { return op == Op::lstm_layer || op == Op::gru_layer; }
   static bool is_attention(Op op) { return op == Op::attention || op == Op::attention_backward; }
 
   // The same of attention, whose exponentials are off by as much as scores are, which rounding moves by a part of

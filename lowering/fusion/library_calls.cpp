@@ -175,7 +175,7 @@ class CpuLibraries final : public Libraries {
   }
   // Attention and recurrent layers read along rows, and numbers of 4 bits lie in an order of their own.
   bool reads(const ir::Node& node, const Layout& x) const override {
-    const bool is_recurrent = node.op == ir::Op::lstm_layer || node.op == ir::Op::gru_layer;
+    const bool is_recurrent = ir::is_recurrent(node.op);
     if (node.op == ir::Op::int4_mm || (is_recurrent && x.shape.size() < 3)) return is_dense(x);
     if (node.op != ir::Op::attention && node.op != ir::Op::attention_backward && !is_recurrent) return true;
     return x.shape.empty() || x.shape.back() == 1 || x.strides.back() == 1;

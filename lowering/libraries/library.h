@@ -21,10 +21,10 @@ struct Layout {
 // What is done to each result element of a contraction before it is stored, in order. Results and operands are of
 // floating types.
 struct PostOp {
-#define LAZULI_POST_OPS(X) \
-  X(Add) X(Mul) X(Relu) X(LeakyRelu) X(Clamp) X(GeluErf) X(GeluTanh) X(Sigmoid) X(Tanh) X(Silu) X(HardSwish) X(Scale)
+#define LAZULI_FUNCTIONS(X) \
+  X(Relu) X(LeakyRelu) X(Clamp) X(GeluErf) X(GeluTanh) X(Sigmoid) X(Tanh) X(Silu) X(HardSwish) X(Scale)
 #define LAZULI_NAME(name) name,
-  enum Kind : uint8_t { LAZULI_POST_OPS(LAZULI_NAME) } kind;
+  enum Kind : uint8_t { Add, Mul, LAZULI_FUNCTIONS(LAZULI_NAME) } kind;
 #undef LAZULI_NAME
   Layout operand{};  // Add, Mul: broadcast against the result (bias, residual); its pointer follows the main operands
   double alpha = 1;  // Scale: the factor. LeakyRelu: the slope. Clamp: the least result

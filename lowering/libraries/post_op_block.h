@@ -40,12 +40,12 @@ struct FunctionLoops {
   template <class C>
   LAZULI_INLINE static void run(const PostOp* op, PostOpBlock<C> x) {
     const C alpha = static_cast<C>(op->alpha), beta = static_cast<C>(op->beta);
-    with_kind(op->kind, [&](auto kind) LAZULI_INLINE_LAMBDA {
+    with_function(op->kind, [&](auto kind) LAZULI_INLINE_LAMBDA {
       constexpr PostOp::Kind one = decltype(kind)::value;
       for (int64_t r = 0; r < x.rows; ++r) {
         C* to = x.data + r * x.stride;
 #pragma omp simd
-        for (int64_t c = 0; c < x.columns; ++c) to[c] = after_post_op<one>(to[c], C(0), alpha, beta);
+        for (int64_t c = 0; c < x.columns; ++c) to[c] = after_function<one>(to[c], alpha, beta);
       }
     });
   }

@@ -26,12 +26,10 @@ bool is_per_channel(const Layout& operand, const ir::Dims& shape);
 // The same post-ops with every operand broadcast so.
 std::vector<PostOp> broadcast_post_ops(std::span<const PostOp> ops, const ir::Dims& shape);
 
-// x after an op of this kind; `y` is the operand's element for Add and Mul.
+// x after an op of this kind, one without an operand.
 template <PostOp::Kind kind, class C>
-LAZULI_INLINE C after_post_op(C x, C y, C alpha, C beta) {
+LAZULI_INLINE C after_function(C x, C alpha, C beta) {
   static_assert(std::is_floating_point_v<C>);
-  if constexpr (kind == PostOp::Add) return x + y;
-  if constexpr (kind == PostOp::Mul) return x * y;
   if constexpr (kind == PostOp::Relu) return x < C(0) ? C(0) : x;
   if constexpr (kind == PostOp::LeakyRelu) return x > C(0) ? x : x * alpha;
   if constexpr (kind == PostOp::Clamp) return held_between(x, alpha, beta);
@@ -46,24 +44,18 @@ LAZULI_INLINE C after_post_op(C x, C y, C alpha, C beta) {
   if constexpr (kind == PostOp::HardSwish) return x * held_between(x + 3, C(0), C(6)) / 6;
 }
 
-// Calls f with the kind as a constant.
+// Calls f with the kind of an op without an operand as a constant.
 template <class F>
-LAZULI_INLINE void with_kind(PostOp::Kind kind, F f) {
+LAZULI_INLINE void with_function(PostOp::Kind kind, F f) {
   switch (kind) {
 #define LAZULI_KIND(k) \
   case PostOp::k:      \
     return f(std::integral_constant<PostOp::Kind, PostOp::k>{});
-    LAZULI_POST_OPS(LAZULI_KIND)
+    LAZULI_FUNCTIONS(LAZULI_KIND)
 #undef LAZULI_KIND
+    default:
+      return;
   }
-}
-
-template <class C>
-inline C apply_post_op(const PostOp& op, C x, C y) {
-  with_kind(op.kind, [&](auto kind) LAZULI_INLINE_LAMBDA {
-    x = after_post_op<kind()>(x, y, static_cast<C>(op.alpha), static_cast<C>(op.beta));
-  });
-  return x;
 }
 
 // Applies `ops` in place to `data`, laid out as `result`, rounding once at the end. `operands` holds one pointer for

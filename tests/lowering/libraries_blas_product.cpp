@@ -7,6 +7,7 @@ namespace lazuli::lowering {
 namespace {
 
 using ir::DType;
+using testing::after_post_op;
 using testing::layout;
 using testing::MatmulCase;
 using testing::MatmulOperands;
@@ -54,8 +55,8 @@ void compute(const BlasProduct& p, const BlasEpilogue& e, Elements a, Elements b
         sum *= e.alpha;
         if (e.addend) sum += other->get(at_c + element(p.c, i, j));
         if (e.bias) sum += other->get(i);
-        if (e.activation == BlasEpilogue::Relu) sum = apply_post_op({PostOp::Relu}, sum, 0.0);
-        if (e.activation == BlasEpilogue::GeluTanh) sum = apply_post_op({PostOp::GeluTanh}, sum, 0.0);
+        if (e.activation == BlasEpilogue::Relu) sum = after_post_op({PostOp::Relu}, sum);
+        if (e.activation == BlasEpilogue::GeluTanh) sum = after_post_op({PostOp::GeluTanh}, sum);
         d.set(at_d + element(p.d, i, j), sum);
       }
   }

@@ -9,37 +9,9 @@ namespace lazuli::lowering {
 namespace {
 
 using ir::DType;
+using testing::after_post_op;
 using testing::layout;
 using testing::Tensor;
-
-double exact(const PostOp& op, double x) {
-  switch (op.kind) {
-    case PostOp::Relu:
-      return x < 0 ? 0 : x;
-    case PostOp::LeakyRelu:
-      return x > 0 ? x : x * op.alpha;
-    case PostOp::Clamp:
-      return x < op.alpha ? op.alpha : x > op.beta ? op.beta : x;
-    case PostOp::GeluErf:
-      return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
-    case PostOp::GeluTanh: {
-      const double inner = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-      return x / (1 + std::exp(-2 * inner));
-    }
-    case PostOp::Sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case PostOp::Tanh:
-      return std::tanh(x);
-    case PostOp::Silu:
-      return x / (1 + std::exp(-x));
-    case PostOp::HardSwish:
-      return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
-    case PostOp::Scale:
-      return x * op.alpha;
-    default:
-      return x;
-  }
-}
 
 std::vector<PostOp> functions() {
   std::vector<PostOp> ops;
@@ -72,7 +44,7 @@ TEST(LibrariesPostOps, AreExactToAFewUnits) {
       const Tensor y = after(op, type, numbers);
       for (int64_t i = 0; i < std::ssize(numbers); ++i) {
         x.set({i}, numbers[i]);
-        const double from = x.get({i}), wanted = exact(op, from), most = std::fabs(wanted) * unit * 4 + least;
+        const double from = x.get({i}), wanted = after_post_op(op, from), most = std::fabs(wanted) * unit * 4 + least;
         // gelu is half of x times a difference from one, in eager too; sums in an exponent are rounded.
         const double lost = op.kind == PostOp::GeluErf    ? std::fabs(from) * unit
                             : op.kind == PostOp::GeluTanh ? std::fabs(wanted) * 1000 * unit
@@ -91,7 +63,7 @@ TEST(LibrariesPostOps, KeepNanAndInfinities) {
     for (const PostOp& op : functions()) {
       const Tensor y = after(op, type, numbers);
       for (int64_t i = 0; i < std::ssize(numbers); ++i) {
-        const double wanted = exact(op, numbers[i]), given = y.get({i});
+        const double wanted = after_post_op(op, numbers[i]), given = y.get({i});
         if (std::isnan(wanted))
           ASSERT_TRUE(std::isnan(given)) << "kind " << op.kind << " of " << numbers[i] << ": " << given;
         else if (std::isinf(wanted) || wanted == 0)

@@ -1,6 +1,7 @@
 // Strided operands for the tests of library calls: real memory of the layout's type, read and written as double, with
 // guard bytes around it that must survive.
 #pragma once
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include "ir/error.h"
 #include "lowering/libraries/elements.h"
 #include "lowering/libraries/library.h"
 #include "lowering/libraries/post_ops.h"
@@ -109,6 +111,39 @@ class Fenced {
   char* start_;
 };
 
+// x after `op`, in float64; `y` is the operand's element for Add and Mul.
+inline double after_post_op(const PostOp& op, double x, double y = 0) {
+  switch (op.kind) {
+    case PostOp::Add:
+      return x + y;
+    case PostOp::Mul:
+      return x * y;
+    case PostOp::Relu:
+      return x < 0 ? 0 : x;
+    case PostOp::LeakyRelu:
+      return x > 0 ? x : x * op.alpha;
+    case PostOp::Clamp:
+      return x < op.alpha ? op.alpha : x > op.beta ? op.beta : x;
+    case PostOp::GeluErf:
+      return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
+    case PostOp::GeluTanh: {
+      const double inner = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+      return x / (1 + std::exp(-2 * inner));
+    }
+    case PostOp::Sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case PostOp::Tanh:
+      return std::tanh(x);
+    case PostOp::Silu:
+      return x / (1 + std::exp(-x));
+    case PostOp::HardSwish:
+      return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
+    case PostOp::Scale:
+      return x * op.alpha;
+  }
+  throw InternalError("no such post-op");
+}
+
 // x, the result's element at `at`, after `ops`, in float64.
 inline double after_post_ops(double x, const std::vector<PostOp>& ops, const std::vector<Tensor>& operands,
                              const ir::Dims& at, const ir::Dims& shape) {
@@ -125,7 +160,7 @@ inline double after_post_ops(double x, const std::vector<PostOp>& ops, const std
       }
       y = t.get(index);
     }
-    x = apply_post_op(op, x, y);
+    x = after_post_op(op, x, y);
   }
   return x;
 }

@@ -170,7 +170,7 @@ class MatmulReference {
           index[d] = t.layout.shape[d] == 1 ? ir::Size(0) : at[d + rank - index.size()];
         y = t.get(index);
       }
-      sum = apply_post_op(op, sum, y);
+      sum = after_post_op(op, sum, y);
     }
     return sum;
   }

@@ -1,9 +1,7 @@
 #include "lowering/libraries/recurrent/recurrent.h"
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include "lowering/instruction_sets/instruction_sets.h"
-#include "lowering/libraries/strided_copy.h"
 #include "lowering/libraries/vector_math.h"
 #include "lowering/threads/crew.h"
 #include "lowering/threads/little_work.h"
