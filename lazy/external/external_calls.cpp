@@ -88,50 +88,22 @@ bool is_ours(const c10::OperatorHandle& op) { return op.schema().name().starts_w
 // kernel (backend/ops/cudnn_recurrent.cpp).
 bool is_known_by_kernel(const c10::OperatorHandle& op) { return is_ours(op) && !has_meta_kernel(op); }
 
-// Whether the shapes that it returns are known to depend on no data. The meta kernels that say so for other operators
-// are torch's Python, whose first one loads half a second of modules, or two seconds: a transformer's first inference
-// need not wait for them, nor each worker of a loader that stacks its samples.
+bool returns_views(const c10::OperatorHandle& op) {
+  return std::ranges::any_of(op.schema().returns(),
+                             [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
+}
+
+// Whether the shapes that it returns are known to depend on no data, so that its meta kernel need not be asked. Many of
+// those are torch's Python, whose first one loads half a second of modules, or two seconds: a program's first steps
+// need not wait for them, nor each worker of a loader that stacks its samples. Torch tags those of its operators whose
+// shapes do depend on data; its fake tensors rely on that too. Operators without a meta kernel have no such tags.
 bool has_static_shapes(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {"_scaled_dot_product_flash_attention_for_cpu",
-                                                        "_scaled_dot_product_flash_attention_for_cpu_backward",
-                                                        "cat",
-                                                        "stack",
-                                                        "sort",
-                                                        "topk",
-                                                        "kthvalue",
-                                                        "cumprod",
-                                                        "logcumsumexp",
-                                                        "histc",
-                                                        "searchsorted",
-                                                        "bucketize",
-                                                        "tril_indices",
-                                                        "triu_indices",
-                                                        "_cdist_forward",
-                                                        "_cdist_backward",
-                                                        "_fft_r2c",
-                                                        "_fft_c2r",
-                                                        "_fft_c2c",
-                                                        "_linalg_eigh",
-                                                        "linalg_qr",
-                                                        "linalg_inv_ex",
-                                                        "linalg_cholesky_ex",
-                                                        "_linalg_solve_ex",
-                                                        "linalg_lu_factor_ex",
-                                                        "_linalg_det",
-                                                        "_linalg_slogdet",
-                                                        "linalg_solve_triangular",
-                                                        "grid_sampler_2d",
-                                                        "grid_sampler_2d_backward",
-                                                        "grid_sampler_3d",
-                                                        "grid_sampler_3d_backward",
-                                                        "upsample_bicubic2d",
-                                                        "upsample_bicubic2d_backward",
-                                                        "upsample_bilinear2d",
-                                                        "upsample_bilinear2d_backward",
-                                                        "upsample_nearest2d",
-                                                        "upsample_nearest2d_backward"};
+  if (is_known_by_kernel(op)) return true;
   const std::string& name = op.schema().name();
-  return is_known_by_kernel(op) || (name.starts_with("aten::") && names.contains(name.substr(6)));
+  if (!name.starts_with("aten::") || !op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || returns_views(op))
+    return false;
+  if (name == "aten::index") return true;  // without a mask
+  return !op.hasTag(at::Tag::dynamic_output_shape) && !op.hasTag(at::Tag::data_dependent_output);
 }
 
 // Whether they are known to depend on data, as those of an index that is a mask do.
@@ -267,8 +239,7 @@ bool is_little(const ExternalCall& call) {
 bool runs_at_once_when_new(const c10::OperatorHandle& op) {
   if (is_known_by_kernel(op)) return true;
   if (!may_run_unplanned() || is_reference_mode()) return false;
-  return std::ranges::none_of(op.schema().returns(),
-                              [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); });
+  return !returns_views(op);
 }
 
 // Whether its kernel asserts what zeros do not keep.
@@ -295,10 +266,9 @@ class Analysis {
     bool rehearsed =
         bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
-    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
-    if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
-    bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
-    if (only_views && signature_.op.schema().returns().empty()) return false;  // it is called for its error
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device()) && !is_called_for_its_error();
+    if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta)) || is_called_for_its_error()) return false;
+    const bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     return only_views || !rehearsed || asserts_more_than_zeros_keep(signature_.op) || learn(backing().device());
   }
 
@@ -331,6 +301,10 @@ class Analysis {
     for (size_t i = 0; i < slots_.size(); ++i)
       if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
     return returns(stack) && mutations();
+  }
+
+  bool is_called_for_its_error() const {
+    return call_.mutated.empty() && call_.fresh_types.empty() && signature_.op.schema().returns().empty();
   }
 
   static Geometry without_storage(Geometry g) {

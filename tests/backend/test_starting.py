@@ -13,6 +13,16 @@ CALLS = {
     "a Fourier transform": "torch.fft.fft(x)",
     "nonzero": "torch.nonzero(x)",
     "a mask": "x[x > 0]",
+    "soft shrinking": "torch.nn.functional.softshrink(x)",
+    "padding": "torch.nn.functional.pad(x[None], (1, 1), mode='reflect')",
+    "a cross product": "torch.linalg.cross(x, x)",
+    "take": "x.take(torch.arange(3, device='lazuli'))",
+    "folding": "torch.nn.functional.fold(x.new_ones(1, 4, 4), (3, 3), (2, 2))",
+    "a maximum by index": "x[0].scatter_reduce(0, x[1].long() % 3, x[2], 'amax')",
+    "a product of complex vectors": "torch.vdot(x[0] + 1j, x[1] + 1j)",
+    "singular values": "torch.linalg.svdvals(x)",
+    "a gradient": "torch.autograd.grad("
+    "torch.nn.functional.pad(w := x[None].requires_grad_(), (1, 1), mode='reflect').sum(), w)[0]",
     "bicubic": "torch.nn.functional.interpolate(x[None, None], size=5, mode='bicubic')",
 }
 
