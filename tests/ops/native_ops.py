@@ -85,7 +85,7 @@ double float half int long short to _softmax_backward_data"""
 # whose sequence is each device's own (see backend/test_random.py), what shares only a name, what
 # is registered for the fallback, in some types or all (tests/conformance compares all operators).
 ELSEWHERE = """bernoulli cauchy complex conj_physical empty empty_strided exponential geometric
-grid_sampler_2d grid_sampler_3d log_normal mode multinomial native_dropout_backward
+grid_sampler_2d grid_sampler_3d linalg.polar log_normal mode multinomial native_dropout_backward
 nn.functional.silu.complex normal normal.in_place normal.number_mean polar resize_
 signal.windows.exponential sparse.mm.reduce special.chebyshev_polynomial_t
 special.chebyshev_polynomial_u special.chebyshev_polynomial_v
