@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <memory>
 #include <sstream>
 #include <variant>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -124,13 +126,16 @@ std::vector<Operator> find_operators(Op op) {
   return found;
 }
 
+// Found when a row is asked for first: torch reads an operator's schema then, and a program needs few of them. Kept for
+// good.
 const std::vector<Operator>& operators_of(Op op) {
-  static const auto* all = [] {
-    auto* table = new std::array<std::vector<Operator>, ir::kOpCount>;
-    for (size_t i = 0; i < ir::kOpCount; ++i) (*table)[i] = find_operators(static_cast<Op>(i));
-    return table;
-  }();
-  return (*all)[static_cast<size_t>(op)];
+  using Found = const std::vector<Operator>;
+  static auto& table = *new std::array<std::atomic<Found*>, ir::kOpCount>{};
+  std::atomic<Found*>& place = table[static_cast<size_t>(op)];
+  if (Found* known = place.load(std::memory_order_acquire)) return *known;
+  auto made = std::make_unique<Found>(find_operators(op));
+  Found* other = nullptr;  // of a thread that was first
+  return place.compare_exchange_strong(other, made.get(), std::memory_order_acq_rel) ? *made.release() : *other;
 }
 
 // Fills an operator's arguments from a row's operands and attributes.
