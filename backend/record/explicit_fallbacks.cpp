@@ -1,6 +1,7 @@
 // Operators for which torch has a kernel for every device that is none for ours: it looks for the device among those
-// that torch knows, reads memory by its address, checks less than the CPU's own kernel does, writes nothing, or has
-// results of other shapes. They get the fallback by name.
+// that torch knows, reads memory by its address, checks less than the CPU's own kernel does, writes nothing, has
+// results of other shapes, or makes the results' memory and calls a form that writes there, which ends a trace
+// (structured.cpp). They get the fallback by name.
 #include "backend/record/dispatch.h"
 #include "backend/record/registration.h"
 
@@ -32,6 +33,8 @@ void register_explicit_fallbacks(torch::Library& m) {
                            "any.dims_out",
                            "choose_qparams_optimized",
                            "conj_physical_",
+                           "cummax",
+                           "cummin",
                            "fbgemm_linear_fp16_weight",
                            "fbgemm_linear_fp16_weight.out",
                            "fbgemm_linear_fp16_weight_fp32_activation",
@@ -42,7 +45,11 @@ void register_explicit_fallbacks(torch::Library& m) {
                            "fbgemm_pack_gemm_matrix_fp16",
                            "fbgemm_pack_quantized_matrix",
                            "fbgemm_pack_quantized_matrix.KN",
+                           "kthvalue",
+                           "logcumsumexp",
+                           "median.dim",
                            "mode.values",
+                           "nanmedian.dim",
                            "range.out_"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }

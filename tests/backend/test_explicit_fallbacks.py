@@ -3,6 +3,7 @@
 import pytest
 import torch
 from differential import assert_same, normal
+from torch.testing import assert_close
 from versions import TORCH
 
 
@@ -127,3 +128,40 @@ def test_the_kernel_for_the_backing_device_goes_before_one_for_all():
             return y
 
         assert_same(call)
+
+
+WRITTEN = {  # torch makes their results, and has them written
+    "cummax": lambda x: torch.cummax(x, 0),
+    "cummin": lambda x: torch.cummin(x, 0),
+    "kthvalue": lambda x: torch.kthvalue(x, 2, -1, keepdim=True),
+    "logcumsumexp": lambda x: (torch.logcumsumexp(x, -1),),
+    "median": lambda x: torch.median(x, 0),
+    "nanmedian": lambda x: torch.nanmedian(x, -1),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_results_that_torch_would_write_later_are_recorded(name, device, counters):
+    x = normal(5, 7, device=device)
+    x[1, 2], x[3, 4:6] = float("nan"), 0.5
+    want = WRITTEN[name](x.cpu())
+    for _ in range(3):  # so that the call is known
+        for got, expected in zip(WRITTEN[name](x), want, strict=True):
+            assert_close(got.cpu(), expected, equal_nan=True)
+    before = counters()["external_calls"]
+    got = WRITTEN[name](x)
+    assert counters()["external_calls"] == before  # nothing ran
+    for g, expected in zip(got, want, strict=True):
+        assert_close(g.cpu(), expected, equal_nan=True)
+    assert any(name in call for call in counters()["external_calls"])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_gradients_of_results_that_torch_would_write(name):
+    def compute(device):
+        x = normal(5, 7, device=device).requires_grad_()
+        y = WRITTEN[name](x)[0]
+        y.square().sum().backward()
+        return y, x.grad
+
+    assert_same(compute)
