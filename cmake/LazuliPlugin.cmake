@@ -26,7 +26,8 @@ set_target_properties(lazuli_core_shared PROPERTIES
 file(GLOB_RECURSE _sources CONFIGURE_DEPENDS
   "${CMAKE_SOURCE_DIR}/lazy/*.cpp" "${CMAKE_SOURCE_DIR}/backend/*.cpp")
 set(_loader_sources ${_sources})
-list(FILTER _loader_sources INCLUDE REGEX "/backend/loader/")
+# Torch's table of imported functions is changed by both: by the loader for what holds before the device is used.
+list(FILTER _loader_sources INCLUDE REGEX "/backend/(loader/|torch_internals/imported_functions)")
 list(FILTER _sources EXCLUDE REGEX "/backend/loader/")
 lazuli_units(_units ${_sources})
 add_custom_target(lazuli)

@@ -1,0 +1,31 @@
+"""Programs on CUDA tensors, in a process that has the device installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+TRAINING = """
+import torch
+
+def step(model, device):
+    model(torch.ones(3, 4, device=device)).square().sum().backward()
+    return model.weight.grad.clone()
+
+model = torch.nn.Linear(4, 2).to("cuda")
+first = step(model, "cuda")
+{use}
+model.zero_grad()
+assert torch.equal(step(model, "cuda"), first)
+"""
+USES = {
+    "before the device is used": "",
+    "beside it": "step(torch.nn.Linear(4, 2).to('lazuli'), 'lazuli').cpu()",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_backward_on_cuda_tensors(use):
+    code = TRAINING.format(use=USES[use])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
