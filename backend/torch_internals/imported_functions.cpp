@@ -1,6 +1,8 @@
 #include "backend/torch_internals/imported_functions.h"
 
 #include <cstddef>
+#include <string>
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 
@@ -39,7 +41,15 @@ bool is_read_only(const dl_phdr_info& library, size_t offset) {
 
 struct Search {
   std::string_view symbol;
+  const void* address;  // of the function
   void** entry = nullptr;
+
+  // Most functions in the table are the library's own. Those are known by their addresses: to read all names takes
+  // milliseconds of a process's start.
+  bool is(const ElfW(Sym) & function, const dl_phdr_info& library, const Imports& imports) const {
+    if (function.st_shndx == SHN_UNDEF) return symbol == imports.names + function.st_name;
+    return reinterpret_cast<const void*>(library.dlpi_addr + function.st_value) == address;
+  }
 };
 
 int search_in(dl_phdr_info* library, size_t, void* data) {
@@ -49,7 +59,8 @@ int search_in(dl_phdr_info* library, size_t, void* data) {
   if (!imports.symbols || !imports.names || !imports.slots) return 1;
   for (size_t i = 0; i < imports.bytes / sizeof(ElfW(Rela)); ++i) {
     const ElfW(Rela)& slot = imports.slots[i];
-    if (search.symbol != imports.names + imports.symbols[ELF64_R_SYM(slot.r_info)].st_name) continue;
+    const ElfW(Sym)& function = imports.symbols[ELF64_R_SYM(slot.r_info)];
+    if (!search.is(function, *library, imports)) continue;
     if (!is_read_only(*library, slot.r_offset))
       search.entry = reinterpret_cast<void**>(library->dlpi_addr + slot.r_offset);
   }
@@ -59,7 +70,7 @@ int search_in(dl_phdr_info* library, size_t, void* data) {
 }  // namespace
 
 void** find_import(std::string_view symbol) {
-  Search search{symbol};
+  Search search{symbol, dlsym(RTLD_DEFAULT, std::string(symbol).c_str())};
   dl_iterate_phdr(&search_in, &search);
   return search.entry;
 }
