@@ -95,8 +95,8 @@ bool returns_views(const c10::OperatorHandle& op) {
 
 // Whether the shapes that it returns are known to depend on no data, so that its meta kernel need not be asked. Many of
 // those are torch's Python, whose first one loads half a second of modules, or two seconds: a program's first steps
-// need not wait for them, nor each worker of a loader that stacks its samples. Torch tags those of its operators whose
-// shapes do depend on data; its fake tensors rely on that too. Operators without a meta kernel have no such tags.
+// need not wait for them, nor each worker of a loader that stacks its samples. Of its operators with a meta kernel,
+// torch tags those whose shapes do depend on data. Others may lack the tag.
 bool has_static_shapes(const c10::OperatorHandle& op) {
   if (is_known_by_kernel(op)) return true;
   const std::string& name = op.schema().name();
@@ -108,8 +108,13 @@ bool has_static_shapes(const c10::OperatorHandle& op) {
 
 // Whether they are known to depend on data, as those of an index that is a mask do.
 bool has_shapes_of_data(const Signature& s) {
-  static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
-                                                        "aten::unique_dim", "aten::unique_consecutive"};
+  static const std::unordered_set<std::string> names = {"aten::nonzero",
+                                                        "aten::masked_select",
+                                                        "aten::_unique2",
+                                                        "aten::unique_dim",
+                                                        "aten::unique_consecutive",
+                                                        "aten::_pack_padded_sequence",
+                                                        "aten::_padded_dense_to_jagged_forward"};
   const auto is_mask = [](const Slot& slot) {
     return slot.argument > 0 && (slot.geometry.type == at::kBool || slot.geometry.type == at::kByte);
   };
@@ -248,12 +253,21 @@ bool asserts_more_than_zeros_keep(const c10::OperatorHandle& op) {
          op.schema().name() == "aten::repeat_interleave";  // the sum of its operand is the given size
 }
 
-// Learns what a call returns. First from torch's meta kernels, which know which shapes depend on data; then, since
-// those do not make every check that eager makes and sometimes promise other types or strides, from a rehearsal: the
-// eager kernel itself, once per signature, on memory full of zeros. What fails in either runs for real, at once, and
-// gives eager's own error at the line that caused it. Operators that are not torch's are not rehearsed: the first call
-// runs at once, and confirms what their meta kernels say. Where calls run at once when they are new, this is of the
-// third one.
+// Whether it returns and writes nothing. Such an operator asserts something, which may not hold for zeros: a GPU then
+// ends all work.
+bool is_called_for_its_error(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  for (size_t i = 0; i < schema.arguments().size(); ++i)
+    if (writes(schema, i)) return false;
+  return schema.returns().empty();
+}
+
+// Learns what a call returns. Unless that is known to depend on no data, first from torch's meta kernels, which know
+// which shapes do; then, since those do not make every check that eager makes and sometimes promise other types or
+// strides, from a rehearsal: the eager kernel itself, once per signature, on memory full of zeros. What fails in either
+// runs for real, at once, and gives eager's own error at the line that caused it. Operators that are not torch's are
+// not rehearsed: the first call runs at once, and confirms what their meta kernels say. Where calls run at once when
+// they are new, this is of the third one.
 class Analysis {
  public:
   explicit Analysis(ExternalCall& call) : call_(call), signature_(call.signature) {}
@@ -261,13 +275,14 @@ class Analysis {
   bool run() {
     const lowering::OneThread one;
     if (!call_.describable || is_random(signature_) || has_shapes_of_data(signature_)) return false;
+    if (is_called_for_its_error(signature_.op)) return false;
     constexpr int64_t kRehearsed = int64_t{64} << 20;  // bytes; beyond, a second run costs more than it finds
     // In reference mode strides decide what kernels do next.
     bool rehearsed =
         bytes_read(signature_) <= kRehearsed || is_reference_mode() || !has_right_meta_kernel(signature_.op);
     rehearsed = rehearsed && can_be_rehearsed(signature_.op);
-    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device()) && !is_called_for_its_error();
-    if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta)) || is_called_for_its_error()) return false;
+    if (rehearsed && has_static_shapes(signature_.op)) return learn(backing().device());
+    if (!has_meta_kernel(signature_.op) || !learn(c10::Device(c10::kMeta))) return false;
     const bool only_views = call_.mutated.empty() && call_.fresh_types.empty();
     return only_views || !rehearsed || asserts_more_than_zeros_keep(signature_.op) || learn(backing().device());
   }
@@ -301,10 +316,6 @@ class Analysis {
     for (size_t i = 0; i < slots_.size(); ++i)
       if (!(geometry_of(slots_[i]) == without_storage(signature_.slots[i].geometry))) return false;  // it was resized
     return returns(stack) && mutations();
-  }
-
-  bool is_called_for_its_error() const {
-    return call_.mutated.empty() && call_.fresh_types.empty() && signature_.op.schema().returns().empty();
   }
 
   static Geometry without_storage(Geometry g) {

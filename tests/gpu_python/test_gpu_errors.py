@@ -51,6 +51,14 @@ def test_an_index_out_of_range(name, bad):
     assert x[torch.tensor([1]).to("lazuli")].shape == (1, n)
 
 
+def test_an_assertion_is_tried_on_no_zeros():
+    x = torch.ones((), device="lazuli")
+    for _ in range(4):  # the third call of a kind is learned
+        torch._assert_async(x)
+        torch._assert_async(x, "holds")
+    assert (x + 1).item() == 2
+
+
 def test_a_zero_divisor():
     x = torch.full((70,), 7).to("lazuli")
     d = torch.full((70,), 3)
