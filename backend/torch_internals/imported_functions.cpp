@@ -63,6 +63,7 @@ int search_in(dl_phdr_info* library, size_t, void* data) {
     if (!search.is(function, *library, imports)) continue;
     if (!is_read_only(*library, slot.r_offset))
       search.entry = reinterpret_cast<void**>(library->dlpi_addr + slot.r_offset);
+    break;
   }
   return 1;
 }

@@ -1,9 +1,9 @@
 // Functions that torch's own code calls in other libraries, replaced for libtorch_cpu alone.
 //
 // They are calls between shared libraries, so libtorch_cpu has an entry for each in its table of imported functions. An
-// entry can be pointed elsewhere; all other callers of the function stay with torch's. Torch's autograd engine asks two
-// functions which device is the process's accelerator, and offers no way to answer for it. A third one runs a function
-// on OpenMP's threads, and nothing else says that they are awake.
+// entry can be pointed elsewhere; all other callers of the function stay with torch's. Torch, its autograd engine too,
+// asks two functions which device is the process's accelerator, and offers no way to answer for it. A third one runs a
+// function on OpenMP's threads, and nothing else says that they are awake.
 #pragma once
 #include <string_view>
 

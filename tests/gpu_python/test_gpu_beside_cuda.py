@@ -26,16 +26,19 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_backward_on_cuda_tensors(use):
-    code = TRAINING.format(use=USES[use])
+def run(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.parametrize("use", USES)
+def test_backward_on_cuda_tensors(use):
+    run(TRAINING.format(use=USES[use]))
+
+
 def test_whether_it_is_the_accelerator_needs_no_gpu():
     """A child that is forked could not use a GPU that its parent has used."""
-    code = """
+    run("""
 import os
 import torch
 
@@ -45,6 +48,4 @@ if child := os.fork():
 else:
     torch.ones(2, device="cuda").sum().item()
     os._exit(0)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+""")
