@@ -11,9 +11,12 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "lowering/threads/crew.h"
 
 namespace lazuli::jit {
 namespace {
@@ -54,6 +57,7 @@ class Improver {
     if (!lock || has_ended_ || is_known(kernel)) return;
     if (!has_thread_ && !begin()) return;
     wanted_.push_back(kernel);
+    if (!work_) work_.emplace();
     changed_.notify_all();
   }
 
@@ -69,6 +73,7 @@ class Improver {
       // The thread may be at it, but stand still.
       if (!lock || has_ended_ || (kernel == current_ && kernel->function.is_compiled()) || here_) return;
       std::erase(wanted_, kernel);
+      if (wanted_.empty() && !current_) work_.reset();
       here_ = kernel.get();
     }
     or_keep(*kernel, [&] { use(*kernel, faster_code(*kernel)); });
@@ -91,7 +96,8 @@ class Improver {
   static void register_process(std::atomic<Improver*>& improver) {
     static std::atomic<Improver*>& current = improver;
     // LLVM's own data are whole in a child only if nobody is changing them.
-    pthread_atfork([] { current.load()->lock(); }, [] { current.load()->unlock(); }, [] { current = new Improver; });
+    pthread_atfork([] { current.load()->lock(); }, [] { current.load()->unlock(); },
+                   [] { current.exchange(new Improver)->work_.reset(); });
     end_before_statics();
   }
   // Of LLVM's static objects those are destroyed after this that are there already: some are made by the first
@@ -141,6 +147,7 @@ class Improver {
     for (;;) {
       std::unique_lock lock(mutex_);
       current_ = nullptr;
+      if (wanted_.empty()) work_.reset();
       changed_.notify_all();
       changed_.wait(lock, [&] { return !wanted_.empty(); });
       lock.unlock();
@@ -168,6 +175,7 @@ class Improver {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<const Kernel>> wanted_;
   std::shared_ptr<const Kernel> current_;      // what the thread is at
+  std::optional<lowering::IdleWork> work_;     // while there is any
   std::atomic<const Kernel*> here_ = nullptr;  // what another thread is at
   bool has_thread_ = false;
   std::atomic<pid_t> thread_ = 0;  // once it has its priority

@@ -72,7 +72,6 @@ bool RunAhead::start() {
   const bool by_itself = lowering::begin_background([] { return get().step(); });
   if (!by_itself && config().run_ahead != "all") return false;
   parts_ = std::make_unique<jit::PartsAhead>(TraceCache::get().parts, compile_options(settings_now(), 0), line_text);
-  lowering::expect_background(true);
   float_mode_ = lowering::FloatMode::here();
   return true;
 }
@@ -136,7 +135,6 @@ jit::PartsAhead* RunAhead::made() {
 }
 
 void RunAhead::forget() {
-  if (parts_) lowering::expect_background(false);
   parts_ = nullptr;
   due_ = kChunk;
   handed_ = {};

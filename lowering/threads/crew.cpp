@@ -4,12 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 #include <pthread.h>
 #include <sched.h>
+#include <strings.h>
 
 namespace lazuli::lowering {
 namespace {
@@ -17,10 +19,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr Clock::duration kPatience = 200us, kLongPatience = 2ms;  // that a thread without work stays awake
-constexpr Clock::duration kOpenmpPatience = 10ms;                  // that OpenMP's stay awake, about
-constexpr int kMost = 64;                                          // threads
-constexpr int64_t kRangesEach = 4;                                 // per thread
+// That a thread without work stays awake. On a virtual machine waking it takes longer than many kernels, and between
+// two kernels may lie all of a step's recording. It gives way to whoever else has work for its core.
+constexpr Clock::duration kPatience = 10ms, kShortPatience = 200us;
+constexpr Clock::duration kOpenmpPatience = 10ms;  // that OpenMP's stay awake, about
+constexpr int kMost = 64;                          // threads
+constexpr size_t kFew = 8;                         // threads, besides who shares out
+constexpr int64_t kRangesEach = 4;                 // per thread
+
+std::atomic<int> idle_work = 0;  // that there is
+
+// What OpenMP's threads are asked to do holds for these, too.
+bool may_wait_awake() {
+  static const bool may = [] {
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    return !policy || strcasecmp(policy, "passive") != 0;
+  }();
+  return may;
+}
 
 // Work that is shared out: for each thread the ranges that it begins with.
 struct Region {
@@ -79,6 +95,7 @@ class Crew {
     is_background_ = is_member_;
     region_.begin(n, threads, heavy, f, context);
     regions_.fetch_add(1, std::memory_order_relaxed);
+    if (!is_member_) keep_apart();
     is_open_.store(true, std::memory_order_seq_cst);
     wake();
     region_.work(0);
@@ -116,26 +133,26 @@ class Crew {
   // On the background's thread: how many share its work, while somebody waits for it.
   int size_of_background() const { return is_member_ && is_helped() ? size_ : 1; }
 
-  void expect_background(bool soon) { expects_background_ = soon; }
-
  private:
   // Under sharing_. Where the system gives no more threads, those that are there do the work.
   void enlist(int members) try {
     while (static_cast<int>(members_.size()) < std::min(members, kMost - 1)) {
       const int worker = static_cast<int>(members_.size()) + 1;
       members_.emplace_back([this, worker] { serve(worker); });
+      apart_from_ = -1;
     }
   } catch (const std::system_error&) {}
 
-  // The system may well let a thread wake where this one runs, and there it waits until the next tick.
+  // The system may well let a thread wake where this one runs, and there it waits until the next tick. Where there are
+  // many cores it finds another.
   void keep_apart() {
     const int here = sched_getcpu();
-    if (here == apart_from_ || here < 0) return;
+    if (here == apart_from_ || here < 0 || members_.size() > kFew) return;
     apart_from_ = here;
     cpu_set_t cpus;
     if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || !CPU_ISSET(here, &cpus) || CPU_COUNT(&cpus) == 1) return;
     CPU_CLR(here, &cpus);
-    pthread_setaffinity_np(members_[0].native_handle(), sizeof cpus, &cpus);
+    for (std::thread& member : members_) pthread_setaffinity_np(member.native_handle(), sizeof cpus, &cpus);
   }
 
   void wake() {
@@ -182,9 +199,9 @@ class Crew {
 
   void rest(int worker) {
     const auto start = Clock::now();
-    const auto patience = [&]() -> Clock::duration {
-      if (is_openmp_awake()) return Clock::duration::zero();  // its threads do not make room for others
-      return worker == 1 && expects_background_ ? kLongPatience : kPatience;
+    const auto stays = [&] {
+      if (!may_wait_awake() || is_openmp_awake()) return false;  // OpenMP's threads do not make room for others
+      return Clock::now() - start < (idle_work.load(std::memory_order_relaxed) ? kShortPatience : kPatience);
     };
     do {
       for (int i = 0; i < 32; ++i) {
@@ -192,7 +209,7 @@ class Crew {
         _mm_pause();
       }
       std::this_thread::yield();  // to whoever has work for this core
-    } while (Clock::now() - start < patience());
+    } while (stays());
     std::unique_lock lock(mutex_);
     sleeping_.fetch_add(1, std::memory_order_seq_cst);
     changed_.wait(lock, [&] { return is_there(worker); });
@@ -213,7 +230,7 @@ class Crew {
   int size_ = 1;
   std::atomic<bool> is_helped_ = false;      // by a thread in the background's own place
   std::atomic<bool> is_background_ = false;  // that has shared out the region
-  std::atomic<bool> has_background_ = false, expects_background_ = false;
+  std::atomic<bool> has_background_ = false;
 
   std::mutex mutex_;  // for sleeping
   std::condition_variable changed_;
@@ -242,8 +259,9 @@ int crew_size() {
 
 bool begin_background(bool (*step)()) { return crew_size() > 1 && Crew::get().begin_background(step); }
 void continue_background() { Crew::get().continue_background(); }
+IdleWork::IdleWork() { ++idle_work; }
+IdleWork::~IdleWork() { --idle_work; }
 void help_background(bool (*done)()) { Crew::get().help_background(done); }
-void expect_background(bool soon) { Crew::get().expect_background(soon); }
 
 bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
 

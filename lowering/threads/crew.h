@@ -63,9 +63,14 @@ class FloatMode {
 bool begin_background(bool (*step)());
 // There is more to do in the background.
 void continue_background();
-// Whether more will come soon, so that the thread had better stay awake: waking one costs whoever wakes it
-// microseconds.
-void expect_background(bool soon);
+// While one lives, members of the crew that have no work soon sleep: a thread of the lowest priority has some, and gets
+// no core that anybody keeps awake.
+class IdleWork {
+ public:
+  IdleWork();
+  ~IdleWork();
+  IdleWork(const IdleWork&) = delete;
+};
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
 void help_background(bool (*done)());
 
