@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -57,7 +56,7 @@ class Improver {
     if (!lock || has_ended_ || is_known(kernel)) return;
     if (!has_thread_ && !begin()) return;
     wanted_.push_back(kernel);
-    if (!work_) work_.emplace();
+    tell_crew();
     changed_.notify_all();
   }
 
@@ -73,7 +72,7 @@ class Improver {
       // The thread may be at it, but stand still.
       if (!lock || has_ended_ || (kernel == current_ && kernel->function.is_compiled()) || here_) return;
       std::erase(wanted_, kernel);
-      if (wanted_.empty() && !current_) work_.reset();
+      tell_crew();
       here_ = kernel.get();
     }
     or_keep(*kernel, [&] { use(*kernel, faster_code(*kernel)); });
@@ -97,7 +96,10 @@ class Improver {
     static std::atomic<Improver*>& current = improver;
     // LLVM's own data are whole in a child only if nobody is changing them.
     pthread_atfork([] { current.load()->lock(); }, [] { current.load()->unlock(); },
-                   [] { current.exchange(new Improver)->work_.reset(); });
+                   [] {
+                     current = new Improver;
+                     current.load()->tell_crew();
+                   });
     end_before_statics();
   }
   // Of LLVM's static objects those are destroyed after this that are there already: some are made by the first
@@ -124,6 +126,9 @@ class Improver {
     return kernel == current_ || kernel.get() == here_ || std::ranges::find(wanted_, kernel) != wanted_.end();
   }
 
+  // Under mutex_, when what follows from it has changed.
+  void tell_crew() const { lowering::expect_idle_work(current_ || !wanted_.empty()); }
+
   // Under mutex_.
   bool begin() {
     sigset_t all, before;
@@ -147,7 +152,7 @@ class Improver {
     for (;;) {
       std::unique_lock lock(mutex_);
       current_ = nullptr;
-      if (wanted_.empty()) work_.reset();
+      tell_crew();
       changed_.notify_all();
       changed_.wait(lock, [&] { return !wanted_.empty(); });
       lock.unlock();
@@ -175,7 +180,6 @@ class Improver {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<const Kernel>> wanted_;
   std::shared_ptr<const Kernel> current_;      // what the thread is at
-  std::optional<lowering::IdleWork> work_;     // while there is any
   std::atomic<const Kernel*> here_ = nullptr;  // what another thread is at
   bool has_thread_ = false;
   std::atomic<pid_t> thread_ = 0;  // once it has its priority

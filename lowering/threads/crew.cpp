@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <ranges>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -24,10 +25,10 @@ using namespace std::chrono_literals;
 constexpr Clock::duration kPatience = 10ms, kShortPatience = 200us;
 constexpr Clock::duration kOpenmpPatience = 10ms;  // that OpenMP's stay awake, about
 constexpr int kMost = 64;                          // threads
-constexpr size_t kFew = 8;                         // threads, besides who shares out
+constexpr int64_t kFew = 8;                        // threads that are kept apart from who shares out
 constexpr int64_t kRangesEach = 4;                 // per thread
 
-std::atomic<int> idle_work = 0;  // that there is
+std::atomic<bool> has_idle_work = false;  // another thread of the process
 
 // What OpenMP's threads are asked to do holds for these, too.
 bool may_wait_awake() {
@@ -144,15 +145,16 @@ class Crew {
   } catch (const std::system_error&) {}
 
   // The system may well let a thread wake where this one runs, and there it waits until the next tick. Where there are
-  // many cores it finds another.
+  // many cores it finds another, so that the first few threads are enough.
   void keep_apart() {
     const int here = sched_getcpu();
-    if (here == apart_from_ || here < 0 || members_.size() > kFew) return;
+    if (here == apart_from_ || here < 0) return;
     apart_from_ = here;
     cpu_set_t cpus;
     if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || !CPU_ISSET(here, &cpus) || CPU_COUNT(&cpus) == 1) return;
     CPU_CLR(here, &cpus);
-    for (std::thread& member : members_) pthread_setaffinity_np(member.native_handle(), sizeof cpus, &cpus);
+    for (std::thread& member : members_ | std::views::take(kFew))
+      pthread_setaffinity_np(member.native_handle(), sizeof cpus, &cpus);
   }
 
   void wake() {
@@ -201,7 +203,7 @@ class Crew {
     const auto start = Clock::now();
     const auto stays = [&] {
       if (!may_wait_awake() || is_openmp_awake()) return false;  // OpenMP's threads do not make room for others
-      return Clock::now() - start < (idle_work.load(std::memory_order_relaxed) ? kShortPatience : kPatience);
+      return Clock::now() - start < (has_idle_work.load(std::memory_order_relaxed) ? kShortPatience : kPatience);
     };
     do {
       for (int i = 0; i < 32; ++i) {
@@ -259,9 +261,8 @@ int crew_size() {
 
 bool begin_background(bool (*step)()) { return crew_size() > 1 && Crew::get().begin_background(step); }
 void continue_background() { Crew::get().continue_background(); }
-IdleWork::IdleWork() { ++idle_work; }
-IdleWork::~IdleWork() { --idle_work; }
 void help_background(bool (*done)()) { Crew::get().help_background(done); }
+void expect_idle_work(bool is_there) { has_idle_work.store(is_there, std::memory_order_relaxed); }
 
 bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
 

@@ -63,16 +63,12 @@ class FloatMode {
 bool begin_background(bool (*step)());
 // There is more to do in the background.
 void continue_background();
-// While one lives, members of the crew that have no work soon sleep: a thread of the lowest priority has some, and gets
-// no core that anybody keeps awake.
-class IdleWork {
- public:
-  IdleWork();
-  ~IdleWork();
-  IdleWork(const IdleWork&) = delete;
-};
 // Waits until `done` says so, and meanwhile takes part in what the background shares out.
 void help_background(bool (*done)());
+
+// Whether a thread of the lowest priority has work. It gets no core that anybody keeps awake, so members of the crew
+// that have none soon sleep.
+void expect_idle_work(bool is_there);
 
 namespace detail {
 using Work = void (*)(void* context, int64_t begin, int64_t end, int worker);
