@@ -49,6 +49,8 @@ at::Generator backing_generator(uint64_t seed);
 // Whether it is a generator of the CPU, whose numbers a script wants on the device: with `torch.set_default_device`
 // torch's own samplers ask for that. Kernels of the CPU draw them, where there are any for the backing device.
 bool is_of_host(const std::optional<at::Generator>& g);
+// Until it is called again, this thread draws with the generator where it would with the default one; null: with that.
+void draw_with(std::optional<at::Generator> g);
 // The given generator, or the default one. Throws for a generator of another device.
 Generator& generator_of(const std::optional<at::Generator>& g);
 

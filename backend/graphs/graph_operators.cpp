@@ -1,12 +1,10 @@
 // What the Python half calls: torch.ops.lazuli._graph_*. Graphs and captures go by number there.
 #include <algorithm>
 #include <unordered_map>
-#include <ATen/ops/as_strided.h>
 #include <torch/library.h>
+#include "backend/device/generator.h"
 #include "backend/graphs/captured_graph.h"
-#include "lazy/external/external.h"
-#include "lazy/memory/backing.h"
-#include "lazy/memory/torch_buffers.h"
+#include "backend/graphs/memory_behind.h"
 #include "lazy/run/sync.h"
 #include "lazy/support/mutex.h"
 #include "lazy/support/source.h"
@@ -49,6 +47,10 @@ Numbered<CapturedGraph::Capture>& captures() {
   static auto* c = new Numbered<CapturedGraph::Capture>;
   return *c;
 }
+Numbered<MemoryBehind>& memories() {
+  static auto* m = new Numbered<MemoryBehind>;
+  return *m;
+}
 
 using Tensors = CapturedGraph::Tensors;
 
@@ -73,72 +75,31 @@ std::tuple<int64_t, Tensors, std::string> end(int64_t graph, int64_t capture, co
   return {c.number, std::move(c.results), std::move(c.why)};
 }
 
-// Whether a tensor of the device can stand for it. The memory's numbers have to be the tensor's.
-bool can_take_over(const at::Tensor& t) {
-  return t.layout() == c10::kStrided && t.has_storage() && !t.is_conj() && !t.is_neg() && !t.is_quantized() &&
-         !t.key_set().has(c10::DispatchKey::Python) && t.device() == lazy::backing().device() &&
-         ir::is_native(lazy::to_ir(t.scalar_type()));
+std::tuple<int64_t, Tensors> call_behind(int64_t graph, const Tensors& originals, at::IntArrayRef sizes) {
+  std::optional<MemoryBehind> memory = MemoryBehind::take_over(originals);
+  if (!memory) return {-1, Tensors()};
+  auto [number, results] = call(graph, memory->tensors(), sizes);
+  if (number >= 0) results = memory->give_back(results);
+  return {number, std::move(results)};
 }
 
-// Tensors of the device over the memory of tensors of the device behind it; and as many that hold the same. As long as
-// somebody keeps the latter, no result takes over that memory, also where the former are written to. None of either:
-// not all can be taken over.
-std::tuple<Tensors, Tensors> take_over(const Tensors& originals) {
-  if (!std::ranges::all_of(originals, can_take_over)) return {};
-  c10::InferenceMode guard(false);  // versions tell what was written to
-  Tensors taken, kept;
-  for (const at::Tensor& t : originals) {
-    const std::shared_ptr<void> owner(t.data_ptr(), [t](void*) {});
-    taken.push_back(lazy::adopt(lazy::tensor_over(t.data_ptr(), t.sizes(), t.strides(), t.scalar_type(), owner)));
-    kept.push_back(lazy::make_tensor(lazy::storage_of(taken.back()).cell_ref(), t.scalar_type()));
-  }
-  return {std::move(taken), std::move(kept)};
+std::tuple<int64_t, Tensors> take_over(const Tensors& originals) {
+  auto memory = MemoryBehind::take_over(originals);
+  if (!memory) return {-1, Tensors()};
+  Tensors tensors = memory->tensors();
+  return {memories().add(std::make_unique<MemoryBehind>(*std::move(memory))), std::move(tensors)};
 }
 
-// Of what has been computed: tensors over the memory of the results, where these are not over memory that was taken
-// over. What was written to that is copied there.
-Tensors give_back(const Tensors& originals, const Tensors& taken, const Tensors& results) {
-  at::NoGradGuard no_grad;
-  lazy::sync(lazy::SyncReason::HostCopy);
-  Tensors out;
-  for (size_t i = 0; i < taken.size(); ++i) {
-    if (taken[i]._version() == 0) continue;
-    originals[i].copy_(lazy::host_view(taken[i], lazy::SyncReason::HostCopy));
-  }
-  std::unordered_map<const lazy::LazyStorage*, at::Tensor> memory;
-  for (const at::Tensor& t : results) {
-    const auto same = find_memory(taken, t);
-    if (same != taken.end()) {
-      const at::Tensor& original = originals[same - taken.begin()];
-      if (t.is_same(*same)) {
-        out.push_back(original);
-        continue;
-      }
-      if (original.strides() == same->strides() && original.scalar_type() == t.scalar_type()) {
-        const int64_t offset = original.storage_offset() + t.storage_offset();
-        out.push_back(original.detach().as_strided(t.sizes(), t.strides(), offset));
-        continue;
-      }
-      out.push_back(lazy::host_view(t, lazy::SyncReason::HostCopy).clone());
-      continue;
-    }
-    at::Tensor& whole = memory[&lazy::storage_of(t)];
-    if (!whole.defined()) {
-      const auto n = static_cast<int64_t>(t.storage().nbytes());
-      whole =
-          lazy::tensor_over(lazy::materialize(t, lazy::SyncReason::HostCopy, /*writable=*/true), {ir::DType::U8, {n}});
-    }
-    at::Tensor view = whole.view(t.scalar_type()).as_strided(t.sizes(), t.strides(), t.storage_offset());
-    lazy::set_view_bits(view, lazy::geometry_of(t));
-    out.push_back(view);
-  }
-  return out;
+Tensors give_back(int64_t memory, const Tensors& results) {
+  const auto taken = memories().take(memory);
+  TORCH_CHECK_VALUE(taken, "lazuli: there is no memory ", memory);
+  return taken->give_back(results);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(lazuli, m) {
-  graphs(), captures();  // before another thread may fork (lazy/support/mutex.h)
+  graphs(), captures(), memories();  // before another thread may fork (lazy/support/mutex.h)
   m.def("_graph_new(bool is_whole) -> int",
         [](bool is_whole) { return graphs().add(std::make_unique<CapturedGraph>(is_whole)); });
   m.def("_graph_free(int graph) -> ()", [](int64_t graph) { graphs().take(graph); });
@@ -146,14 +107,21 @@ TORCH_LIBRARY_FRAGMENT(lazuli, m) {
   m.def("_graph_call(int graph, Tensor[] inputs, int[] sizes) -> (int, Tensor[])", torch::dispatch(key, call));
   m.def("_graph_begin(Tensor[] inputs, int[] sizes) -> (int, Tensor[])", torch::dispatch(key, begin));
   m.def("_graph_end(int graph, int capture, Tensor[] results) -> (int, Tensor[], str)", torch::dispatch(key, end));
-  m.def("_graph_take_over(Tensor[] originals) -> (Tensor[], Tensor[])", torch::dispatch(key, take_over));
-  m.def("_graph_give_back(Tensor[] originals, Tensor[] taken, Tensor[] results) -> Tensor[]",
-        torch::dispatch(key, give_back));
+  m.def("_graph_call_behind(int graph, Tensor[] originals, int[] sizes) -> (int, Tensor[])",
+        torch::dispatch(key, call_behind));
+  m.def("_graph_can_take_over(Tensor[] originals) -> bool", torch::dispatch(key, [](const Tensors& originals) {
+          return std::ranges::all_of(originals, MemoryBehind::can_take_over);
+        }));
+  m.def("_graph_take_over(Tensor[] originals) -> (int, Tensor[])", torch::dispatch(key, take_over));
+  m.def("_graph_give_back(int memory, Tensor[] results) -> Tensor[]", torch::dispatch(key, give_back));
+  m.def("_graph_let_go(int memory) -> ()", [](int64_t memory) { memories().take(memory); });
   m.def("_graph_drop(int capture) -> ()", [](int64_t capture) {
     std::lock_guard lock(lazy::recorder().mutex);
     lazy::recorder().alone = {};
     captures().take(capture);
   });
+  m.def("_draws_as_eager() -> bool", [] { return draws_as_eager(); });
+  m.def("_draw_with(Generator? generator) -> ()", draw_with);
   // What ops are recorded as the code of, by this thread; empty: the Python line that is executing.
   m.def("_set_line(str line) -> ()", [](const std::string& line) { lazy::set_line(line); });
 }

@@ -92,8 +92,12 @@ const at::Generator& default_generator() {
   static auto* g = new at::Generator(at::make_generator<Generator>(0, eagers_default_generator()));
   return *g;
 }
+namespace {
+thread_local std::optional<at::Generator> drawn_with;
+}
+void draw_with(std::optional<at::Generator> g) { drawn_with = std::move(g); }
 Generator& generator_of(const std::optional<at::Generator>& g) {
-  return *at::get_generator_or_default<Generator>(g, default_generator());
+  return *at::get_generator_or_default<Generator>(g, drawn_with ? *drawn_with : default_generator());
 }
 bool is_of_host(const std::optional<at::Generator>& g) { return g && g->defined() && g->device().is_cpu(); }
 bool draws_as_eager() {

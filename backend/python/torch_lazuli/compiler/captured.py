@@ -15,23 +15,26 @@ log = logging.getLogger(__name__)
 # Operators of others may do more than compute their results.
 _NAMESPACES = {"aten", "prims", "torchvision"}
 # Operators that reach memory which their operand does not show.
-_BEYOND_OPERANDS = ("as_strided", "set_", "resize")
+_BEYOND_OPERANDS = ("as_strided", "set_", "resize", "shallow_copy_data_")
 _MOST_FAILURES = 8
 # Hides calls whose results are views of their operands from AOTAutograd's check of operators.
 unseen = torch._C._DisableTorchDispatch
 
 
+class RunsOpByOp(Exception):
+    """The graph runs as it does without torch.compile; says why."""
+
+
 class Captured:
     """Called with a list of tensors and sizes, which it clears, as AOTAutograd's functions are."""
 
-    def __init__(self, module: torch.fx.GraphModule, traced_on: str = TYPE, is_whole: bool = False):
+    def __init__(self, module: torch.fx.GraphModule, is_whole: bool = False):
         """A function of a graph.
 
-        `traced_on`: the type of the device that the graph's tensors had when it was traced.
         `is_whole`: nothing that it computes will be differentiated, so a trace may end after it.
         """
         self._module = module
-        self._may_be_captured = may_be_captured(module, traced_on)
+        self._may_be_captured = may_be_captured(module)
         self._failures = 0  # in a row
         self._constants = _constants(module)
         self._graph = ops._graph_new(is_whole)
@@ -45,11 +48,6 @@ class Captured:
         )
         self._call = ops._graph_call.default
 
-    @property
-    def may_be_captured(self) -> bool:
-        """Whether it is, or may yet be, recorded at once."""
-        return self._may_be_captured
-
     def __call__(self, arguments: list) -> list:
         """The results; inputs that the graph writes to are written to."""
         tensors, sizes = self._split(arguments)
@@ -58,6 +56,11 @@ class Captured:
             if number >= 0:
                 arguments.clear()
                 return _merged(results, self._others.get(number))
+        return self._run_by_ops(arguments, tensors, sizes)
+
+    def _run_by_ops(self, arguments: list, tensors: list[torch.Tensor], sizes: list[int] | None):
+        """One op after the other, and records them if that may help the next call."""
+        if self._may_be_captured and sizes is not None:
             return self._record(arguments, tensors, sizes)
         return run_as_it_is(self._module, arguments)
 
@@ -132,24 +135,31 @@ def _constants(module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
     }
 
 
-def may_be_captured(module: torch.fx.GraphModule, traced_on: str) -> bool:
+def values_of(node: torch.fx.Node) -> list[torch.Tensor]:
+    """The tensors that it gives, as the trace knows them."""
+    values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def may_be_captured(module: torch.fx.GraphModule) -> bool:
     """Whether the graph does the same ops each time, as far as its nodes tell."""
-    return all(_does_the_same(node, traced_on) for node in module.graph.nodes)
+    return all(map(_does_the_same, module.graph.nodes))
 
 
-def _does_the_same(node: torch.fx.Node, traced_on: str) -> bool:
+def _does_the_same(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return node.op in {"placeholder", "output", "get_attr"}
     if isinstance(node.target, torch._ops.OpOverload):
         # A tensor of another device may hold random numbers, which would be recorded as constants.
-        values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-        devices = {v.device.type for v in values if isinstance(v, torch.Tensor)}
+        devices = {value.device.type for value in values_of(node)}
         namespace, _, name = node.target._schema.name.partition("::")
         is_known = namespace in _NAMESPACES and (
             not name.startswith(_BEYOND_OPERANDS)
             or (name.startswith("as_strided") and _is_made_by_the_graph(node.args[0]))
         )
-        return is_known and devices <= {traced_on}
+        decided = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape  # by numbers
+        is_known = is_known and not any(tag in node.target.tags for tag in decided)
+        return is_known and devices <= {TYPE}
     # Else it is arithmetic on sizes.
     return not isinstance(node.target, torch._ops.HigherOrderOperator)
 

@@ -1,42 +1,74 @@
-"""Graphs of tensors that are not the device's, but of the device behind it: nothing is copied."""
+"""Graphs of tensors that are not the device's, but of the device behind it: nothing is copied.
+
+Such a graph is traced with tensors of the device in the places of its own (`stand_ins.py`). So it
+gets the operators that the device has, and is recorded as a graph of the device is. A call takes
+its arguments' memory over, and gives tensors over the results' memory back.
+"""
+
+import contextlib
 
 import torch
 
-from torch_lazuli.compiler.captured import Captured, run_as_it_is, unseen, with_tensors
+from torch_lazuli.compiler.captured import (
+    Captured,
+    RunsOpByOp,
+    may_be_captured,
+    unseen,
+    values_of,
+    with_tensors,
+)
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
 
 
-class Host:
+class Host(Captured):
     """Runs a graph on the memory of its arguments, and returns tensors over the results' memory.
 
-    The results are computed when a call returns: who called does not know the device. A graph that
-    has to be recorded op by op each time is left to torch's own kernels. So is one that draws
-    random numbers, which come from the generator of the tensors' own device, and a call with a
-    tensor that has no memory of its own, or other numbers in it (quantized, conjugated).
+    The results are computed when a call returns: who called does not know the device. Random
+    numbers follow from the seed and the state of the arguments' own generator, which goes on.
     """
 
     def __init__(self, module: torch.fx.GraphModule, is_whole: bool = False):
-        self._module = module
-        self._draws = any(_draws(node) for node in module.graph.nodes)
-        self._captured = Captured(_moved(module), ops._backing().type, is_whole)
+        """As of Captured. The graph has passed check()."""
+        super().__init__(module, is_whole)
+        self._seeded = _seeded if any(map(_draws, module.graph.nodes)) else contextlib.nullcontext
+        self._call = ops._graph_call_behind.default
 
     def __call__(self, arguments: list) -> list:
-        if self._draws or not self._captured.may_be_captured:
-            return run_as_it_is(self._module, arguments)
+        with self._seeded():
+            return super().__call__(arguments)
+
+    def _run_by_ops(self, arguments: list, tensors: list[torch.Tensor], sizes: list[int] | None):
         originals = [a for a in arguments if isinstance(a, torch.Tensor)]
         with unseen():
-            taken, kept = ops._graph_take_over(originals)
-        if len(taken) < len(originals):
-            return run_as_it_is(self._module, arguments)
-        replaced = with_tensors(arguments, taken)
-        arguments.clear()
-        results = self._captured(replaced)
-        made = [r for r in results if isinstance(r, torch.Tensor)]
-        with unseen():
-            given = ops._graph_give_back(originals, taken, made)
-        del kept  # the memory is the caller's: until here no result may take it over
-        return with_tensors(results, given)
+            memory, taken = ops._graph_take_over(originals)
+        if memory < 0:
+            raise RuntimeError("lazuli: a compiled graph got a tensor whose memory cannot be used")
+        try:
+            replaced = with_tensors(arguments, taken)
+            arguments.clear()
+            results = super()._run_by_ops(replaced, [*taken, *tensors[len(taken) :]], sizes)
+            made = [r for r in results if isinstance(r, torch.Tensor)]
+            with unseen():
+                given = ops._graph_give_back(memory, made)
+            return with_tensors(results, given)
+        finally:
+            ops._graph_let_go(memory)
+
+
+def check(module: torch.fx.GraphModule) -> None:
+    """Raises RunsOpByOp for a graph, traced on the device, that shall not be given to it."""
+    if not may_be_captured(module):
+        raise RunsOpByOp("it may do something else each time")
+    for node in module.graph.nodes:
+        if _draws(node) and ops._draws_as_eager():
+            raise RunsOpByOp("it draws random numbers, which are to be eager's")
+        if _draws(node) and "recompute" in node.meta:
+            raise RunsOpByOp("it draws random numbers, and has to draw the same again")
+        if any(value.dtype.is_complex for value in values_of(node)):
+            raise RunsOpByOp("it computes complex numbers")
+        if node.op == "output" and any(x.op == "get_attr" for x in node.all_input_nodes):
+            raise RunsOpByOp("a result is a constant")
 
 
 def _draws(node: torch.fx.Node) -> bool:
@@ -50,21 +82,22 @@ def _draws(node: torch.fx.Node) -> bool:
     return (defaults | given | node.kwargs).get("dropout_p", 1.0) != 0.0
 
 
-def _moved(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """A copy of the graph on the device: what it makes, moves to and knows is there."""
-    device = torch.device(TYPE)
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    moved = torch.fx.GraphModule(module, graph)
-    for node in graph.nodes:
-        if node.op == "get_attr":
-            owner, _, name = node.target.rpartition(".")
-            holder = moved.get_submodule(owner)
-            value = getattr(holder, name)
-            if isinstance(value, torch.Tensor):
-                setattr(holder, name, value.detach().to(device))
-        node.args, node.kwargs = torch.fx.node.map_aggregate(
-            (node.args, node.kwargs), lambda a: device if isinstance(a, torch.device) else a
-        )
-    moved.recompile()
-    return moved
+@contextlib.contextmanager
+def _seeded():
+    """This thread draws meanwhile what follows from the state of the backing device's generator."""
+    behind = ops._backing()
+    ours = torch.Generator(device=TYPE)
+    if behind.type == "cpu":
+        drawn = torch.empty((), dtype=torch.int64, device="cpu").random_()
+        ours.manual_seed(int(drawn))
+    else:
+        theirs = torch.cuda.default_generators[behind.index or 0]
+        ours.manual_seed(theirs.initial_seed())
+        ours.set_offset(theirs.get_offset())
+    ops._draw_with(ours)
+    try:
+        yield
+    finally:
+        ops._draw_with(None)
+        if behind.type != "cpu":
+            theirs.set_offset((ours.get_offset() + 3) // 4 * 4)  # torch asks for multiples of 4

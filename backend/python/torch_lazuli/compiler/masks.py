@@ -8,18 +8,12 @@ work.
 
 import torch
 
-from torch_lazuli.torch_internals.compilation import computed_now, default_partition
+from torch_lazuli.torch_internals.compilation import computed_now
 
 _aten = torch.ops.aten
 _FORWARD = _aten._scaled_dot_product_fused_attention_overrideable.default
 _BACKWARD = _aten._scaled_dot_product_fused_attention_overrideable_backward.default
 _MOST_ELEMENTS = 1 << 26  # of a value on the way to a mask
-
-
-def partition(joint: torch.fx.GraphModule, *arguments, **named):
-    """Takes a graph of forward and backward apart, and looks at both their masks before."""
-    look_at_masks(joint)
-    return default_partition(joint, *arguments, **named)
 
 
 def look_at_masks(module: torch.fx.GraphModule) -> None:

@@ -177,11 +177,30 @@ def default_partition(joint: torch.fx.GraphModule, *arguments, **named):
     return default_partition(joint, *arguments, **named)
 
 
+def op_by_op(graph: torch.fx.GraphModule, inputs: list):
+    """A function that runs Dynamo's graph as eager would."""
+    from torch._dynamo.backends.debugging import aot_eager
+
+    # A checkpoint that runs as it stands in the graph may draw other random numbers in backward.
+    checkpoint = torch.ops.higher_order.tag_activation_checkpoint
+    if any(node.target is checkpoint for node in graph.graph.nodes):
+        return aot_eager(graph, inputs)
+    return graph.forward
+
+
+def writes_to_inputs() -> bool:
+    """Whether the graph does whose forward AOTAutograd is about to have compiled."""
+    context = torch._guards.TracingContext.try_get()
+    facts = getattr(context, "fw_metadata", None)
+    return facts is None or any(x.mutates_data or x.mutates_metadata for x in facts.input_info)
+
+
 @contextlib.contextmanager
 def computed_now():
-    """Operators compute meanwhile, though a graph is being traced."""
+    """Operators compute meanwhile, on the CPU by default, though a graph is being traced."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.utils._python_dispatch import _disable_current_modes
 
-    with torch.no_grad(), unset_fake_temporarily(), _disable_current_modes():
+    on_cpu = torch.device("cpu")
+    with torch.no_grad(), unset_fake_temporarily(), _disable_current_modes(), on_cpu:
         yield
