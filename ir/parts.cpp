@@ -1,6 +1,5 @@
 #include "ir/parts.h"
 #include <algorithm>
-#include <unordered_map>
 #include "ir/hash.h"
 #include "ir/infer.h"
 #include "ir/part_writer.h"
@@ -122,9 +121,9 @@ class Assembler {
       return node;
     }
     node.types.resize(e.results);
-    std::vector<const Type*> in;
-    for (Value v : node.inputs) in.push_back(v ? &graph.type(v) : nullptr);
-    infer(e.op, in, node.attrs, node.types);
+    operand_types_.clear();
+    for (Value v : node.inputs) operand_types_.push_back(v ? &graph.type(v) : nullptr);
+    infer(e.op, operand_types_, node.attrs, node.types);
     return node;
   }
 
@@ -147,6 +146,28 @@ class Assembler {
   SizeSpan numbers_;
   size_t at_ = 0;
   int64_t scalars_ = 0;
+  std::vector<const Type*> operand_types_;
+};
+
+// What is known of numbers, until it is forgotten all at once: that costs nothing, and nothing is searched.
+template <class T>
+class Noted {
+ public:
+  void forget() { ++time_; }
+  const T* find(uint32_t n) const { return n < notes_.size() && notes_[n].time == time_ ? &notes_[n].what : nullptr; }
+  const T* note(uint32_t n, T what) {
+    if (n >= notes_.size()) notes_.resize(std::max<size_t>(n + 1, 2 * notes_.size()));
+    notes_[n] = {time_, what};
+    return &notes_[n].what;
+  }
+
+ private:
+  struct Note {
+    uint64_t time = 0;
+    T what;
+  };
+  std::vector<Note> notes_;
+  uint64_t time_ = 0;
 };
 
 }  // namespace
@@ -201,29 +222,33 @@ Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::str
   graph.nodes.reserve(nodes.size());
   graph.input_count = parts.inputs_of(part).size();
   graph.scalar_count = parts.scalars_of(part).size();
-  std::unordered_map<ValueId, Value> values;
-  std::unordered_map<uint32_t, uint32_t> lines;
+  static thread_local Noted<Value> values;    // by value of the listing
+  static thread_local Noted<uint32_t> lines;  // by its lines
+  values.forget();
+  lines.forget();
   Assembler assembler(listing, numbers);
   int64_t inputs = 0;
   for (const Parts::Node& n : nodes) {
     const auto number = static_cast<uint32_t>(graph.nodes.size());
     const Entry& entry = listing.entries[n.entry];
-    Node node;
     if (n.input != kAbsent) {
-      node = assembler.input(*listing.types[n.input], inputs++);
-      values[n.input] = {number, 0};
+      graph.nodes.push_back(assembler.input(*listing.types[n.input], inputs++));
+      values.note(n.input, {number, 0});
     } else {
       std::vector<Value> operands;
-      for (ValueId v : listing.operands(entry)) operands.push_back(v == kAbsent ? Value{} : values.at(v));
-      node = assembler.node(entry, std::move(operands), graph);
-      for (uint16_t r = 0; r < entry.results; ++r) values[entry.first_result + r] = {number, r};
+      operands.reserve(listing.operands(entry).size());
+      for (ValueId v : listing.operands(entry)) operands.push_back(v == kAbsent ? Value{} : *values.find(v));
+      graph.nodes.push_back(assembler.node(entry, std::move(operands), graph));
+      for (uint16_t r = 0; r < entry.results; ++r) values.note(entry.first_result + r, {number, r});
     }
-    if (const uint32_t line = listing.line(n.entry)) {
-      const auto [it, fresh] = lines.try_emplace(line, static_cast<uint32_t>(graph.lines.size()));
-      if (fresh) graph.lines.push_back(line_text(line));
-      node.line = it->second;
+    const uint32_t line = listing.line(n.entry);
+    if (!line) continue;
+    const uint32_t* known = lines.find(line);
+    if (!known) {
+      known = lines.note(line, static_cast<uint32_t>(graph.lines.size()));
+      graph.lines.push_back(line_text(line));
     }
-    graph.nodes.push_back(std::move(node));
+    graph.nodes.back().line = *known;
   }
   for (const Parts::Input& x : parts.inputs_of(part)) {
     graph.donated.push_back(x.donated);

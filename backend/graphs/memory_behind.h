@@ -1,5 +1,5 @@
-// A graph's call on tensors of the device behind ours: their memory is taken over, and results are given back as tensors
-// of that device. Dense inputs and new results are not copied; what the graph writes to its inputs is.
+// A graph's call on tensors of the device behind ours: their memory is taken over, and results are given back as
+// tensors of that device. Dense inputs and new results are not copied; what the graph writes to its inputs is.
 #pragma once
 #include <optional>
 #include "backend/graphs/captured_graph.h"
