@@ -167,9 +167,9 @@ void set_config(const std::string& name, const std::string& json_value) {
     if (name == s.name) {
       Config changed = config();
       assign(changed, s, json_value);
-      if (changed.kernels != config().kernels)
-        throw std::invalid_argument(
-            "lazuli: setting 'kernels' is read when the device is first used; set LAZULI_KERNELS before");
+      if (changed.kernels != config().kernels || changed.light_autograd != config().light_autograd)
+        throw std::invalid_argument("lazuli: setting '" + name + "' is read when the device is first used; set " +
+                                    s.environment + " before");
       assign(config(), s, json_value);
       settle(config());
       HostTimer::is_kept = config().time_host;

@@ -127,3 +127,13 @@ def test_a_backing_device_that_is_not_here(backing, message):
     )
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("name", ["kernels", "light_autograd"])
+def test_what_is_read_at_first_use_cannot_be_changed(name):
+    now = getattr(torch.lazuli.config, name)
+    setattr(torch.lazuli.config, name, now)
+    other = {"lazuli": "eager", "eager": "lazuli"}.get(now, not now)
+    with pytest.raises(ValueError, match=f"LAZULI_{name.upper()} before"):
+        setattr(torch.lazuli.config, name, other)
+    assert getattr(torch.lazuli.config, name) == now

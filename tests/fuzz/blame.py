@@ -12,7 +12,6 @@ from settings import passes
 
 CHANGES = {
     "fusion": {"fusion": False},
-    "light autograd": {"light_autograd": False},
     "inline backward": {"inline_backward": False},
     "repeated backward": {"repeat_backward": "off"},
     "parts": {"tiers": "plans"},
