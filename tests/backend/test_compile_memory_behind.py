@@ -372,3 +372,21 @@ def test_sizes_that_data_decide_are_left_to_torch(graphs):
             x = torch.randint(2, (6,), device=BEHIND)
             torch.testing.assert_close(run(x), x.nonzero() * 2)
     assert not graphs
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_complex_numbers(trains, graphs):
+    """What backward keeps of them is nothing that a graph can give."""
+
+    def f(x):
+        return torch.fft.irfft(torch.fft.rfft(x) * 1j + 1).sin() + torch.fft.rfft(x).abs().sum()
+
+    run = torch.compile(f, backend="lazuli")
+    for _ in range(3):
+        x = torch.randn(8, device=BEHIND, requires_grad=trains)
+        y = run(x)
+        torch.testing.assert_close(y, f(x))
+        if trains:
+            got, expected = (torch.autograd.grad(t.cos().sum(), x) for t in (y, f(x)))
+            torch.testing.assert_close(got, expected)
+    assert len(graphs) == (0 if trains else 1)

@@ -29,7 +29,14 @@ class Host(Captured):
     """
 
     def __init__(self, module: torch.fx.GraphModule, is_whole: bool = False):
-        """As of Captured. The graph has passed check()."""
+        """As of Captured, of a graph that has passed check().
+
+        Raises RunsOpByOp for a graph that gets or gives complex numbers.
+        """
+        for node in module.graph.nodes:
+            of_caller = [node] if node.op == "placeholder" else node.all_input_nodes
+            if node.op in {"placeholder", "output"} and any(map(_is_complex, of_caller)):
+                raise RunsOpByOp("complex numbers go into it, or out of it")
         super().__init__(module, is_whole)
         self._seeded = _seeded if any(map(_draws, module.graph.nodes)) else contextlib.nullcontext
         self._call = ops._graph_call_behind.default
@@ -65,10 +72,12 @@ def check(module: torch.fx.GraphModule) -> None:
             raise RunsOpByOp("it draws random numbers, which are to be eager's")
         if _draws(node) and "recompute" in node.meta:
             raise RunsOpByOp("it draws random numbers, and has to draw the same again")
-        if any(value.dtype.is_complex for value in values_of(node)):
-            raise RunsOpByOp("it computes complex numbers")
         if node.op == "output" and any(x.op == "get_attr" for x in node.all_input_nodes):
             raise RunsOpByOp("a result is a constant")
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    return any(value.dtype.is_complex for value in values_of(node))
 
 
 def _draws(node: torch.fx.Node) -> bool:
