@@ -1,5 +1,6 @@
 """What tests of torch.compile's backend `lazuli` have in common."""
 
+import pytest
 import torch
 
 
@@ -20,3 +21,27 @@ def check(function, *calls, where="lazuli", **options):
 
 def on_cpu(value):
     return torch.utils._pytree.tree_map(lambda t: t.cpu() if torch.is_tensor(t) else t, value)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """What Dynamo compiled in other tests is forgotten."""
+    torch._dynamo.reset()
+
+
+def graphs_of(kind, monkeypatch) -> list:
+    """A list that grows with each graph of this kind that the device gets."""
+    found = []
+    begin = kind.__init__
+
+    def noted(self, *arguments, **named):
+        begin(self, *arguments, **named)
+        found.append(self)
+
+    monkeypatch.setattr(kind, "__init__", noted)
+    return found
+
+
+def calls(graph) -> list[torch.fx.Node]:
+    """What a graph that the device got calls."""
+    return [node for node in graph._module.graph.nodes if node.op == "call_function"]

@@ -21,6 +21,14 @@ c10::Storage memory_of(const at::Tensor& result) {
   return lazy::tensor_over(buffer.data, {bytes}, {1}, c10::ScalarType::Byte, buffer.owner).storage();
 }
 
+// What the result is of that memory.
+at::Tensor over(const c10::Storage& memory, const at::Tensor& result) {
+  at::Tensor t =
+      lazy::tensor_in(memory, result.sizes(), result.strides(), result.storage_offset(), result.scalar_type());
+  lazy::set_view_bits(t, lazy::geometry_of(result));
+  return t;
+}
+
 }  // namespace
 
 bool MemoryBehind::can_take_over(const at::Tensor& t) {
@@ -58,19 +66,19 @@ CapturedGraph::Tensors MemoryBehind::give_back(const Tensors& results) const {
       out.push_back(given(t, static_cast<size_t>(taken - tensors_.begin())));
       continue;
     }
+    at::Tensor& first = firsts[&lazy::storage_of(t)];
+    if (!first.defined()) {
+      out.push_back(first = over(memory_of(t), t));
+      continue;
+    }
     // What a graph returns and saves for its backward, too, is one tensor.
     const auto same = std::ranges::find_if(results, [&](const at::Tensor& earlier) { return earlier.is_same(t); });
     if (const auto at = static_cast<size_t>(same - results.begin()); at < out.size()) {
       out.push_back(out[at]);
       continue;
     }
-    at::Tensor& first = firsts[&lazy::storage_of(t)];
-    const c10::Storage memory = first.defined() ? first.storage() : memory_of(t);
-    out.push_back(lazy::tensor_in(memory, t.sizes(), t.strides(), t.storage_offset(), t.scalar_type()));
-    lazy::set_view_bits(out.back(), lazy::geometry_of(t));
-    if (!first.defined())
-      first = out.back();
-    else if (!first.is_inference())
+    out.push_back(over(first.storage(), t));
+    if (!first.is_inference())
       out.back().unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
   }
   write_back();

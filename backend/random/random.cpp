@@ -26,6 +26,8 @@ at::Generator eagers_default_generator() {
                                    : at::detail::getDefaultCPUGenerator();
 }
 
+thread_local std::optional<at::Generator> drawn_with;  // in the default one's place
+
 }  // namespace
 
 at::Generator backing_generator(uint64_t seed) {
@@ -91,9 +93,6 @@ Generator::Draw Generator::draw(int64_t count) {
 const at::Generator& default_generator() {
   static auto* g = new at::Generator(at::make_generator<Generator>(0, eagers_default_generator()));
   return *g;
-}
-namespace {
-thread_local std::optional<at::Generator> drawn_with;
 }
 void draw_with(std::optional<at::Generator> g) { drawn_with = std::move(g); }
 Generator& generator_of(const std::optional<at::Generator>& g) {

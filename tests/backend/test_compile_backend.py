@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from compiled_graphs import check, compiled, on_cpu
+from compiled_graphs import check, compiled, fresh, on_cpu  # noqa: F401
 from differential import both
 from torch.utils.checkpoint import checkpoint
 from torch_lazuli.compiler.captured import Captured, _Reader
@@ -13,11 +13,6 @@ from torch_lazuli.compiler.host import Host
 from torch_lazuli.operators import ops
 
 WHERE = ["lazuli", ops._backing().type]
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
 
 
 @pytest.fixture

@@ -2,29 +2,15 @@
 
 import pytest
 import torch
-from compiled_graphs import check, compiled, on_cpu
+from compiled_graphs import calls, check, compiled, fresh, graphs_of, on_cpu  # noqa: F401
 from torch_lazuli.compiler import masks
 from torch_lazuli.compiler.captured import Captured
 from torch_lazuli.operators import ops
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-
-
 @pytest.fixture
 def graphs(monkeypatch):
-    """The calls of each graph that the device gets."""
-    found = []
-    begin = Captured.__init__
-
-    def noted(self, module, *arguments, **named):
-        found.append([node for node in module.graph.nodes if node.op == "call_function"])
-        begin(self, module, *arguments, **named)
-
-    monkeypatch.setattr(Captured, "__init__", noted)
-    return found
+    return graphs_of(Captured, monkeypatch)
 
 
 def attention_over(mask=None, **options):
@@ -69,7 +55,7 @@ def test_attention_stays_one_operator(options, dynamic, graphs):
             torch.testing.assert_close(run(*(t.to("lazuli") for t in made)).cpu(), expected[0])
     # A GPU's own kernels take as many heads of keys as of queries.
     if "enable_gqa" not in options or ops._backing().type == "cpu":
-        operators = [{str(call.target) for call in calls} for calls in graphs]
+        operators = [{str(call.target) for call in calls(graph)} for graph in graphs]
         assert all(any("attention" in name for name in names) for names in operators)
         assert not any(any("softmax" in name for name in names) for names in operators)
 
@@ -137,8 +123,8 @@ def test_masks_that_are_constants(opens, keys, dtype, stays, trains, graphs):
         )
     masked = [
         call.args[4 if "backward" in str(call.target) else 3] is not None
-        for calls in graphs
-        for call in calls
+        for graph in graphs
+        for call in calls(graph)
         if "attention" in str(call.target)
     ]
     assert masked == [stays] * (2 if trains else 1)

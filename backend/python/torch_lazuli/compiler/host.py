@@ -1,4 +1,4 @@
-"""Graphs of tensors that are not the device's, but of the device behind it: nothing is copied.
+"""Graphs of tensors that are not the device's, but of the device behind it.
 
 Such a graph is traced with tensors of the device in the places of its own (`stand_ins.py`). So it
 gets the operators that the device has, and is recorded as a graph of the device is. A call takes
@@ -68,12 +68,14 @@ def check(module: torch.fx.GraphModule) -> None:
     if not may_be_captured(module):
         raise RunsOpByOp("it may do something else each time")
     for node in module.graph.nodes:
-        if _draws(node) and ops._draws_as_eager():
-            raise RunsOpByOp("it draws random numbers, which are to be eager's")
-        if _draws(node) and "recompute" in node.meta:
-            raise RunsOpByOp("it draws random numbers, and has to draw the same again")
         if node.op == "output" and any(x.op == "get_attr" for x in node.all_input_nodes):
             raise RunsOpByOp("a result is a constant")
+        if not _draws(node):
+            continue
+        if ops._draws_as_eager():
+            raise RunsOpByOp("it draws random numbers, which are to be eager's")
+        if "recompute" in node.meta:
+            raise RunsOpByOp("it draws random numbers, and has to draw the same again")
 
 
 def _is_complex(node: torch.fx.Node) -> bool:

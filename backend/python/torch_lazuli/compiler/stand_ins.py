@@ -101,16 +101,16 @@ def _is_behind(device: object) -> bool:
 
     Raises RunsOpByOp for another one of its type, and for our device.
     """
-    if isinstance(device, str):
-        if device.partition(":")[0] not in (TYPE, ops._backing().type):
-            return False
+    behind = ops._backing()
+    known = TYPE, behind.type
+    if isinstance(device, str) and device.partition(":")[0] in known:
         device = torch.device(device)
-    if not isinstance(device, torch.device) or device.type not in (TYPE, ops._backing().type):
+    if not isinstance(device, torch.device) or device.type not in known:
         return False
-    index = ops._backing().index or 0
-    if device.type == "cuda" and device.index is None and torch.cuda.current_device() != index:
-        raise RunsOpByOp("it knows a device that is not behind ours")
-    if device.type == TYPE or (device.index or 0) != index:
+    index = device.index
+    if index is None:
+        index = torch.cuda.current_device() if device.type == "cuda" else 0
+    if device.type == TYPE or index != (behind.index or 0):
         raise RunsOpByOp("it knows a device that is not behind ours")
     return True
 
