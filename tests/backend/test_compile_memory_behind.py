@@ -351,6 +351,15 @@ def test_autocast_that_is_off(graphs):
     assert [g.recorded for g in graphs] == [1] * len(graphs) != []
 
 
+def test_indices_of_known_size(graphs):
+    """The operator that takes them takes masks, too, which decide how much they pick."""
+    run = compiled(lambda x, i: x[i, i])
+    for _ in range(3):
+        x, i = torch.randn(4, 4, device=BEHIND), torch.tensor([2, 0, 3], device=BEHIND)
+        torch.testing.assert_close(run(x, i), x[i, i])
+    assert [g.recorded for g in graphs] == [1]
+
+
 def test_sizes_that_data_decide_are_left_to_torch(graphs):
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         run = torch.compile(lambda x: x.nonzero() * 2, backend="lazuli")

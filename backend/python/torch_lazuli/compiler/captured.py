@@ -9,6 +9,7 @@ import torch
 
 from torch_lazuli.devices import TYPE
 from torch_lazuli.operators import ops
+from torch_lazuli.torch_internals.compilation import is_decided_by_data
 
 log = logging.getLogger(__name__)
 
@@ -157,9 +158,7 @@ def _does_the_same(node: torch.fx.Node) -> bool:
             not name.startswith(_BEYOND_OPERANDS)
             or (name.startswith("as_strided") and _is_made_by_the_graph(node.args[0]))
         )
-        decided = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape  # by numbers
-        is_known = is_known and not any(tag in node.target.tags for tag in decided)
-        return is_known and devices <= {TYPE}
+        return is_known and devices <= {TYPE} and not is_decided_by_data(node)
     # Else it is arithmetic on sizes.
     return not isinstance(node.target, torch._ops.HigherOrderOperator)
 

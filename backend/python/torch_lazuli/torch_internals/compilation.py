@@ -177,6 +177,15 @@ def default_partition(joint: torch.fx.GraphModule, *arguments, **named):
     return default_partition(joint, *arguments, **named)
 
 
+def is_decided_by_data(node: torch.fx.Node) -> bool:
+    """Whether what it gives, or the size of it, is known only when numbers have been read."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+    symbolic = torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool
+    return any(free_unbacked_symbols(v) for v in values if isinstance(v, symbolic))
+
+
 def op_by_op(graph: torch.fx.GraphModule, inputs: list):
     """A function that runs Dynamo's graph as eager would."""
     from torch._dynamo.backends.debugging import aot_eager
