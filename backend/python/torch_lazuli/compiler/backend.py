@@ -9,7 +9,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from torch_lazuli.compiler import stand_ins
 from torch_lazuli.compiler.captured import Captured, RunsOpByOp
-from torch_lazuli.compiler.constants import move_constants
+from torch_lazuli.compiler.constants import make_on_the_device, move_constants
 from torch_lazuli.compiler.host import Host, check
 from torch_lazuli.compiler.masks import look_at_masks
 from torch_lazuli.devices import TYPE
@@ -84,6 +84,7 @@ def _traced(kind: type, graph: torch.fx.GraphModule, inputs: list, shared: bool)
 
     def prepare(module: torch.fx.GraphModule) -> None:
         move_constants(module)
+        make_on_the_device(module)
         look_at_masks(module)
         if kind is Host:
             check(module)  # a joint one: forward and backward are both given to the device, or none

@@ -1,4 +1,5 @@
-"""Numbers that a graph has of its own, such as `torch.tensor([1, 2], device=x.device)` gives."""
+"""Tensors that follow from a graph alone: `torch.tensor([1, 2], device=x.device)`, or what it makes
+on the CPU and then moves, as `torch.arange(n).to(x.device)` does."""
 
 import operator
 
@@ -35,6 +36,46 @@ def move_constants(module: torch.fx.GraphModule) -> None:
     if moved:
         module.graph.eliminate_dead_code()
         module.recompile()
+
+
+def make_on_the_device(module: torch.fx.GraphModule) -> None:
+    """Computes on the device what is computed on the CPU from nothing, and is read on the device.
+
+    So a graph needs no memory but the device's, and no copy.
+    """
+    moved = {node for node in module.graph.nodes if _is_of_the_cpu(node)}
+    while others := {n for n in moved if not _follows_from(n, moved) or not _is_for(n, moved)}:
+        moved -= others
+    for node in moved:
+        if any(a.name == "device" for a in node.target._schema.arguments):
+            node.update_kwarg("device", torch.device(TYPE, 0))
+        node.meta["val"] = torch.utils._pytree.tree_map(lambda t: t.to(TYPE), node.meta["val"])
+    if moved:
+        module.recompile()
+
+
+def _is_of_the_cpu(node: torch.fx.Node) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    tensors = values_of(node)
+    return (
+        node.target.namespace == "aten"
+        and bool(tensors)
+        and all(t.device.type == "cpu" for t in tensors)
+        and torch.Tag.nondeterministic_seeded not in node.target.tags
+        and not node.target._schema.is_mutable
+        and not node.kwargs.get("pin_memory")
+    )
+
+
+def _follows_from(node: torch.fx.Node, made: set[torch.fx.Node]) -> bool:
+    """Whether its operands are of these, or sizes."""
+    return all(x in made or not values_of(x) for x in node.all_input_nodes)
+
+
+def _is_for(node: torch.fx.Node, made: set[torch.fx.Node]) -> bool:
+    """Whether nobody reads it but these, and what is computed on the device."""
+    return all(user in made or _is_on_the_device(user) for user in node.users)
 
 
 def _is_on_the_device(node: torch.fx.Node) -> bool:
