@@ -75,11 +75,11 @@ std::tuple<int64_t, Tensors, std::string> end(int64_t graph, int64_t capture, co
   return {c.number, std::move(c.results), std::move(c.why)};
 }
 
-std::tuple<int64_t, Tensors> call_behind(int64_t graph, const Tensors& originals, at::IntArrayRef sizes) {
+std::tuple<int64_t, Tensors> call_behind(int64_t graph, const Tensors& originals, at::IntArrayRef sizes, int64_t kept) {
   std::optional<MemoryBehind> memory = MemoryBehind::take_over(originals);
   if (!memory) return {-1, Tensors()};
   auto [number, results] = call(graph, memory->tensors(), sizes);
-  if (number >= 0) results = memory->give_back(results);
+  if (number >= 0) results = memory->give_back(results, static_cast<size_t>(kept));
   return {number, std::move(results)};
 }
 
@@ -90,10 +90,10 @@ std::tuple<int64_t, Tensors> take_over(const Tensors& originals) {
   return {memories().add(std::make_unique<MemoryBehind>(*std::move(memory))), std::move(tensors)};
 }
 
-Tensors give_back(int64_t memory, const Tensors& results) {
+Tensors give_back(int64_t memory, const Tensors& results, int64_t kept) {
   const auto taken = memories().take(memory);
   TORCH_CHECK_VALUE(taken, "lazuli: there is no memory ", memory);
-  return taken->give_back(results);
+  return taken->give_back(results, static_cast<size_t>(kept));
 }
 
 }  // namespace
@@ -107,13 +107,13 @@ TORCH_LIBRARY_FRAGMENT(lazuli, m) {
   m.def("_graph_call(int graph, Tensor[] inputs, int[] sizes) -> (int, Tensor[])", torch::dispatch(key, call));
   m.def("_graph_begin(Tensor[] inputs, int[] sizes) -> (int, Tensor[])", torch::dispatch(key, begin));
   m.def("_graph_end(int graph, int capture, Tensor[] results) -> (int, Tensor[], str)", torch::dispatch(key, end));
-  m.def("_graph_call_behind(int graph, Tensor[] originals, int[] sizes) -> (int, Tensor[])",
+  m.def("_graph_call_behind(int graph, Tensor[] originals, int[] sizes, int kept) -> (int, Tensor[])",
         torch::dispatch(key, call_behind));
   m.def("_graph_can_take_over(Tensor[] originals) -> bool", torch::dispatch(key, [](const Tensors& originals) {
           return std::ranges::all_of(originals, MemoryBehind::can_take_over);
         }));
   m.def("_graph_take_over(Tensor[] originals) -> (int, Tensor[])", torch::dispatch(key, take_over));
-  m.def("_graph_give_back(int memory, Tensor[] results) -> Tensor[]", torch::dispatch(key, give_back));
+  m.def("_graph_give_back(int memory, Tensor[] results, int kept) -> Tensor[]", torch::dispatch(key, give_back));
   m.def("_graph_let_go(int memory) -> ()", [](int64_t memory) { memories().take(memory); });
   m.def("_graph_drop(int capture) -> ()", [](int64_t capture) {
     std::lock_guard lock(lazy::recorder().mutex);

@@ -56,14 +56,34 @@ std::optional<MemoryBehind> MemoryBehind::take_over(const Tensors& originals) {
   return memory;
 }
 
-CapturedGraph::Tensors MemoryBehind::give_back(const Tensors& results) const {
+// Tells the trace of what is kept, and which values are read now.
+void MemoryBehind::note_kept(const Tensors& results, size_t kept) {
+  if (kept >= results.size()) return;
+  std::lock_guard lock(lazy::recorder().mutex);
+  if (lazy::recorder().trace.empty()) return;
+  lazy::recorder().trace.is_kept_from = true;
+  for (size_t i = 0; i < kept; ++i) lazy::storage_of(results[i]).cell()->is_read_outside = true;
+}
+
+CapturedGraph::Tensors MemoryBehind::give_back(const Tensors& results, size_t kept) const {
   at::NoGradGuard no_grad;
+  note_kept(results, kept);
   lazy::sync(kReason);
   std::unordered_map<const lazy::LazyStorage*, at::Tensor> firsts;  // of the results over a storage
   Tensors out;
   for (const at::Tensor& t : results) {
     if (const auto taken = find_memory(tensors_, t); taken != tensors_.end()) {
-      out.push_back(given(t, static_cast<size_t>(taken - tensors_.begin())));
+      const auto i = static_cast<size_t>(taken - tensors_.begin());
+      // What forward kept is not the caller's.
+      const bool is_copied = originals_[i].is_privateuseone() && out.size() < kept;
+      out.push_back(is_copied ? lazy::host_view(t, kReason).clone() : given(t, i));
+      continue;
+    }
+    const auto read_end = results.begin() + static_cast<ptrdiff_t>(std::min(kept, results.size()));
+    const bool is_read = std::any_of(results.begin(), read_end, [&](const at::Tensor& r) { return r.is_alias_of(t); });
+    if (!is_read) {
+      lazy::own_memory(t);
+      out.push_back(t);
       continue;
     }
     at::Tensor& first = firsts[&lazy::storage_of(t)];

@@ -17,12 +17,14 @@ class MemoryBehind {
   // Tensors of our device over the memory of the originals.
   const Tensors& tensors() const { return tensors_; }
   // Computes what is pending, and returns tensors over the results' memory: an original itself, or a view of it, where
-  // that is the result. What was written to tensors() is in the originals then.
-  Tensors give_back(const Tensors& results) const;
+  // that is the result. What was written to tensors() is in the originals then. Results from number `kept` on are for
+  // the graph's own backward: those that are no originals stay tensors of our device.
+  Tensors give_back(const Tensors& results, size_t kept) const;
 
  private:
   at::Tensor given(const at::Tensor& result, size_t taken) const;
   void write_back() const;
+  static void note_kept(const Tensors& results, size_t kept);
 
   Tensors originals_, tensors_;
   // As long as somebody has these, no result takes over the memory, also where the tensors have been written to.

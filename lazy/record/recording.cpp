@@ -81,7 +81,7 @@ ir::Value Recording::emit_typed(ir::Op op, std::span<const ir::Value> inputs, co
 }
 
 ir::Value Recording::cell_value(Cell& cell) {
-  if (cell.state == Cell::State::Failed) cell.failure->raise();
+  if (const Cell& c = holder_of(cell); c.state == Cell::State::Failed) c.failure->raise();
   return {trace_.use(&cell), 0};
 }
 
@@ -116,8 +116,8 @@ Cell* Recording::moving_window(const at::Tensor& t) {
   const ir::DType dtype = to_ir(t.scalar_type());
   // Where work overlaps the host, a buffer may come to be only when the Runner gets there; and a GPU's kernels rely on
   // where buffers begin.
-  if (whole.state != Cell::State::Ready || backing().overlaps_host || whole.type.dtype != dtype || impl->numel() == 0)
-    return nullptr;
+  const bool has_buffer = whole.state == Cell::State::Ready && !whole.channels_last;
+  if (!has_buffer || backing().overlaps_host || whole.type.dtype != dtype || impl->numel() == 0) return nullptr;
   int64_t extent = 1;
   for (int64_t d = 0; d < impl->dim(); ++d) extent += (impl->size(d) - 1) * impl->stride(d);
   if (extent == whole.type.numel() || !storage.notes().windows.note(trace_.epoch(), {impl->storage_offset(), extent}))

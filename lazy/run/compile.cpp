@@ -137,6 +137,14 @@ bool runs_in_parts_now(const TraceCache::RunsInParts& runs) {
   return runs.count < std::min(runs.most, config().plan_after * (runs.loop ? kLoopsWait : 1));
 }
 
+// Of a trace that is the `new_ones`-th new one in a row.
+TraceCache::RunsInParts first_runs(const Trace& trace, int64_t new_ones) {
+  TraceCache::RunsInParts runs;
+  runs.most = backing().overlaps_host ? std::numeric_limits<int64_t>::max() : most_runs_in_parts(trace);
+  runs.cut = new_ones > backing().planned_before_parts;
+  return runs;
+}
+
 // "a trace of 812 operations that ends at train.py:41"
 std::string description(const Trace& trace) {
   const std::string line = line_text(current_line());
@@ -152,6 +160,13 @@ Novelty why_new(const Trace& trace, uint64_t key) {
 
 }  // namespace
 
+bool runs_whole(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live) {
+  TraceCache& cache = TraceCache::get();
+  if (cache.find(key, settings, trace, live)) return true;
+  const TraceCache::RunsInParts* before = cache.runs_before(key);
+  return !runs_in_parts_now(before ? *before : first_runs(trace, cache.novelty.if_new(trace.size())));
+}
+
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,
                  SyncReason reason, jit::PartsAhead* ahead) {
   RECORD_FUNCTION("lazuli::compile", {});
@@ -166,10 +181,7 @@ KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std
   if (!known->live.empty()) {
     TraceCache::RunsInParts& runs = cache.runs_of(key);
     const bool is_new = runs.count == 0;
-    if (is_new) {
-      runs.most = backing().overlaps_host ? std::numeric_limits<int64_t>::max() : most_runs_in_parts(trace);
-      runs.cut = cache.novelty.is_new(trace.size()) > backing().planned_before_parts;
-    }
+    if (is_new) runs = first_runs(trace, cache.novelty.is_new(trace.size()));
     const Novelty novelty = is_new ? why_new(trace, key) : Novelty();
     const bool cuts = runs_in_parts_now(runs), is_used = ahead && ahead->runs() > 0;
     const bool is_large = trace.pending_bytes() >= kWorthGivingBack;

@@ -23,6 +23,9 @@ bool is_dead(const Cell& c, long buffers);
 // Whether a trace ends because somebody wants to read.
 bool is_read(SyncReason reason);
 
+// Whether the trace, if it ended now, would run by a plan of its own, and not in parts.
+bool runs_whole(uint64_t key, const Settings& settings, const Trace& trace, const std::vector<ValueId>& live);
+
 // Compiles a trace that is not known. One that runs in parts is remembered when it has come often enough to be planned
 // whole. `ahead`: what has been made of it already, if anything.
 KnownRef compile(uint64_t key, const Settings& settings, const Trace& trace, std::vector<ValueId> live,

@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include "ir/error.h"
 #include "ir/print.h"
+#include "jit/device.h"
 #include "lazy/external/external.h"
 #include "lazy/external/external_signature.h"
 #include "lazy/external/workers.h"
@@ -17,6 +18,7 @@
 #include "lazy/report/observer.h"
 #include "lazy/rows/torch_host.h"
 #include "lazy/run/compile.h"
+#include "lazy/run/kept_images.h"
 #include "lazy/run/reads.h"
 #include "lazy/run/run_ahead.h"
 #include "lazy/run/runner.h"
@@ -279,7 +281,9 @@ bool repeats(Recorder& r) {
 }
 
 // What may be differentiated yet keeps other values alive when the trace has ended.
-bool keeps_for_backward(const Trace& trace) { return std::ranges::any_of(trace.segments, &SegmentRef::shared); }
+bool keeps_for_backward(const Trace& trace) {
+  return trace.is_kept_from || std::ranges::any_of(trace.segments, &SegmentRef::shared);
+}
 
 // Whether all of a long known trace has been recorded once more. Its plan serves a loop that goes on without a read,
 // too, and whatever follows this time.
@@ -295,6 +299,28 @@ bool is_known(const Recorder& r) {
   return known && known->is_long;
 }
 
+// Whether somebody else has the value, or its memory.
+bool is_shared(const Cell& c) { return c.references.load() > 1 || c.buffer.owner.use_count() > 1; }
+CellRef copy_of(const Cell& c) {
+  jit::Buffer copy = allocate_buffer(c.buffer.bytes);
+  backing().copy(copy.data, c.buffer.data, c.buffer.bytes);
+  return make_ready(std::move(copy), c.type);
+}
+
+// Lets images that are kept for backward lie as convolutions have them. Only where the trace is planned whole: parts
+// would copy them.
+void keep_images(const Settings& settings, Trace& trace, std::vector<ValueId>& live) {
+  jit::CompileOptions options;
+  options.matmul = settings.matmul;
+  const auto images = images_to_keep(trace, live, *backing().code().plan_options(options).libraries);
+  if (images.empty()) return;
+  const uint64_t key = key_of(settings, trace, live);
+  if (!runs_whole(key, settings, trace, live)) return;
+  for (ValueId v : images) trace.keep_as_image(v);
+  live = trace.live();
+  TraceCache::get().go_on_counting(key, key_of(settings, trace, live));
+}
+
 }  // namespace
 
 void sync(SyncReason reason) {
@@ -308,15 +334,17 @@ void sync(SyncReason reason) {
   if (reason != SyncReason::Repeat) r.repetition.restart();
   const RunAhead::Halt halt;
   RunAhead& ahead = RunAhead::get();
-  if (std::ranges::any_of(r.trace.segments, &SegmentRef::shared))
-    TraceCache::get().take_known_lines(r.trace, r.trace.size());  // which say where what is kept comes from
+  const bool keeps = keeps_for_backward(r.trace);
+  if (keeps) TraceCache::get().take_known_lines(r.trace, r.trace.size());  // which say where what is kept comes from
   r.trace.settle_segments();
   const size_t ops = r.trace.size();
   auto trace = std::make_shared<Trace>(std::move(r.trace));
   r.trace = SpareTraces::get().take(r.next_epoch++);
+  trace->let_go_of_images();
   std::vector<ValueId> live = trace->live();
   double start = now_us();
   const Settings settings = settings_now();
+  if (keeps && is_read(reason)) keep_images(settings, *trace, live);
   const uint64_t key = key_of(settings, *trace, live);
   KnownRef known = TraceCache::get().find(key, settings, *trace, live);
   // From here on somebody else computes them.
@@ -397,17 +425,17 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   }
   if (writable || !is_filled(*s.cell(), Runner::get().completed())) wait_for_runner();
   Cell* c = s.cell();
-  if (c->state == Cell::State::Failed) c->failure->raise();
+  const Cell& holder = holder_of(*c);
+  if (holder.state == Cell::State::Failed) holder.failure->raise();
+  if (c->channels_last) bring_back(holder.buffer), make_row_major(*c);
   if (c->state == Cell::State::Uninitialized) {
     s.rebind(make_ready(allocate_buffer(s.nbytes()), c->type));
     c = s.cell();
   }
   LAZULI_CHECK(c->state == Cell::State::Ready, "a sync left a live value without a buffer");
   bring_back(c->buffer);
-  if (writable && (c->references.load() > 1 || c->buffer.owner.use_count() > 1)) {
-    jit::Buffer copy = allocate_buffer(c->buffer.bytes);
-    backing().copy(copy.data, c->buffer.data, c->buffer.bytes);
-    s.rebind(make_ready(std::move(copy), c->type));
+  if (writable && is_shared(*c)) {
+    s.rebind(copy_of(*c));
     c = s.cell();
   }
   if (writable) {
@@ -417,6 +445,20 @@ jit::Buffer materialize(LazyStorage& s, SyncReason reason, bool writable) {
   return c->buffer;
 }
 
+void own_memory(const at::Tensor& t) {
+  std::lock_guard lock(recorder().mutex);
+  LazyStorage& s = storage_of(t);
+  Cell* c = s.cell();
+  const Cell& holder = holder_of(*c);
+  if (holder.state != Cell::State::Ready) return;
+  wait_for_runner();
+  if (!c->channels_last) {
+    if (is_shared(*c)) s.rebind(copy_of(*c));
+  } else if (holder.buffer.owner.use_count() > 1) {
+    c->channels_last = copy_of(holder);
+  }
+}
+
 jit::Buffer materialize_alone(LazyStorage& s) {
   std::lock_guard lock(recorder().mutex);
   std::exception_ptr others = std::exchange(kept_error(), nullptr);
@@ -424,7 +466,7 @@ jit::Buffer materialize_alone(LazyStorage& s) {
   try {
     buffer = materialize(s, SyncReason::HostCopy);
   } catch (...) {
-    if (s.cell()->state != Cell::State::Ready) throw;
+    if (holder_of(*s.cell()).state != Cell::State::Ready) throw;
     if (!others) others = std::current_exception();
     buffer = materialize(s, SyncReason::HostCopy);
   }

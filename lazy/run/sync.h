@@ -27,7 +27,10 @@ void finish_unread();
 // shares the buffer afterwards.
 jit::Buffer materialize(const at::Tensor& t, SyncReason reason, bool writable = false);
 jit::Buffer materialize(LazyStorage& storage, SyncReason reason, bool writable = false);
-// The same for who can be told of no error but the storage's own: others come from the next sync or materialize().
+// A value that is not pending gets memory that no other has, if it has not: others' will be written from outside.
+void own_memory(const at::Tensor& t);
+// As materialize(), for who can be told of no error but the storage's own: others come from the next sync or
+// materialize().
 jit::Buffer materialize_alone(LazyStorage& storage);
 // A CPU tensor over that memory, with the tensor's geometry.
 at::Tensor host_view(const at::Tensor& t, SyncReason reason, bool writable = false);

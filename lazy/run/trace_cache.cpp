@@ -108,6 +108,16 @@ TraceCache::RunsInParts& TraceCache::runs_of(uint64_t key) {
   return runs_in_parts_[key];
 }
 
+const TraceCache::RunsInParts* TraceCache::runs_before(uint64_t key) const {
+  const auto it = runs_in_parts_.find(key);
+  return it == runs_in_parts_.end() ? nullptr : &it->second;
+}
+
+void TraceCache::go_on_counting(uint64_t key, uint64_t as) {
+  const auto it = runs_in_parts_.find(key);
+  if (it != runs_in_parts_.end()) runs_in_parts_.try_emplace(as, it->second);
+}
+
 KnownRef TraceCache::find_recent(uint64_t key, const Settings& settings, const Trace& trace,
                                  const std::vector<ValueId>& live) {
   const auto it = std::ranges::find_if(recent_, [&](const Recent& r) {

@@ -41,7 +41,9 @@ using KnownRef = std::shared_ptr<KnownTrace>;  // a job or an outer sync may run
 // Counts new traces with no known one between them. Small ones, such as peeks, have no say beside large ones.
 class NewInARow {
  public:
-  // How many there are, with this one, of so many entries.
+  // How many there would be, with this one, of so many entries.
+  int64_t if_new(size_t size) const { return 2 * size < last_ ? count_ : count_ + 1; }
+  // How many there are, with this one.
   int64_t is_new(size_t size) {
     constexpr size_t kForgets = 32;  // how slowly a program that has no large ones any more is believed
     if (2 * size < last_) {
@@ -102,6 +104,9 @@ struct TraceCache {
 
   // How often a trace has run in parts. It only says when to plan it whole, so that a hash will do.
   RunsInParts& runs_of(uint64_t key);
+  const RunsInParts* runs_before(uint64_t key) const;  // null: none
+  // The trace `key` is from now on the trace `as`.
+  void go_on_counting(uint64_t key, uint64_t as);
   void forget_runs_of(uint64_t key) { runs_in_parts_.erase(key); }
   // Traces that run in parts and came again lately, of which nothing has to be made to run them once more. `known` has
   // no code.

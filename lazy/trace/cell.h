@@ -14,50 +14,22 @@
 
 namespace lazuli::lazy {
 
-struct Cell final : Pooled<Cell, 192> {
-  enum class State : uint8_t {
-    Uninitialized,  // storage from empty(): no content yet
-    Pending,        // to be computed by the trace `epoch`, as its value `id`
-    Ready,          // `buffer` holds it, dense row-major, once the Runner is done; `epoch`/`id` say which input of the
-                    // current trace it is, if any
-    Failed,         // its computation failed; `failure` says why
-  };
-  std::atomic<uint32_t> references{1};
-  std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
-  uint32_t id = 0;
-  uint64_t epoch = 0;  // 0 = in no trace
-  // The Runner's job that fills `buffer`; 0: it is filled; kUnknownJob: on a GPU, by other work in its stream.
-  static constexpr uint64_t kUnknownJob = UINT64_MAX;
-  uint64_t job = kUnknownJob;
-  ir::Type type;
-  jit::Buffer buffer;
-  std::shared_ptr<const Failure> failure;
-};
+struct Cell;
 
 class CellRef {
  public:
   CellRef() = default;
   explicit CellRef(Cell* adopted) : cell_(adopted) {}
-  static CellRef share(Cell* cell) {
-    cell->references.fetch_add(1, std::memory_order_relaxed);
-    return CellRef(cell);
-  }
+  static CellRef share(Cell* cell);
   // A second reference to what only the caller can reach; cheaper.
-  static CellRef share_first(Cell* cell) {
-    cell->references.store(2, std::memory_order_relaxed);
-    return CellRef(cell);
-  }
-  CellRef(const CellRef& o) : cell_(o.cell_) {
-    if (cell_) cell_->references.fetch_add(1, std::memory_order_relaxed);
-  }
+  static CellRef share_first(Cell* cell);
+  CellRef(const CellRef& o);
   CellRef(CellRef&& o) noexcept : cell_(std::exchange(o.cell_, nullptr)) {}
   CellRef& operator=(CellRef o) noexcept {
     std::swap(cell_, o.cell_);
     return *this;
   }
-  ~CellRef() {
-    if (cell_ && give_up_reference(cell_->references)) delete cell_;
-  }
+  ~CellRef();
   Cell* get() const { return cell_; }
   Cell* operator->() const { return cell_; }
   Cell& operator*() const { return *cell_; }
@@ -66,5 +38,46 @@ class CellRef {
  private:
   Cell* cell_ = nullptr;
 };
+
+struct Cell final : Pooled<Cell, 192> {
+  enum class State : uint8_t {
+    Uninitialized,  // storage from empty(): no content yet
+    Pending,        // to be computed by the trace `epoch`, as its value `id`
+    Ready,          // `buffer` holds it, dense row-major, once the Runner is done, or `channels_last` does;
+                    // `epoch`/`id` say which value of the current trace it is, if any
+    Failed,         // its computation failed; `failure` says why
+  };
+  std::atomic<uint32_t> references{1};
+  std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
+  bool is_read_outside = false;                    // of traces, as far as is known
+  uint32_t id = 0;
+  uint64_t epoch = 0;  // 0 = in no trace
+  // The Runner's job that fills `buffer`; 0: it is filled; kUnknownJob: on a GPU, by other work in its stream.
+  static constexpr uint64_t kUnknownJob = UINT64_MAX;
+  uint64_t job = kUnknownJob;
+  ir::Type type;
+  jit::Buffer buffer;
+  std::shared_ptr<const Failure> failure;
+  // Of a ready one without a buffer: what holds it, an image [N, C, H, W], as [N, H, W, C] (lazy/run/kept_images.h).
+  CellRef channels_last;
+};
+
+// The one that has the memory, or why there is none.
+inline const Cell& holder_of(const Cell& c) { return c.channels_last ? *c.channels_last : c; }
+
+inline CellRef CellRef::share(Cell* cell) {
+  cell->references.fetch_add(1, std::memory_order_relaxed);
+  return CellRef(cell);
+}
+inline CellRef CellRef::share_first(Cell* cell) {
+  cell->references.store(2, std::memory_order_relaxed);
+  return CellRef(cell);
+}
+inline CellRef::CellRef(const CellRef& o) : cell_(o.cell_) {
+  if (cell_) cell_->references.fetch_add(1, std::memory_order_relaxed);
+}
+inline CellRef::~CellRef() {
+  if (cell_ && give_up_reference(cell_->references)) delete cell_;
+}
 
 }  // namespace lazuli::lazy

@@ -1,7 +1,9 @@
 #include "lazy/trace/trace.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
+#include <c10/util/SmallVector.h>
 #include "ir/body.h"
 
 namespace lazuli::lazy {
@@ -18,12 +20,14 @@ void Trace::restart(uint64_t epoch) {
   seams_.clear();
   inputs_.clear();
   windows_.clear();
+  images_.clear();
   lines.clear();
   prefix_hashes.clear();
   segments.clear();
   derivatives.clear();
   draws.clear();
   peeks = 0;
+  is_kept_from = false;
 }
 
 std::optional<Trace::Excerpt> Trace::since(const Place& begin) const {
@@ -108,6 +112,8 @@ CellRef Trace::new_cell(ValueId id, const ir::Type& type) {
 }
 
 ValueId Trace::enter(Cell* cell) {
+  if (cell->channels_last) [[unlikely]]
+    return enter_image(cell);
   const ir::Type& type = cell->type;
   ir::Dims attrs;
   bool ready = cell->state == Cell::State::Ready;
@@ -122,6 +128,38 @@ ValueId Trace::enter(Cell* cell) {
   cell->epoch = epoch_;
   cell->id = id;
   return id;
+}
+
+ValueId Trace::append_permuted(ValueId x, std::span<const int64_t> order) {
+  c10::SmallVector<int64_t, 5> attrs{static_cast<int64_t>(order.size())};
+  attrs.append(order.begin(), order.end());
+  return append(ir::Op::permute, {&x, 1}, {attrs.data(), attrs.size()}, 1);
+}
+
+ValueId Trace::enter_image(Cell* cell) {
+  constexpr std::array<int64_t, 4> kBack{0, 3, 1, 2};
+  const ValueId id = append_permuted(use(cell->channels_last.get()), kBack);
+  cells_[id] = CellRef::share(cell);
+  images_.push_back(id);
+  cell->epoch = epoch_;
+  cell->id = id;
+  return id;
+}
+
+void Trace::keep_as_image(ValueId v) {
+  constexpr std::array<int64_t, 4> kOrder{0, 2, 3, 1};
+  Cell& cell = *cells_[v];
+  const ir::Dims shape = cell.type.shape;
+  const ValueId id = append_permuted(v, kOrder);
+  define(id, {cell.type.dtype, {shape[0], shape[2], shape[3], shape[1]}});
+  cell.channels_last = cells_[id];
+  cell.state = Cell::State::Ready;
+  cell.epoch = 0;
+}
+
+void Trace::let_go_of_images() {
+  for (ValueId v : images_)
+    if (Cell& c = *cells_[v]; c.references.load(std::memory_order_acquire) == 1) c.channels_last = CellRef();
 }
 
 Cell& Trace::window(const Cell& whole, int64_t offset, const ir::Type& type) {

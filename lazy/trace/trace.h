@@ -58,6 +58,11 @@ class Trace {
   // the whole's, which nothing writes over meanwhile.
   Cell& window(const Cell& whole, int64_t offset, const ir::Type& type);
 
+  // The image v, pending, will be held as [N, H, W, C], and is nothing that the trace makes any more.
+  void keep_as_image(ValueId v);
+  // When it has ended: images of earlier traces that nobody else can read are its own.
+  void let_go_of_images();
+
   // How far a trace has come. Traces at equal places have recorded the same code, as far as hashes and counts tell; a
   // Beginning (lazy/record/trace_prefix.h) tells for certain.
   struct Place {
@@ -141,11 +146,14 @@ class Trace {
   std::vector<SegmentRef> segments;     // entries that may be differentiated yet
   std::vector<Derivative> derivatives;  // noted for shadow runs only (derivatives.h)
   std::vector<Draw> draws;
-  int peeks = 0;  // values of it that were computed apart
+  int peeks = 0;              // values of it that were computed apart
+  bool is_kept_from = false;  // values of it are kept for a backward that is none of the segments'
 
  private:
   bool would_be_missed(const Entry& e) const;
   ValueId enter(Cell* cell);
+  ValueId enter_image(Cell* cell);
+  ValueId append_permuted(ValueId x, std::span<const int64_t> order);
   ValueId append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
   CellRef new_cell(ValueId id, const ir::Type& type);
 
@@ -161,6 +169,7 @@ class Trace {
   std::vector<uint32_t> seams_;
   std::vector<ValueId> inputs_;
   std::vector<CellRef> windows_;
+  std::vector<ValueId> images_;  // of earlier traces
 };
 
 }  // namespace lazuli::lazy

@@ -36,6 +36,7 @@ class Fuser {
       units_.clear();
       makers_.assign(values().count(), {});
       readers_.assign(values().count(), {});
+      share_with_outputs(graph_, values());
       for (uint32_t n = 0; n < graph_.nodes.size(); ++n) make_units(n);
     } while (again_);
     if (options_.enabled)

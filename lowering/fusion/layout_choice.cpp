@@ -1,5 +1,6 @@
 #include "lowering/fusion/layout_choice.h"
 #include <algorithm>
+#include <utility>
 #include "lowering/fusion/epilogue.h"
 #include "lowering/fusion/storage_choice.h"
 #include "lowering/index/index_rules.h"
@@ -113,9 +114,17 @@ class LayoutChoice {
     const ir::Node& node = graph_[v];
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value x) {
       if (graph_.type(x).shape != graph_.type(v).shape && !is_put_together(node)) return false;
-      return values_.stored(x) ? values_.channels_last(x)
-                               : ir::is_elementwise(graph_[x].op) && made_of_channels_last(x);
+      if (!values_.stored(x) && ir::is_elementwise(graph_[x].op)) return made_of_channels_last(x);
+      return lies_channels_last(x);
     });
+  }
+  // In its own memory, or as a view of what an earlier trace left so.
+  bool lies_channels_last(Value x) const {
+    if (values_.stored(x)) return values_.channels_last(x);
+    if (!ir::is_view(graph_[x].op)) return false;
+    Value obstacle;
+    const auto operand = strided_operand(graph_, values_, x, obstacle);
+    return operand && operand->window.strides == ir::channels_last_strides(graph_.type(x).shape);
   }
 
   // Every operand of a call is a strided window on memory, and one that the call reads.
@@ -146,7 +155,34 @@ class LayoutChoice {
   std::vector<uint8_t> fixed_;  // by number of the home value
 };
 
+// [N, H, W, C] of [N, C, H, W].
+bool lists_channels_last(const ir::Node& node) {
+  const ir::Dims order{0, 2, 3, 1};
+  return node.op == ir::Op::permute && std::ranges::equal(node.attrs.list(0), order);
+}
+
 }  // namespace
+
+void share_with_outputs(const ir::Graph& graph, ValueTable& values) {
+  std::vector<uint8_t> is_read(graph.nodes.size()), is_taken(values.count());
+  for (const ir::Node& node : graph.nodes)
+    for (Value x : node.inputs)
+      if (x) is_read[x.node] = true;
+  const auto may_share = [&](Value v) {
+    return lists_channels_last(graph[v]) && !is_read[v.node] && !shares_bytes(graph, v);
+  };
+  for (Value v : graph.outputs) {
+    if (may_share(v)) values.share_no_longer(v);
+    is_taken[values[values.home(v)]] = true;
+  }
+  for (Value v : graph.outputs) {
+    if (!may_share(v)) continue;
+    const Value base = graph[v].inputs[0];
+    const bool has_own = values.stored(base) && !values.shares(base) && graph[base].op != ir::Op::input;
+    if (!has_own || !values.channels_last(base) || std::exchange(is_taken[values[base]], true)) continue;
+    values.share_as_it_lies(v, base);
+  }
+}
 
 void choose_layouts(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues,
                     const Libraries& libraries) {

@@ -9,6 +9,10 @@ namespace lazuli::lowering {
 class Epilogues;
 class Libraries;
 
+// Outputs that show such a value as it lies, [N, H, W, C] row-major, and are read by nobody, share its memory. To be
+// called again when values are channels-last no more.
+void share_with_outputs(const ir::Graph& graph, ValueTable& values);
+
 // After every value has its storage. Drops what a call could not read; a kernel that cannot drops more later.
 void choose_layouts(const ir::Graph& graph, ValueTable& values, const Epilogues& epilogues, const Libraries& libraries);
 

@@ -28,6 +28,9 @@ class ValueTable {
     home_[(*this)[v]] = home(base);
     set_channels_last(home(base), false);
   }
+  // v, the permutation of a channels-last `base` that lists it in the order of its memory, has that memory.
+  void share_as_it_lies(ir::Value v, ir::Value base) { home_[(*this)[v]] = base; }
+  void share_no_longer(ir::Value v) { home_[(*this)[v]] = v; }
   ir::Value home(ir::Value v) const { return home_[(*this)[v]]; }
   bool shares(ir::Value v) const { return home(v) != v; }
 

@@ -1,4 +1,5 @@
 // Images between convolutions lie channels-last: which ones do, and that every reader sees the same numbers.
+#include <algorithm>
 #include "ir/print.h"
 #include "lowering/fusion/library_calls.h"
 #include "lowering/plan/plan.h"
@@ -28,6 +29,13 @@ struct Layouts : ::testing::Test {
     const int64_t from = m.type(x).shape[1];
     auto y = m.apply(Op::convolution, {x, input({channels, from, size, size})}, window(stride, size / 2));
     return m.mul(y, 1.0 / std::sqrt(double(from * size * size)));
+  }
+  Value listed(Value x) { return m.permute(x, ir::Dims{0, 2, 3, 1}); }
+  size_t kernels() const {
+    lowering::PlanOptions options;
+    options.libraries = &lowering::cpu_libraries();
+    return std::ranges::count(lowering::make_plan(m.graph, options).steps, lowering::PlanStep::Kernel,
+                              &lowering::PlanStep::kind);
   }
   // How the results of library calls, in their order, lie in memory: C channels-last, R row-major.
   std::string layouts() const {
@@ -70,6 +78,38 @@ TEST_F(Layouts, WhatOthersSeeIsRowMajor) {
   auto seen = convolve(x, 16, 3);
   m.graph.outputs = {seen, m.apply(Op::sin, {convolve(seen, 8, 3)})};
   EXPECT_EQ(layouts(), "RC");
+  check();
+}
+
+// An output that lists an image channels-last is that image's memory.
+TEST_F(Layouts, OutputsThatListThemAreNoCopies) {
+  auto x = m.apply(Op::relu, {convolve(input({2, 3, 8, 8}), 16, 3)});
+  auto y = m.apply(Op::sin, {m.mul(x, input({16, 1, 1}))});
+  m.graph.outputs = {convolve(y, 8, 3)};
+  const size_t before = kernels();
+  m.graph.outputs.insert(m.graph.outputs.end(), {listed(x), listed(y)});
+  EXPECT_EQ(layouts(), "CR");
+  EXPECT_EQ(kernels(), before);
+  check();
+}
+
+// And it is a copy where the image is an output too, is row-major, or is listed twice.
+TEST_F(Layouts, OutputsThatListOthersAreCopies) {
+  auto x = convolve(input({2, 3, 8, 8}), 16, 3);
+  auto y = m.apply(Op::relu, {convolve(x, 16, 3)});
+  auto flat = m.apply(Op::matmul, {m.reshape(y, ir::Dims{2, 16 * 64}), input({16 * 64, 5})});
+  auto z = m.apply(Op::exp, {convolve(m.apply(Op::sin, {x}), 4, 3)});
+  m.graph.outputs = {
+      flat, listed(x), x, listed(y), listed(z), listed(z), m.apply(Op::cos, {listed(z)}), convolve(z, 8, 3)};
+  check();
+}
+
+// What an earlier trace left so is read so.
+TEST_F(Layouts, InputsThatListThemAreFollowed) {
+  auto x = m.permute(input({2, 8, 8, 16}), ir::Dims{0, 3, 1, 2});
+  auto y = m.apply(Op::sin, {m.mul(x, input({16, 1, 1}))});
+  m.graph.outputs = {m.apply(Op::cos, {convolve(m.add(y, convolve(y, 16, 3)), 8, 3)}), m.mul(y, y)};
+  EXPECT_EQ(layouts(), "CC");
   check();
 }
 
@@ -179,11 +219,12 @@ class RandomImages : public Layouts, public ::testing::WithParamInterface<uint32
 
 // Values and gradients.
 TEST_P(RandomImages, AgreeWithUnfusedKernels) {
-  pool_ = {input({2, 1 + below(4), 4 + below(4), 4 + below(4)})};
+  const int64_t c = 1 + below(4), h = 4 + below(4), w = 4 + below(4);
+  pool_ = {below(2) ? input({2, c, h, w}) : m.permute(input({2, h, w, c}), ir::Dims{0, 3, 1, 2})};
   for (int made = 0; made < 10;)
     if (Value y = step()) pool_.push_back(y), ++made;
   const Value loss = m.mean(m.mul(pool_.back(), pool_.back()), ir::Dims{0, 1, 2, 3}, false);
-  m.graph.outputs = {loss, pool_[5], any()};
+  m.graph.outputs = {loss, pool_[5], any(), listed(any()), listed(any()), listed(pool_[4])};
 
   std::vector<Value> wrt;
   std::vector<std::vector<Value>> map;

@@ -89,14 +89,20 @@ def _traced(kind: type, graph: torch.fx.GraphModule, inputs: list, shared: bool)
         if kind is Host:
             check(module)  # a joint one: forward and backward are both given to the device, or none
 
+    outputs = None  # of forward; what it returns besides is for backward
+
     def partition(joint: torch.fx.GraphModule, *arguments, **named):
+        nonlocal outputs
+        outputs = named["num_fwd_outputs"]
         prepare(joint)
         return default_partition(joint, *arguments, **named)
 
-    def compiled(module: torch.fx.GraphModule, _, is_whole=False) -> Callable[[list], list]:
+    def compiled(
+        module: torch.fx.GraphModule, _, is_whole=False, outputs: int | None = None
+    ) -> Callable[[list], list]:
         if shared and writes_to_inputs():
             raise RunsOpByOp("it writes to an input that shares memory with another one")
-        captured = kind(module, is_whole=is_whole)
+        captured = kind(module, is_whole, outputs)
 
         def run(arguments: list) -> list:  # torch wraps functions, and knows them by this mark
             return captured(arguments)
@@ -109,7 +115,8 @@ def _traced(kind: type, graph: torch.fx.GraphModule, inputs: list, shared: bool)
         return compiled(module, inputs, is_whole=True)
 
     compiler = aot_autograd(
-        fw_compiler=compiled,
+        fw_compiler=lambda module, inputs: compiled(module, inputs, outputs=outputs),
+        bw_compiler=compiled,
         inference_compiler=compiled_without_autograd,
         partition_fn=partition,
         keep_inference_input_mutations=True,

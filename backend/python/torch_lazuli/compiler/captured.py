@@ -20,6 +20,7 @@ _BEYOND_OPERANDS = ("as_strided", "set_", "resize", "shallow_copy_data_")
 _MOST_FAILURES = 8
 # Hides calls whose results are views of their operands from AOTAutograd's check of operators.
 unseen = torch._C._DisableTorchDispatch
+_graph_call = ops._graph_call.default
 
 
 class RunsOpByOp(Exception):
@@ -29,10 +30,14 @@ class RunsOpByOp(Exception):
 class Captured:
     """Called with a list of tensors and sizes, which it clears, as AOTAutograd's functions are."""
 
-    def __init__(self, module: torch.fx.GraphModule, is_whole: bool = False):
+    def __init__(
+        self, module: torch.fx.GraphModule, is_whole: bool = False, outputs: int | None = None
+    ):
         """A function of a graph.
 
         `is_whole`: nothing that it computes will be differentiated, so a trace may end after it.
+        `outputs`: how many of its results are for the caller; those behind them go to the
+        backward of the graph. None: all.
         """
         self._module = module
         self._may_be_captured = may_be_captured(module)
@@ -47,17 +52,20 @@ class Captured:
             for node in module.graph.nodes
             if node.op == "placeholder"
         )
-        self._call = ops._graph_call.default
 
     def __call__(self, arguments: list) -> list:
         """The results; inputs that the graph writes to are written to."""
         tensors, sizes = self._split(arguments)
         if self._may_be_captured and sizes is not None:
-            number, results = self._call(self._graph, tensors, sizes)
+            number, results = self._call(tensors, sizes)
             if number >= 0:
                 arguments.clear()
                 return _merged(results, self._others.get(number))
         return self._run_by_ops(arguments, tensors, sizes)
+
+    def _call(self, tensors: list[torch.Tensor], sizes: list[int]):
+        """The number of what was recorded once more, below 0 where it is not known, and results."""
+        return _graph_call(self._graph, tensors, sizes)
 
     def _run_by_ops(self, arguments: list, tensors: list[torch.Tensor], sizes: list[int] | None):
         """One op after the other, and records them if that may help the next call."""

@@ -49,7 +49,9 @@ def make_on_the_device(module: torch.fx.GraphModule) -> None:
     for node in moved:
         if any(a.name == "device" for a in node.target._schema.arguments):
             node.update_kwarg("device", torch.device(TYPE, 0))
-        node.meta["val"] = torch.utils._pytree.tree_map(lambda t: t.to(TYPE), node.meta["val"])
+        node.meta["val"] = torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda t: t.to(TYPE), node.meta["val"]
+        )
     if moved:
         module.recompile()
 
@@ -70,7 +72,11 @@ def _is_of_the_cpu(node: torch.fx.Node) -> bool:
 
 def _follows_from(node: torch.fx.Node, made: set[torch.fx.Node]) -> bool:
     """Whether its operands are of these, or sizes."""
-    return all(x in made or not values_of(x) for x in node.all_input_nodes)
+    return all(x in made or not _is_tensor(x) for x in node.all_input_nodes)
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return node.op == "get_attr" or bool(values_of(node))
 
 
 def _is_for(node: torch.fx.Node, made: set[torch.fx.Node]) -> bool:

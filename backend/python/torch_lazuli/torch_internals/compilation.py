@@ -177,6 +177,13 @@ def default_partition(joint: torch.fx.GraphModule, *arguments, **named):
     return default_partition(joint, *arguments, **named)
 
 
+def is_autograd_compiled() -> bool:
+    """Whether compiled autograd is on: it traces what backward reads on the original devices."""
+    from torch._dynamo import compiled_autograd, config
+
+    return compiled_autograd.compiled_autograd_enabled or config.compiled_autograd
+
+
 def is_decided_by_data(node: torch.fx.Node) -> bool:
     """Whether what it gives, or the size of it, is known only when numbers have been read."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
