@@ -79,9 +79,9 @@ CapturedGraph::Tensors MemoryBehind::give_back(const Tensors& results, size_t ke
       out.push_back(is_copied ? lazy::host_view(t, kReason).clone() : given(t, i));
       continue;
     }
-    const auto read_end = results.begin() + static_cast<ptrdiff_t>(std::min(kept, results.size()));
-    const bool is_read = std::any_of(results.begin(), read_end, [&](const at::Tensor& r) { return r.is_alias_of(t); });
-    if (!is_read) {
+    // What forward keeps for backward alone is read by nobody else.
+    const auto shows_it = [&](const at::Tensor& r) { return r.is_alias_of(t); };
+    if (out.size() >= kept && std::none_of(results.begin(), results.begin() + kept, shows_it)) {
       lazy::own_memory(t);
       out.push_back(t);
       continue;

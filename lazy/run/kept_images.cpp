@@ -6,16 +6,14 @@
 #include "lazy/memory/memory.h"
 #include "lazy/memory/torch_buffers.h"
 #include "lazy/support/plain_dispatch.h"
+#include "lowering/fusion/layout_choice.h"
 #include "lowering/fusion/library_calls.h"
 
 namespace lazuli::lazy {
 namespace {
 
 using lowering::ChannelsLast;
-
-bool is_image(const ir::Type& t) {
-  return t.shape.size() == 4 && t.shape[1] > 1 && t.shape[2] * t.shape[3] > 1 && t.numel() > 0;
-}
+using lowering::is_image;
 
 // Follows images through a trace, as layout_choice.h does through its plan.
 class Images {

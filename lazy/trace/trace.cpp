@@ -1,9 +1,7 @@
 #include "lazy/trace/trace.h"
 
 #include <algorithm>
-#include <array>
 #include <ranges>
-#include <c10/util/SmallVector.h>
 #include "ir/body.h"
 
 namespace lazuli::lazy {
@@ -130,15 +128,10 @@ ValueId Trace::enter(Cell* cell) {
   return id;
 }
 
-ValueId Trace::append_permuted(ValueId x, std::span<const int64_t> order) {
-  c10::SmallVector<int64_t, 5> attrs{static_cast<int64_t>(order.size())};
-  attrs.append(order.begin(), order.end());
-  return append(ir::Op::permute, {&x, 1}, {attrs.data(), attrs.size()}, 1);
-}
-
 ValueId Trace::enter_image(Cell* cell) {
-  constexpr std::array<int64_t, 4> kBack{0, 3, 1, 2};
-  const ValueId id = append_permuted(use(cell->channels_last.get()), kBack);
+  constexpr int64_t kBack[] = {4, 0, 3, 1, 2};
+  const ValueId image = use(cell->channels_last.get());
+  const ValueId id = append(ir::Op::permute, {&image, 1}, kBack, 1);
   cells_[id] = CellRef::share(cell);
   images_.push_back(id);
   cell->epoch = epoch_;
@@ -147,10 +140,10 @@ ValueId Trace::enter_image(Cell* cell) {
 }
 
 void Trace::keep_as_image(ValueId v) {
-  constexpr std::array<int64_t, 4> kOrder{0, 2, 3, 1};
+  constexpr int64_t kOrder[] = {4, 0, 2, 3, 1};
   Cell& cell = *cells_[v];
   const ir::Dims shape = cell.type.shape;
-  const ValueId id = append_permuted(v, kOrder);
+  const ValueId id = append(ir::Op::permute, {&v, 1}, kOrder, 1);
   define(id, {cell.type.dtype, {shape[0], shape[2], shape[3], shape[1]}});
   cell.channels_last = cells_[id];
   cell.state = Cell::State::Ready;

@@ -153,7 +153,6 @@ class Trace {
   bool would_be_missed(const Entry& e) const;
   ValueId enter(Cell* cell);
   ValueId enter_image(Cell* cell);
-  ValueId append_permuted(ValueId x, std::span<const int64_t> order);
   ValueId append_entry(ir::Op op, std::span<const ValueId> operands, std::span<const int64_t> attrs, uint16_t results);
   CellRef new_cell(ValueId id, const ir::Type& type);
 

@@ -59,11 +59,10 @@ class LayoutChoice {
     return rule && rule->place && node.op != ir::Op::as_strided_scatter;  // whose window is on row-major memory
   }
 
-  // An image with several channels and several points, made by a kernel or by a call that can write it either way.
+  // An image made by a kernel or by a call that can write it either way.
   bool is_free(Value v) const {
     if (!values_.stored(v) || fixed_[values_[v]]) return false;
-    const ir::Dims& shape = graph_.type(v).shape;
-    if (shape.size() != 4 || shape[1] <= 1 || shape[2] * shape[3] <= 1 || graph_.type(v).numel() == 0) return false;
+    if (!is_image(graph_.type(v))) return false;
     return ir::is_elementwise(graph_[v].op) || is_put_together(graph_[v]) ||
            preference(graph_[v]) != ChannelsLast::Never;
   }
@@ -163,7 +162,12 @@ bool lists_channels_last(const ir::Node& node) {
 
 }  // namespace
 
+bool is_image(const ir::Type& t) {
+  return t.shape.size() == 4 && t.shape[1] > 1 && t.shape[2] * t.shape[3] > 1 && t.numel() > 0;
+}
+
 void share_with_outputs(const ir::Graph& graph, ValueTable& values) {
+  if (std::ranges::none_of(graph.outputs, [&](Value v) { return lists_channels_last(graph[v]); })) return;
   std::vector<uint8_t> is_read(graph.nodes.size()), is_taken(values.count());
   for (const ir::Node& node : graph.nodes)
     for (Value x : node.inputs)

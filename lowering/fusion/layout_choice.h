@@ -9,6 +9,9 @@ namespace lazuli::lowering {
 class Epilogues;
 class Libraries;
 
+// With several channels and several points; others lie alike either way.
+bool is_image(const ir::Type& t);
+
 // Outputs that show such a value as it lies, [N, H, W, C] row-major, and are read by nobody, share its memory. To be
 // called again when values are channels-last no more.
 void share_with_outputs(const ir::Graph& graph, ValueTable& values);

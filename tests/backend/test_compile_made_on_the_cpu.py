@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiled_graphs import calls, check, graphs_of
+from compiled_graphs import calls, check, fresh, graphs_of  # noqa: F401
 from torch_lazuli.compiler.captured import Captured
 
 
@@ -28,7 +28,7 @@ MADE = {
 def test_made_on_the_device(function, graphs):
     check(function, *[(torch.randn(3, 4),) for _ in range(3)])
     assert [g.recorded for g in graphs] == [1]
-    devices = {t.device.type for node in calls(graphs[0]) for t in [node.meta["val"]]}
+    devices = {node.meta["val"].device.type for node in calls(graphs[0])}
     assert devices == {"lazuli"}
 
 

@@ -50,6 +50,13 @@ def read(x):
     return torch.tensor(x.item())
 
 
+def forward(device):
+    """A model, its loss, and that the loss was read."""
+    model = net(device)
+    loss = model(images(device)).square().mean()
+    return model, loss, [read(loss)]
+
+
 def kept(text):
     """Whether the pending trace reads an image as it was kept."""
     return "permute %" in text and "[order=[0,3,1,2]]" in text
@@ -96,9 +103,7 @@ READERS = {
 @pytest.mark.parametrize("again", [False, True])
 def test_readers(reader, again):
     def program(device):
-        model = net(device)
-        loss = model(images(device)).square().mean()
-        found = [read(loss)]
+        model, loss, found = forward(device)
         if again:
             found.append(read(model.seen.sum()))
         found.append(reader(model.seen).cpu())
@@ -119,9 +124,7 @@ WRITERS = {
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 def test_writers(writer):
     def program(device):
-        model = net(device)
-        loss = model(images(device)).square().mean()
-        found = [read(loss)]
+        model, loss, found = forward(device)
         seen = model.seen.detach()
         writer(seen)
         found.append(seen)
@@ -136,9 +139,7 @@ def test_writers(writer):
 
 def test_behind_the_version_counter():
     def program(device):
-        model = net(device)
-        loss = model(images(device)).square().mean()
-        found = [read(loss)]
+        model, loss, found = forward(device)
         model.seen.data.mul_(2)
         loss.backward()
         return [*found, *(p.grad for p in model.parameters())]
@@ -148,9 +149,7 @@ def test_behind_the_version_counter():
 
 def test_backward_twice():
     def program(device):
-        model = net(device)
-        loss = model(images(device)).square().mean()
-        found = [read(loss)]
+        model, loss, found = forward(device)
         for _ in range(2):
             loss.backward(retain_graph=True)
             found.append(read(model.first.weight.grad.sum()))
@@ -204,9 +203,8 @@ def test_an_image_goes_on_through_several_traces():
 
 def test_windows_that_move():
     def program(device):
-        model = net(device)
-        loss = model(images(device)).square().mean()
-        found, seen = [read(loss)], model.seen.detach()
+        model, loss, found = forward(device)
+        seen = model.seen.detach()
         for i in (0, 1, 0, 1):
             y = seen[i] * 2
             found.append(read(y.sum()))
