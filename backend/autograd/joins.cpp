@@ -24,8 +24,7 @@ ViewDerivative* joined(lazy::Tensors tensors, const Tensor& result, int64_t dim,
   dim = c10::maybe_wrap_dim(dim, result.dim());
   ir::Dims numbers{dim, stacks};
   for (const Tensor* t : tensors) numbers.push_back(stacks ? 1 : t->size(dim));
-  return new ViewDerivative{
-      .form = ViewDerivative::Form::Join, .sizes = lazy::to_dims(result.sizes()), .numbers = std::move(numbers)};
+  return new ViewDerivative{{}, ViewDerivative::Form::Join, lazy::to_dims(result.sizes()), std::move(numbers)};
 }
 
 template <class Aten, bool stacks, class Schema = typename Aten::schema>
