@@ -130,11 +130,18 @@ bool PartsAhead::is_same(const Planned& planned, const Parts& parts, size_t part
 std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<const ValueId> live) {
   std::vector<Made> made(parts.size());
   auto next = planned_.begin();
+  std::vector<bool> is_right(values_.size());  // what is there is what the parts compute, to the bit
   for (size_t p = 0; p < parts.size(); ++p) {
     const uint32_t begin = parts.begin(p).entries;
     while (next != planned_.end() && next->range.begin < begin) ++next;
     if (next == planned_.end() || next->range.begin != begin || !is_same(*next, parts, p)) continue;
     made[p] = std::move(next->made);
+    made[p].ran =
+        made[p].ran && std::ranges::all_of(growing_.parts().inputs_of(next->part), [&](const Parts::Input& x) {
+          return growing_.is_outside(x.value) || is_right[x.value];
+        });
+    if (!made[p].ran) continue;
+    for (const Parts::Output& o : parts.outputs_of(p)) is_right[o.value] = true;
   }
   // A part that is to run needs all of its inputs, of which some may have been let go of: then their parts run again.
   std::vector<bool> wanted(values_.size());
