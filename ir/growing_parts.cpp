@@ -3,15 +3,11 @@
 
 namespace lazuli::ir {
 
-void GrowingParts::grow() {
-  find_owners();
-  for (; placed_ < listing_.entries.size(); ++placed_) {
-    // Nobody knows yet who needs it: nearly everything that is recorded is needed.
-    const std::optional<uint32_t> cut = placer_.next(true);
-    if (!cut) continue;
-    closed_.push_back({open_, *cut});
-    open_ = *cut;
-  }
+void GrowingParts::place(bool needed) {
+  const std::optional<uint32_t> cut = placer_.next(needed);
+  if (!cut) return;
+  closed_.push_back({open_, *cut});
+  open_ = *cut;
 }
 
 std::optional<GrowingParts::Range> GrowingParts::next() {
@@ -24,7 +20,8 @@ std::optional<GrowingParts::Range> GrowingParts::next() {
 const Prospect* GrowingParts::certain(Range range) const {
   static const Prospect gathering{.needed = {true}, .inputs = {}, .outputs = {{0, 0}}};
   const auto entries = listing_.entries.subspan(range.begin, range.end - range.begin);
-  return std::ranges::any_of(entries, gathers) ? &gathering : nullptr;
+  const bool is_alone = count_computed(listing_, range.begin, range.end) == 1;  // unless nobody needs what it gathers
+  return is_alone && std::ranges::any_of(entries, gathers) ? &gathering : nullptr;
 }
 
 bool GrowingParts::write(Range range, const Prospect& prospect) {

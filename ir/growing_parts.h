@@ -14,8 +14,13 @@ class GrowingParts final : private PartWriter {
   };
   // Of `listing`, whose lists may grow, and move.
   explicit GrowingParts(const Listing& listing) : PartWriter(listing), placer_(listing) {}
-  // Takes in what has been recorded since.
-  void grow();
+  // Takes in what has been recorded since. `needed`: by entry, whether somebody will want what it computes; where that
+  // turns out otherwise, so may the parts.
+  template <class Needed>
+  void grow(Needed needed) {
+    find_owners();
+    for (; placed_ < listing_.entries.size(); ++placed_) place(needed(placed_));
+  }
   // The next part whose end is known.
   std::optional<Range> next();
   // What is certain of a part before anything behind it is known: all of one that gathers. Null: nothing.
@@ -27,6 +32,7 @@ class GrowingParts final : private PartWriter {
   bool is_outside(ValueId v) const { return listing_.entries[facts(v).owner].op == Op::input; }
 
  private:
+  void place(bool needed);
   bool is_needed(uint32_t entry) const override { return prospect_->needed[numbers_[entry - first_entry()]]; }
   bool is_output(uint32_t entry, uint16_t result) const override;
   Prospect::Input next_input(ValueId v, bool whole) override;

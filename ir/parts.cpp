@@ -215,6 +215,14 @@ uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end) {
   return key;
 }
 
+uint64_t key_of_place(const Listing& listing, uint32_t entry) {
+  constexpr uint32_t kBefore = 4;
+  uint64_t key = 0;
+  for (uint32_t e = entry < kBefore ? 0 : entry - kBefore; e <= entry; ++e)
+    key = mix(key, static_cast<uint64_t>(listing.entries[e].op) | uint64_t{listing.line(e)} << 16);
+  return key;
+}
+
 Graph graph_of(const Listing& listing, const Parts& parts, size_t part, std::string (*line_text)(uint32_t),
                SizeSpan numbers) {
   const std::span nodes = parts.nodes_of(part);

@@ -85,6 +85,8 @@ Prospect prospect_of(const Listing& listing, const Parts& parts, size_t part);
 // Of entries that may well be a part like others with the same key: what they compute, in which Python lines, and how
 // that hangs together.
 uint64_t key_of_entries(const Listing& listing, uint32_t begin, uint32_t end);
+// Of entries that may well be at the same place of a program: what they and those before them compute, in which lines.
+uint64_t key_of_place(const Listing& listing, uint32_t entry);
 
 // `live`: the values that are wanted, each once. `donated`: by position of an input, whether it may be overwritten.
 // `alignment`: where a part gets a piece of a value, its place in that is a multiple of so many bytes.

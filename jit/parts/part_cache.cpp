@@ -407,9 +407,22 @@ void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t
     else if (fresh || --known.trust < 0)
       known = {prospect, 0};
   };
+  learn_needed(listing, parts.begin(part).entries, parts.ends[part].entries, prospect);
   // The last turn of a loop, in which values are needed for the last time, must not stand for all others.
   learn_for(ir::for_lookup(key), 3);
   learn_for(key_at(key, part), 0);
+}
+
+void PartCache::learn_needed(const ir::Listing& listing, uint32_t begin, uint32_t end, const ir::Prospect& prospect) {
+  if (unneeded_.size() >= kMostProspects) unneeded_.clear();
+  auto needed = prospect.needed.begin();
+  for (uint32_t e = begin; e < end; ++e) {
+    if (!ir::is_computed(listing.entries[e].op)) continue;
+    if (!*needed++)
+      unneeded_.insert(ir::key_of_place(listing, e));
+    else if (!unneeded_.empty())
+      unneeded_.erase(ir::key_of_place(listing, e));
+  }
 }
 
 void PartCache::forget() {

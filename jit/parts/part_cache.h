@@ -36,6 +36,10 @@ class PartCache {
   };
   Expectation expectation(uint64_t key, size_t n) const;
   bool knows_prospects() const { return !prospects_.empty(); }
+  // Whether somebody needed what such an entry computed the last time; nearly everything that is recorded is needed.
+  bool was_needed(const ir::Listing& listing, uint32_t entry) const {
+    return unneeded_.empty() || !unneeded_.contains(ir::key_of_place(listing, entry));
+  }
   struct MadePart {
     std::shared_ptr<Executable> executable;
     CompileStats stats;
@@ -146,6 +150,7 @@ class PartCache {
   static bool may_resize(const CompileOptions& options);
   // For parts that begin like this one.
   void learn(const ir::Listing& listing, const ir::Parts& parts, size_t part);
+  void learn_needed(const ir::Listing& listing, uint32_t begin, uint32_t end, const ir::Prospect& prospect);
   void forget();
   void forget(Order::iterator known);
   void forget_generic();
@@ -158,6 +163,7 @@ class PartCache {
     int trust;
   };
   std::unordered_map<uint64_t, Experience> prospects_;  // by key, and by key and place
+  std::unordered_set<uint64_t> unneeded_;               // places (ir::key_of_place)
   int64_t listing_ = 1;     // the number of the listing that is being compiled, or will be next
   CompileOptions options_;  // under others there are none
   size_t most_ = 1'000, generic_ = 0;

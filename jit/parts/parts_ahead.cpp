@@ -45,7 +45,7 @@ void PartsAhead::append(const Recorded& recorded) {
   size_t next = 0;
   for (const ir::Entry& e : recorded.entries)
     if (e.op == ir::Op::input) values_[e.first_result] = {{lent(recorded.inputs[next++])}, true};
-  growing_.grow();
+  growing_.grow([&](uint32_t entry) { return cache_.was_needed(listing_, entry); });
 }
 
 bool PartsAhead::step(Host& host) {
