@@ -52,13 +52,23 @@ bool RunAhead::may_start() {
   return !is_forked() && !Shadow::is_due() && !is_profiled() && TraceCache::get().parts.knows_prospects();
 }
 
+// Where OpenMP's threads are awake there is no core left, yet. To end them pays where recording takes long, if parts
+// can run then: where cores are few. Of many, some other one will do soon.
+bool RunAhead::makes_room() {
+  constexpr double kLongUs = 1000;
+  constexpr int kFewCores = 4;
+  if (room_.waits > 0 || room_.recorded_us < kLongUs || lowering::crew_size() > kFewCores) return false;
+  lowering::end_openmp_threads();
+  return room_.is_made = true;
+}
+
 void RunAhead::look_again(const Trace& trace) {
   due_ = trace.size() + kChunk;
   if (!parts_) {
     const bool may = may_start();
-    // Where OpenMP's threads are awake there is no core left, yet.
-    if (may && config().run_ahead != "all" && lowering::is_openmp_awake()) return;
+    if (room_.began_us == 0) room_.began_us = now_us();
     if (may && TraceCache::get().knows_beginning(trace)) return;
+    if (may && config().run_ahead != "all" && lowering::is_openmp_awake() && !makes_room()) return;
     if (!may || !start()) {
       due_ = SIZE_MAX;
       return;
@@ -126,6 +136,15 @@ bool RunAhead::step() {
 }
 
 jit::PartsAhead* RunAhead::made() {
+  constexpr int64_t kWorthIt = 3;  // parts
+  constexpr int kMostWaits = 32;
+  if (room_.began_us != 0) room_.recorded_us = now_us() - room_.began_us;
+  if (room_.waits > 0) --room_.waits;
+  if (room_.is_made) {
+    const bool is_used = parts_ && parts_->runs() >= kWorthIt;
+    room_.waits = is_used ? 0 : room_.next_waits;
+    room_.next_waits = is_used ? 1 : std::min(2 * room_.next_waits, kMostWaits);
+  }
   if (float_mode_ != lowering::FloatMode::here()) return nullptr;
   if (!parts_ || config().run_ahead != "all") return parts_.get();
   take_inbox();
@@ -136,6 +155,7 @@ jit::PartsAhead* RunAhead::made() {
 
 void RunAhead::forget() {
   parts_ = nullptr;
+  room_.began_us = 0, room_.is_made = false;
   due_ = kChunk;
   handed_ = {};
   handed_seams_ = handed_scalars_ = 0;

@@ -44,11 +44,19 @@ class RunAhead {
   RunAhead() = default;
   void look_again(const Trace& trace);
   static bool may_start();
+  bool makes_room();
   bool start();  // false where there is no thread for it
   void hand_over(const Trace& trace);
   bool step();        // on that thread; false if there is nothing to do
   bool take_inbox();  // false if it was empty
 
+  // Room for the thread where OpenMP's are awake.
+  struct Room {
+    double began_us = 0;     // when the trace was looked at first
+    double recorded_us = 0;  // that the last new trace took from there on
+    bool is_made = false;
+    int waits = 0, next_waits = 1;  // new traces for which it is not made: those after it was of little use
+  } room_;
   size_t due_ = kChunk;
   Trace::Place handed_{};  // how much of the trace, and of the following
   size_t handed_scalars_ = 0, handed_seams_ = 0;

@@ -247,9 +247,7 @@ bool is_patient(Clock::rep since) { return Clock::duration(now() - since) < kOpe
 
 // No library has needed them for long, but they are awake since we did: they would keep a core from the crew.
 void let_openmp_sleep() {
-  if (!is_patient(openmp_shared_at.load(std::memory_order_relaxed))) return;
-  openmp_shared_at.store(0, std::memory_order_relaxed);
-  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+  if (is_patient(openmp_shared_at.load(std::memory_order_relaxed))) end_openmp_threads();
 }
 
 }  // namespace
@@ -265,6 +263,13 @@ void help_background(bool (*done)()) { Crew::get().help_background(done); }
 void expect_idle_work(bool is_there) { has_idle_work.store(is_there, std::memory_order_relaxed); }
 
 bool is_openmp_awake() { return is_patient(openmp_worked_at.load(std::memory_order_relaxed)); }
+
+void end_openmp_threads() {
+  if (omp_in_parallel()) return;
+  openmp_worked_at.store(0, std::memory_order_relaxed);
+  openmp_shared_at.store(0, std::memory_order_relaxed);
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+}
 
 void openmp_has_worked() {
   if (crew_size() == 1 || Crew::is_member()) return;
