@@ -26,6 +26,7 @@ class PlanExecutable final : public Executable {
   const CompileStats& stats() const override { return stats_; }
   std::string plan_text() const override { return lowering::print(planned_->graph, planned_->plan); }
   int64_t bytes_written_over(size_t i) const override;
+  bool only_scatters_to(size_t i) const override;
   bool runs_anywhere(const Host& host) const override;
 
  private:

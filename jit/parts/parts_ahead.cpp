@@ -14,7 +14,7 @@ void append_to(std::vector<T>& list, const U& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
-// Memory that somebody else keeps.
+// Memory that somebody else keeps. Nobody owns it here.
 Buffer lent(const Buffer& b) { return {b.data, b.bytes, std::shared_ptr<void>(std::shared_ptr<void>(), b.data)}; }
 
 bool lies_in(const Buffer& inner, const Buffer& outer) {
@@ -44,7 +44,11 @@ void PartsAhead::append(const Recorded& recorded) {
   values_.resize(listing_.types.size());
   size_t next = 0;
   for (const ir::Entry& e : recorded.entries)
-    if (e.op == ir::Op::input) values_[e.first_result] = {{lent(recorded.inputs[next++])}, true};
+    if (e.op == ir::Op::input) {
+      const Input& x = recorded.inputs[next++];
+      values_[e.first_result] = {{lent(x.memory)}, true, inputs_.size()};
+      inputs_.push_back({{lent(x.memory), x.owner, x.is_appended_to}, e.first_result});
+    }
   growing_.grow([&](uint32_t entry) { return cache_.was_needed(listing_, entry); });
 }
 
@@ -55,7 +59,7 @@ bool PartsAhead::step(Host& host) {
   if (!expected.prospect) expected = cache_.expectation(ir::key_of_entries(listing_, range->begin, range->end), steps_);
   ++steps_;
   if (!expected.prospect || !growing_.write(*range, *expected.prospect)) return true;
-  Planned planned{growing_.parts().size() - 1, *range, expected.same_place, {}};
+  Planned planned{growing_.parts().size() - 1, *range, expected.same_place, {}, {}};
   try {
     const lowering::Threads all(threads_);
     planned.made.part = cache_.executable_for(listing_, growing_.parts(), planned.part, options_, line_text_);
@@ -69,15 +73,28 @@ bool PartsAhead::step(Host& host) {
   return true;
 }
 
+// Whether what the part puts behind what input i shows may lie there. Nobody else may have the memory.
+bool PartsAhead::may_append(const Planned& planned, size_t i) const {
+  const Parts::Input& x = growing_.parts().inputs_of(planned.part)[i];
+  const size_t number = values_[x.value].input;
+  if (!x.donated || x.offset != Parts::kWhole || number == kNoInput) return false;
+  const Lent& input = inputs_[number];
+  return input.is_appended_to && input.latest == x.value && input.owner.use_count() == 1 &&
+         planned.made.part.executable->only_scatters_to(i);
+}
+
 // What lies outside may be written over only when the recording has ended; before, a run copies it first.
-bool PartsAhead::can_run(const Planned& planned, const Host& host) const {
+bool PartsAhead::can_run(Planned& planned, const Host& host) const {
   if (!planned.made.part.executable->runs_anywhere(host)) return false;
   constexpr int64_t kMostCopied = 64 << 10;  // bytes
   int64_t copied = 0;
   const auto inputs = growing_.parts().inputs_of(planned.part);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!values_[inputs[i].value].there) return false;
-    if (inputs[i].donated && growing_.is_outside(inputs[i].value))
+    const Value& value = values_[inputs[i].value];
+    if (!value.there) return false;
+    if (may_append(planned, i))
+      planned.appends.push_back(i);
+    else if (inputs[i].donated && value.buffer.owner.use_count() == 0)
       copied += planned.made.part.executable->bytes_written_over(i);
   }
   return copied <= kMostCopied;
@@ -87,7 +104,7 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   const Parts& parts = growing_.parts();
   const std::span ins = parts.inputs_of(planned.part);
   const std::span outs = parts.outputs_of(planned.part);
-  std::vector<Buffer> inputs(ins.size()), outputs(outs.size()), lent_ones;
+  std::vector<Buffer> inputs(ins.size()), outputs(outs.size());
   // What may be needed again would have to be computed again: a loop may take more turns this time. Little is kept.
   constexpr size_t kLittle = 16 << 10;  // bytes of the whole, where a part reads a piece
   std::vector<bool> last;
@@ -98,10 +115,9 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   const auto donate = std::make_unique<bool[]>(ins.size());
   std::vector<int64_t> scalars;
   for (uint32_t s : parts.scalars_of(planned.part)) scalars.push_back(scalars_[s]);
-  for (const Parts::Input& x : ins)
-    if (growing_.is_outside(x.value)) lent_ones.push_back(values_[x.value].buffer);
   const auto value_of = [&](const Parts::Input& x) -> PartValue& { return values_[x.value]; };
   take_inputs(ins, value_of, is_last, inputs, {donate.get(), ins.size()});
+  for (size_t i : planned.appends) donate[i] = inputs_[values_[ins[i].value].input].has_grown = true;
   for (const Parts::Input& x : ins)
     if (is_last(x)) values_[x.value].there = false;
   try {
@@ -111,10 +127,14 @@ bool PartsAhead::run(Planned& planned, Host& host) {
   } catch (const std::exception&) {
     return false;  // it will fail in its turn
   }
-  // What lies in memory of others has to be held together with that.
-  for (const Buffer& out : outputs)
-    if (std::ranges::any_of(lent_ones, [&](const Buffer& b) { return lies_in(out, b); })) return false;
-  for (size_t i = 0; i < outs.size(); ++i) values_[outs[i].value] = {{std::move(outputs[i])}, true};
+  for (size_t i = 0; i < outs.size(); ++i) values_[outs[i].value] = {{std::move(outputs[i])}, true, kNoInput};
+  for (size_t i : planned.appends) {
+    const size_t number = values_[ins[i].value].input;
+    const Buffer& memory = inputs_[number].memory;
+    for (const Parts::Output& out : outs)
+      if (Value& v = values_[out.value]; v.buffer.data == memory.data && v.buffer.bytes == memory.bytes)
+        v.input = number, inputs_[number].latest = out.value;
+  }
   return true;
 }
 
@@ -125,6 +145,21 @@ bool PartsAhead::is_same(const Planned& planned, const Parts& parts, size_t part
   const auto same_output = [](const Parts::Output& a, const Parts::Output& b) { return a.value == b.value; };
   return std::ranges::equal(own.code_of(planned.part), parts.code_of(part)) &&
          std::ranges::equal(own.outputs_of(planned.part), parts.outputs_of(part), same_output);
+}
+
+std::vector<Buffer> PartsAhead::appended() const {
+  std::vector<Buffer> all;
+  for (const Lent& x : inputs_)
+    if (x.has_grown) all.push_back({x.memory.data, x.memory.bytes, x.owner.lock()});
+  return all;
+}
+
+// What lies in memory of others is held together with that.
+Buffer PartsAhead::owned(Buffer b) const {
+  if (b.owner.use_count() > 0) return b;
+  const auto whole = std::ranges::find_if(inputs_, [&](const Lent& x) { return lies_in(b, x.memory); });
+  if (whole != inputs_.end()) b.owner = whole->owner.lock();
+  return b;
 }
 
 std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<const ValueId> live) {
@@ -155,7 +190,7 @@ std::vector<PartsAhead::Made> PartsAhead::take(const Parts& parts, std::span<con
                     return !wanted[o.value] || values_[o.value].there;
                   });
     if (made[p].ran)
-      for (const Parts::Output& o : outputs) made[p].outputs.push_back(std::move(values_[o.value].buffer));
+      for (const Parts::Output& o : outputs) made[p].outputs.push_back(owned(std::move(values_[o.value].buffer)));
     else
       for (const Parts::Input& x : parts.inputs_of(p)) want(x.value);
   }

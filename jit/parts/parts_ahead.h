@@ -14,6 +14,13 @@ namespace lazuli::jit {
 
 class PartsAhead {
  public:
+  struct Input {
+    Buffer memory;              // somebody else's,
+    std::weak_ptr<void> owner;  // this one's
+    // Whether nobody reads what as_strided_scatter writes to it but who reads the result. Then that may take the
+    // input's place though others keep the input, but only the first one: who appends to it once more writes there, too.
+    bool is_appended_to = false;
+  };
   // What has been recorded since the last time.
   struct Recorded {
     std::vector<ir::Entry> entries;
@@ -22,7 +29,7 @@ class PartsAhead {
     std::vector<const ir::Type*> types;  // which stay where they are
     std::vector<uint32_t> lines, seams;
     std::vector<int64_t> scalars;
-    std::vector<Buffer> inputs;  // in the order of their positions; they stay as they are
+    std::vector<Input> inputs;  // in the order of their positions; they stay as they are
   };
   // `options`: those with which the parts will be compiled, for as many threads as OpenMP would use in the calling
   // thread.
@@ -42,19 +49,30 @@ class PartsAhead {
   const CompileOptions& options() const { return options_; }
   // How many parts ran.
   int64_t runs() const { return runs_; }
+  // Inputs to which they have appended.
+  std::vector<Buffer> appended() const;
 
  private:
   struct Planned {
     size_t part;  // of growing_.parts()
     ir::GrowingParts::Range range;
-    bool expected;  // a part like this was at this place before
+    bool expected;                // a part like this was at this place before
+    std::vector<size_t> appends;  // inputs of it whose place results take
     Made made;
   };
+  static constexpr size_t kNoInput = SIZE_MAX;
   struct Value : PartValue {
     bool there = false;
+    size_t input = kNoInput;  // in whose memory it lies, as large as that
+  };
+  struct Lent : Input {
+    ir::ValueId latest;  // that lies in its memory
+    bool has_grown = false;
   };
   bool run(Planned& planned, Host& host);
-  bool can_run(const Planned& planned, const Host& host) const;
+  bool can_run(Planned& planned, const Host& host) const;
+  bool may_append(const Planned& planned, size_t i) const;
+  Buffer owned(Buffer b) const;
   bool is_same(const Planned& planned, const ir::Parts& parts, size_t part) const;
 
   PartCache& cache_;
@@ -69,6 +87,7 @@ class PartsAhead {
   ir::Listing listing_;  // of these
   ir::GrowingParts growing_;
   std::vector<Value> values_;
+  std::vector<Lent> inputs_;
   std::vector<Planned> planned_;
   size_t steps_ = 0;
   int64_t runs_ = 0;

@@ -96,6 +96,25 @@ int64_t PlanExecutable::bytes_written_over(size_t i) const {
   return 0;
 }
 
+bool PlanExecutable::only_scatters_to(size_t i) const {
+  const auto& [graph, plan] = *planned_;
+  const auto is_input = [&](uint32_t block) {
+    return block != lowering::kNoBlock && plan.blocks[block].kind == lowering::Block::Input &&
+           plan.blocks[block].index == i;
+  };
+  const auto is_scattered_to_it = [&](ir::Value v) {
+    while (graph[v].op == ir::Op::as_strided_scatter) v = graph[v].inputs[0];
+    return graph[v].op == ir::Op::input && graph[v].attrs.number(0) == static_cast<int64_t>(i);
+  };
+  return std::ranges::all_of(plan.steps, [&](const lowering::PlanStep& step) {
+    for (size_t a = 0; a < step.loops.accesses.size(); ++a)
+      if (step.loops.nest.accesses[a].store && is_input(step.blocks[a]) &&
+          (step.loops.accesses[a].partial || !is_scattered_to_it(step.loops.accesses[a].value)))
+        return false;
+    return std::ranges::none_of(step.results, [&](const lowering::BlockView& r) { return is_input(r.block); });
+  });
+}
+
 bool PlanExecutable::runs_anywhere(const Host& host) const {
   return std::ranges::all_of(planned_->plan.steps, [&](const lowering::PlanStep& step) {
     if (step.kind == lowering::PlanStep::Library) return !step.call->depends_on_threads();

@@ -189,6 +189,8 @@ class Executable {
   virtual bool runs_anywhere(const Host& /*host*/) const { return false; }
   // Bytes of input i that a run copies first if it is not donated, because results are written over them.
   virtual int64_t bytes_written_over(size_t /*i*/) const { return 0; }
+  // Whether a run writes nothing to input i, donated, but what as_strided_scatter nodes put into windows of it.
+  virtual bool only_scatters_to(size_t /*i*/) const { return false; }
 };
 
 class Device;

@@ -22,6 +22,13 @@ bool keeps_cells() { return c10::GradMode::is_enabled() || Tape::current() || re
 
 bool always() { return config().append_in_place == "always"; }
 
+// Only prefixes hold it.
+CellRef memory_of(Recording& r, ir::Value memory) {
+  CellRef cell = CellRef::share(&r.cell(memory));
+  cell->is_appended_to = true;
+  return cell;
+}
+
 // The same memory, with `more` behind what `cache` shows of it.
 Prefix appended(Recording& r, const Prefix& cache, const at::Tensor& more) {
   Prefix out{{}, cache.sizes, cache.dim, cache.length + more.size(cache.dim)};
@@ -30,7 +37,7 @@ Prefix appended(Recording& r, const Prefix& cache, const at::Tensor& more) {
   attrs.add(strides).add(cache.length * strides[cache.dim]);
   const ir::Value memory =
       r.emit(ir::Op::as_strided_scatter, {r.cell_value(*cache.memory), r.value(more)}, std::move(attrs));
-  out.memory = CellRef::share(&r.cell(memory));
+  out.memory = memory_of(r, memory);
   return out;
 }
 
@@ -46,13 +53,15 @@ Prefix with_room(Recording& r, const at::Tensor& cache, const at::Tensor& more, 
   const ir::Value both = r.emit(ir::Op::cat, {r.value(cache), r.value(more)}, {{dim}});
   const ir::Value padded = r.emit(ir::Op::pad, {both, r.constant(0, dtype)}, ir::Attrs().add(before).add(behind));
   const ir::Value memory = r.reshape(padded, ir::Dims{ir::product(out.sizes)});
-  out.memory = CellRef::share(&r.cell(memory));
+  out.memory = memory_of(r, memory);
   return out;
 }
 
-// Whether there is room for `more` behind what it shows.
+// Whether there is room for `more` behind what it shows, and some is left: what a program writes to a cache is written
+// to a smaller value than the memory, so that nothing but an append takes the memory's place
+// (Executable::only_scatters_to).
 bool has_room(const Prefix* p, const at::Tensor& cache, const at::Tensor& more, int64_t dim) {
-  return p && p->dim == dim && ir::equal(p->type().shape, cache.sizes()) && p->length + more.size(dim) <= p->sizes[dim];
+  return p && p->dim == dim && ir::equal(p->type().shape, cache.sizes()) && p->length + more.size(dim) < p->sizes[dim];
 }
 
 // The value of a prefix in the trace: a view of its memory, recorded once.

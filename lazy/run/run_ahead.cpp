@@ -102,9 +102,10 @@ void RunAhead::hand_over(const Trace& trace) {
     }
     for (size_t e = handed_.entries; e < trace.size(); ++e)
       if (const Entry& entry = trace.entries()[e]; entry.op == ir::Op::input) {
-        const jit::Buffer& b = trace.cell(entry.first_result)->buffer;
+        const Cell& cell = *trace.cell(entry.first_result);
+        const jit::Buffer& b = cell.buffer;
         bring_back(b);
-        inbox_.inputs.push_back({b.data, b.bytes, {}});
+        inbox_.inputs.push_back({{b.data, b.bytes, {}}, b.owner, cell.is_appended_to});
       }
   }
   lowering::continue_background();
@@ -154,6 +155,8 @@ jit::PartsAhead* RunAhead::made() {
 }
 
 void RunAhead::forget() {
+  if (jit::PackedOperands* packed = packed_operands(); packed && parts_)
+    for (const jit::Buffer& memory : parts_->appended()) packed->written(memory);
   parts_ = nullptr;
   room_.began_us = 0, room_.is_made = false;
   due_ = kChunk;

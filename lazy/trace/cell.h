@@ -50,6 +50,7 @@ struct Cell final : Pooled<Cell, 192> {
   std::atomic<uint32_t> references{1};
   std::atomic<State> state{State::Uninitialized};  // the Runner's thread sets Failed
   bool is_read_outside = false;                    // of traces, as far as is known
+  bool is_appended_to = false;                     // memory of a prefix (prefix.h), behind which nobody reads it
   uint32_t id = 0;
   uint64_t epoch = 0;  // 0 = in no trace
   // The Runner's job that fills `buffer`; 0: it is filled; kUnknownJob: on a GPU, by other work in its stream.

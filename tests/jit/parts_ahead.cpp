@@ -39,6 +39,8 @@ ir::Graph chain(const Case& c) {
   return m.graph;
 }
 
+PartsAhead::Input lent(const jit::Buffer& b) { return {{b.data, b.bytes, {}}, b.owner}; }
+
 class Run {
  public:
   Run(jit::PartCache& cache, const ir::Graph& graph) : cache_(cache), graph_(graph), recorded_(graph) {}
@@ -82,7 +84,7 @@ class Run {
     take(more.attrs, all.all_attrs, b.attr_begin, e.attr_begin + e.attr_count);
     for (ir::ValueId v = b.first_result; v < e.first_result + e.results; ++v) more.types.push_back(all.types[v]);
     for (const ir::Entry& entry : more.entries)
-      if (entry.op == Op::input) more.inputs.push_back(inputs[static_cast<size_t>(all.attrs(entry)[1])]);
+      if (entry.op == Op::input) more.inputs.push_back(lent(inputs[static_cast<size_t>(all.attrs(entry)[1])]));
     ahead.append(more);
   }
 
@@ -222,6 +224,71 @@ TEST(PartsAhead, AsManyValuesAsThereAre) {
   EXPECT_EQ(taken(4), 0) << "few operands stay with what reads them";
 }
 
+constexpr int64_t kRows = 20000;  // too many to be copied before it is known that nobody needs the old ones
+
+// A row is put behind the first `length` ones of an input, which is donated, and the others are read.
+ir::Graph growing(int64_t length) {
+  Model m;
+  const auto memory = m.input({kRows * kWidth});
+  auto row = m.apply(Op::matmul, {m.input({1, kWidth}), m.input({kWidth, kWidth})});
+  const auto grown =
+      m.apply(Op::as_strided_scatter, {memory, m.apply(Op::tanh, {row})}, {{kWidth, 1}, {length * kWidth}});
+  const auto shown = m.apply(Op::as_strided, {grown}, ir::Attrs{{length + 1, kWidth}, {kWidth, 1}, {0}});
+  for (int layer = 0; layer < 3; ++layer)
+    row = m.apply(Op::tanh, {m.apply(Op::matmul, {row, m.input({kWidth, kWidth})})});
+  m.graph.outputs = {grown, m.apply(Op::matmul, {shown, m.reshape(row, ir::Dims{kWidth, 1})})};
+  m.graph.donated.assign(static_cast<size_t>(m.graph.input_count), false);
+  m.graph.donated[0] = true;
+  return m.graph;
+}
+
+struct Appending {
+  bool is_room = true;     // nobody reads what is behind
+  bool is_shared = false;  // somebody else has the memory
+};
+
+// Whether the part that appends ran ahead, where the memory lies.
+bool appends(jit::PartCache& cache, int64_t length, const Appending& how) {
+  const ir::Graph graph = growing(length);
+  const Recorded recorded(graph);
+  TestHost host;
+  std::vector<jit::Buffer> in = inputs_of(host, graph);
+  const jit::Buffer other = how.is_shared ? in[0] : jit::Buffer{};
+  const std::vector<float> before = values_of(in[0]);
+  PartsAhead ahead(cache, {}, no_lines);
+  const ir::Listing all = recorded.listing();
+  const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
+  PartsAhead::Recorded whole{copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, {}};
+  for (const jit::Buffer& b : in) whole.inputs.push_back(lent(b));
+  whole.inputs[0].is_appended_to = how.is_room;
+  ahead.append(whole);
+  while (ahead.step(host)) {}
+  const bool appended = !ahead.appended().empty();
+  auto executable = cache.compile(all, recorded.live(), graph.donated, {}, no_lines, &ahead);
+  const Ran got = run(*executable, host, graph, in);
+  EXPECT_EQ(got.outputs[0].data == in[0].data, appended);
+  EXPECT_EQ(in[0].owner.use_count() > (how.is_shared ? 2 : 1), appended) << "the result holds it";
+
+  // As it is without any of this, and nothing of the old rows has changed.
+  jit::PartCache own;
+  const Ran want = run(*own.compile(all, recorded.live(), {}, {}, no_lines), host, graph, inputs_of(host, graph));
+  EXPECT_EQ(got.floats, want.floats);
+  std::vector<float> after = values_of(in[0]);
+  if (appended)
+    for (int64_t i = length * kWidth; i < (length + 1) * kWidth; ++i) after[i] = before[i];
+  EXPECT_EQ(after, before);
+  return appended;
+}
+
+TEST(PartsAhead, AppendWhereNobodyReads) {
+  jit::PartCache cache;
+  EXPECT_FALSE(appends(cache, 500, {})) << "nothing is expected yet";
+  for (int64_t length : {500, 501, 700}) EXPECT_TRUE(appends(cache, length, {})) << length;
+  EXPECT_FALSE(appends(cache, 500, {.is_room = false}));
+  EXPECT_FALSE(appends(cache, 500, {.is_shared = true}));
+  EXPECT_TRUE(appends(cache, 500, {}));
+}
+
 // An index out of range fails as it does without.
 TEST(PartsAhead, Failures) {
   Model m;
@@ -238,8 +305,9 @@ TEST(PartsAhead, Failures) {
     PartsAhead ahead(cache, {}, no_lines);
     const ir::Listing all = recorded.listing();
     const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
+    const std::vector<PartsAhead::Input> kept{lent(in[0]), lent(in[1]), lent(in[2]), lent(in[3])};
     const PartsAhead::Recorded whole{
-        copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, in};
+        copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, kept};
     ahead.append(whole);
     while (ahead.step(host)) {}
     EXPECT_EQ(ahead.runs() > 0, at != 1 && at != 9) << at;

@@ -175,3 +175,112 @@ def test_a_process_forked_meanwhile(run_ahead):
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert torch.isfinite(y.cpu()).all()
+
+
+def cached_decoding(device, steps=20, forget=0):
+    """Attention over caches too large to be copied ahead, to which each step appends; every so
+    many steps it goes back to what a cache was a while ago, and goes on otherwise."""
+    torch.manual_seed(0)
+    layers = [[normal(16, 16, device=device) / 4 for _ in range(3)] for _ in range(3)]
+    caches = [(normal(1500, 16, device=device),) * 2 for _ in layers]
+    x, seen, before = normal(1, 16, device=device), [], caches
+    for step in range(steps):
+        for i, (query, key, value) in enumerate(layers):
+            keys, values = (
+                torch.cat([c, x @ w]) for c, w in zip(caches[i], (key, value), strict=True)
+            )
+            caches = [*caches[:i], (keys, values), *caches[i + 1 :]]
+            x = torch.tanh(F.softmax(x @ query @ keys.t(), -1) @ values + x)
+        seen.append(x.cpu())
+        if forget and step % forget == 2:
+            caches, before = before, caches
+            x = x * 0.5
+    return [*seen, *(t for pair in caches for t in pair)]
+
+
+@pytest.fixture
+def appending():
+    with torch.no_grad(), torch.lazuli.config.patch(append_in_place="always"):
+        yield
+
+
+@pytest.mark.parametrize("forget", [0, 3, 4])
+def test_caches_grow_ahead(forget, two_threads, appending, counters):
+    def run():
+        return cached_decoding("lazuli", forget=forget)
+
+    want = bits_under("off", run)
+    torch.lazuli.reset_metrics()
+    for setting in ("all", "on", "all"):
+        for got, expected in zip(bits_under(setting, run), want, strict=True):
+            assert torch.equal(got, expected), setting
+    found = counters()
+    assert found["appends_in_place"] > 100
+    assert found["parts_ahead"] > 200  # most of three runs of twenty steps, seven parts or so each
+
+
+@pytest.mark.parametrize("forget", [0, 3])
+def test_caches_that_grow_ahead_as_eager(forget, run_ahead, appending):
+    assert_same(lambda device: cached_decoding(device, forget=forget), rtol=1e-4, atol=1e-5)
+
+
+def test_one_cache_grows_in_several_ways(run_ahead, appending):
+    """What was put behind it once is not what is put there the next time, nor what a library has
+    packed of it."""
+
+    def run(device):
+        cache, x = normal(300, 64, device=device), normal(40, 64, device=device)
+        for _ in range(4):
+            cache = torch.cat([cache, x[:1]])
+            cache.sum().item()
+        seen = []
+        for i in range(12):
+            one, other = torch.cat([cache, x[:2] * i]), torch.cat([cache, x[2:4] + i])
+            seen += [(x @ one.t()).cpu(), (x @ other.t()).cpu()]
+            one = torch.cat([cache, x[:2] - i])
+            seen.append((x @ one.t()).cpu())
+        return [*seen, cache]
+
+    assert_same(run, rtol=1e-4, atol=1e-4)
+
+
+READERS = {
+    "sorted": lambda cache: torch.sort(cache, 0)[0],
+    "multiplied": lambda cache: cache.t() @ cache,
+    "copied": lambda cache: cache.clone(),
+    "kept": lambda cache: cache,
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("times", [1, 0.2])
+def test_a_cache_that_is_written_to_after_it_was_read(reader, times, two_threads, appending):
+    """What is written is not put behind the cache, though that fills its memory, or nearly so."""
+
+    def run():
+        torch.manual_seed(0)
+        weights = [normal(16, 16, device="lazuli") / 4 for _ in range(3)]
+        seen = []
+        for step in range(9):
+            cache = torch.cat([normal(n, 16, device="lazuli") for n in (1500, 200)])
+            cache.sum().item()
+            if step % 2:
+                cache = torch.cat([cache, normal(int(1600 * times), 16, device="lazuli")])
+                cache.sum().item()
+            x = normal(100, 16, device="lazuli")
+            x = torch.tanh(x @ weights[0])
+            before = reader(cache) if step > 5 else None
+            x = torch.tanh(x @ weights[1])
+            if not step % 2:
+                more = int(1600 * times)
+                cache = torch.cat([cache, (x @ weights[2]).repeat(16, 1)[:more]])
+            cache[0] = x[0]
+            for weight in weights * 4:
+                x = torch.tanh(x @ weight)
+            seen += [x.cpu(), cache.cpu(), *([] if before is None else [before.cpu()])]
+        return seen
+
+    want = bits_under("off", run)
+    for setting in ("all", "on", "all"):
+        for got, expected in zip(bits_under(setting, run), want, strict=True):
+            assert torch.equal(got, expected), setting
