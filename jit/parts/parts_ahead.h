@@ -18,7 +18,7 @@ class PartsAhead {
     Buffer memory;              // somebody else's,
     std::weak_ptr<void> owner;  // this one's
     // Whether nobody reads what as_strided_scatter writes to it but who reads the result. Then that may take the
-    // input's place though others keep the input, but only the first one: who appends to it once more writes there, too.
+    // input's place though others keep the input, but only the first one: who appends once more writes there, too.
     bool is_appended_to = false;
   };
   // What has been recorded since the last time.
