@@ -395,10 +395,11 @@ std::unique_ptr<Executable> PartCache::compile(const ir::Listing& listing, const
 }
 
 void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t part) {
+  ir::Prospect prospect = ir::prospect_of(listing, parts, part);
+  learn_needed(listing, parts.begin(part).entries, parts.ends[part].entries, prospect);
   if (parts.gathers[part]) return;  // nothing behind it changes what it is
   if (prospects_.size() >= kMostProspects) prospects_.clear();
   const uint64_t key = ir::key_of_entries(listing, parts.begin(part).entries, parts.ends[part].entries);
-  ir::Prospect prospect = ir::prospect_of(listing, parts, part);
   const auto learn_for = [&](uint64_t k, int most_trust) {
     const auto [it, fresh] = prospects_.try_emplace(k);
     Experience& known = it->second;
@@ -407,7 +408,6 @@ void PartCache::learn(const ir::Listing& listing, const ir::Parts& parts, size_t
     else if (fresh || --known.trust < 0)
       known = {prospect, 0};
   };
-  learn_needed(listing, parts.begin(part).entries, parts.ends[part].entries, prospect);
   // The last turn of a loop, in which values are needed for the last time, must not stand for all others.
   learn_for(ir::for_lookup(key), 3);
   learn_for(key_at(key, part), 0);

@@ -41,6 +41,14 @@ ir::Graph chain(const Case& c) {
 
 PartsAhead::Input lent(const jit::Buffer& b) { return {{b.data, b.bytes, {}}, b.owner}; }
 
+// All of a listing at once, with these inputs.
+PartsAhead::Recorded whole(const ir::Listing& all, const std::vector<jit::Buffer>& inputs) {
+  const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
+  PartsAhead::Recorded r{copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, {}};
+  for (const jit::Buffer& b : inputs) r.inputs.push_back(lent(b));
+  return r;
+}
+
 class Run {
  public:
   Run(jit::PartCache& cache, const ir::Graph& graph) : cache_(cache), graph_(graph), recorded_(graph) {}
@@ -257,11 +265,9 @@ bool appends(jit::PartCache& cache, int64_t length, const Appending& how) {
   const std::vector<float> before = values_of(in[0]);
   PartsAhead ahead(cache, {}, no_lines);
   const ir::Listing all = recorded.listing();
-  const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
-  PartsAhead::Recorded whole{copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, {}};
-  for (const jit::Buffer& b : in) whole.inputs.push_back(lent(b));
-  whole.inputs[0].is_appended_to = how.is_room;
-  ahead.append(whole);
+  PartsAhead::Recorded recording = whole(all, in);
+  recording.inputs[0].is_appended_to = how.is_room;
+  ahead.append(recording);
   while (ahead.step(host)) {}
   const bool appended = !ahead.appended().empty();
   auto executable = cache.compile(all, recorded.live(), graph.donated, {}, no_lines, &ahead);
@@ -289,6 +295,35 @@ TEST(PartsAhead, AppendWhereNobodyReads) {
   EXPECT_TRUE(appends(cache, 500, {}));
 }
 
+// Values that are put together for nobody, or for what follows: where nobody needed them they are no part of their own.
+ir::Graph gathered_beside(bool is_needed) {
+  Model m;
+  auto x = m.input({3, kWidth});
+  for (int layer = 0; layer < 4; ++layer) {
+    const auto inner = m.apply(Op::tanh, {m.apply(Op::matmul, {x, m.input({kWidth, kWidth})})});
+    x = m.apply(Op::exp, {m.mul(inner, 0.1)});
+    const auto kept = m.emit(Op::cat, {inner, x, inner, x, inner}, {{0}});
+    if (is_needed) m.graph.outputs.push_back(kept);
+  }
+  m.graph.outputs.push_back(x);
+  return m.graph;
+}
+
+TEST(PartsAhead, WhatNobodyNeededBefore) {
+  jit::PartCache cache;
+  const auto taken = [&](bool is_needed) {
+    const ir::Graph graph = gathered_beside(is_needed);
+    lazuli::testing::Run r(cache, graph);
+    const Ran want = r.alone(), got = r.ahead(kAll);
+    EXPECT_EQ(got.floats, want.floats);
+    return r.taken;
+  };
+  taken(false);
+  EXPECT_GE(taken(false), 3) << "all but the part whose end is not known";
+  for (int i = 0; i < 2; ++i) taken(true);
+  EXPECT_GE(taken(true), 6) << "layers, and what is put together beside them";
+}
+
 // An index out of range fails as it does without.
 TEST(PartsAhead, Failures) {
   Model m;
@@ -304,11 +339,7 @@ TEST(PartsAhead, Failures) {
     in[1] = buffer_of(host, std::vector<int64_t>{1, at});
     PartsAhead ahead(cache, {}, no_lines);
     const ir::Listing all = recorded.listing();
-    const auto copy = [](auto list) { return std::vector(list.begin(), list.end()); };
-    const std::vector<PartsAhead::Input> kept{lent(in[0]), lent(in[1]), lent(in[2]), lent(in[3])};
-    const PartsAhead::Recorded whole{
-        copy(all.entries), copy(all.all_operands), copy(all.all_attrs), all.types, {}, {}, {}, kept};
-    ahead.append(whole);
+    ahead.append(whole(all, in));
     while (ahead.step(host)) {}
     EXPECT_EQ(ahead.runs() > 0, at != 1 && at != 9) << at;
     auto executable = cache.compile(all, recorded.live(), {}, {}, no_lines, &ahead);
