@@ -47,7 +47,7 @@ void PartsAhead::append(const Recorded& recorded) {
     if (e.op == ir::Op::input) {
       const Input& x = recorded.inputs[next++];
       values_[e.first_result] = {{lent(x.memory)}, true, inputs_.size()};
-      inputs_.push_back({{lent(x.memory), x.owner, x.is_appended_to}, e.first_result});
+      inputs_.push_back({x, e.first_result});
     }
   growing_.grow([&](uint32_t entry) { return cache_.was_needed(listing_, entry); });
 }
