@@ -1,5 +1,7 @@
 """What benchmarks/results keeps: by device and file, the command that measures it."""
 
+# On a GPU max-autotune is left out: it tries kernels for minutes with each model.
+WITH_COMPILE = "--arms eager compile compile-reduce-overhead lazuli lazuli+compile"
 WITH_RIVALS = "--arms eager compile compile-max-autotune openvino onnxruntime lazuli"
 
 STORED = {
@@ -19,7 +21,7 @@ STORED = {
         "start-cpu": "start",
     },
     "cuda": {
-        "models-cuda": "models --threads 8 --no-cold",
+        "models-cuda": f"models --threads 8 --no-cold {WITH_COMPILE}",
         "models-cuda-first-steps": "models --cold-only",
         "kernels-cuda": "kernels",
         "host-cuda": "host --threads 8",

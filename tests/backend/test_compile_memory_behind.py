@@ -434,4 +434,6 @@ def test_compiled_autograd():
         model.zero_grad()
         with compiled_autograd._enable(lambda graph: graph):
             run(x).square().sum().backward()
-        torch.testing.assert_close([p.grad for p in model.parameters()], list(expected))
+        # A library may add the many products of a weight's gradient in another order.
+        grads = [p.grad for p in model.parameters()]
+        torch.testing.assert_close(grads, list(expected), rtol=1e-4, atol=1e-4)

@@ -52,4 +52,7 @@ def test_a_compiled_step_is_one_or_two_syncs(name, counters, device):
         run(**batch).backward()
         optimizer.step()
     assert sum(counters()["syncs"].values()) <= 2, counters()["syncs"]
-    assert not counters()["external_calls"]
+    called = counters()["external_calls"]
+    if ops._backing().type != "cpu":  # there attention is torch's own kernel
+        called = [name for name in called if not name.startswith("lazuli::attention")]
+    assert not called
