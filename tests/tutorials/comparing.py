@@ -8,7 +8,7 @@ _SMALL = 1e-5  # differences are relative to this at least
 # What no two runs of one program agree on: durations and rates, addresses; and lines about time.
 _VARYING = re.compile(
     r"\d+:\d\d(?::\d\d)?\b|0x[0-9a-f]{6,}"
-    r"|\d[\d:.]*(?:e[-+]\d+)?\s?(?:s|ms|us|sec|secs|seconds|minutes|it/s|s/it|samples/s)\b"
+    r"|\d[\d:.]*(?:e[-+]\d+)?\s?(?:s|ms|us|[µμ]s|ns|min|sec|secs|seconds|minutes|it/s|s/it|samples/s)\b"
 )
 _ABOUT_TIME = re.compile(
     r"(?i)\b(?:time|took|elapsed|sps|fps|speed|eta|duration|throughput)\b"

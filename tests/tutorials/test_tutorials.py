@@ -136,6 +136,22 @@ def test_disturbed_parameters_differ_in_their_last_digit(tmp_path):
     assert disturbed.output == "True\n"
 
 
+def test_rounding_is_looked_for_more_than_once(tmp_path, monkeypatch):
+    (program,) = listing.programs('[p]\nversion = "1"\nfield = "x"\nprograms = [{path = "a.py"}]')
+    losses = {"plain": 1.0, "launched": 2.0, "disturbed-1": 1.001, "disturbed-2": 1.8}
+    asked = []
+
+    def run(program, sources, folder, launched, **variables):
+        asked.append(folder.name)
+        return ended(f"loss {losses.get(folder.name, 1.0)}\n")
+
+    monkeypatch.setattr(running, "_run", run)
+    assert running.outcome(program, tmp_path, tmp_path).verdict == running.ROUNDING
+    assert asked == list(losses)
+    losses["disturbed-2"] = 1.001
+    assert running.outcome(program, tmp_path, tmp_path).verdict == running.DIFFERS
+
+
 @pytest.mark.parametrize("name", ["mnist", "fashion", "emnist"])
 def test_data_is_what_torchvision_reads(name, tmp_path):
     datasets = pytest.importorskip("torchvision").datasets

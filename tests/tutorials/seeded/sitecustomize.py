@@ -1,8 +1,8 @@
 """Seeds the random numbers of Python, numpy and torch at start-up, for programs that do not.
 
 On PYTHONPATH of each run of a program. The launcher itself, which becomes the program, needs none.
-With TUTORIALS_DISTURBED each step of an optimizer begins with parameters that are changed in their
-last digit, which shows how far the numbers of a program depend on rounding.
+With TUTORIALS_DISTURBED, a seed, each step of an optimizer begins with parameters that are changed
+in their last digit, which shows how far the numbers of a program depend on rounding.
 """
 
 import os
@@ -20,11 +20,11 @@ def seed():
     torch.manual_seed(0)
 
 
-def disturb_parameters():
+def disturb_parameters(seed):
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
     def disturb(optimizer, *_):
@@ -39,5 +39,5 @@ def disturb_parameters():
 
 if "torch_lazuli" not in sys.orig_argv:
     seed()
-    if os.environ.get("TUTORIALS_DISTURBED"):
-        disturb_parameters()
+    if chosen := os.environ.get("TUTORIALS_DISTURBED"):
+        disturb_parameters(int(chosen))
