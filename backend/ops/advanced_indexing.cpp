@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/core/IListRef.h>
 #include "backend/record/dispatch.h"
 #include "backend/record/operands.h"
@@ -164,15 +165,28 @@ ir::Value position(lazy::Recording& r, const Tensor& x, const Indexing& i, const
   return r.broadcast(sum, i.entries);
 }
 
+// How torch's kernel walks an index over the result's dimensions: it lies as a view with dimensions of size 1 in the
+// place of those that it does not have, and where the result's are larger it stands still.
+ir::Dims walk_of(const Tensor& positions, const Indexing& i) {
+  const ir::Dims strides = aligned_strides(positions, i.entries);
+  at::DimVector shape(i.shape.size(), 1);
+  for (size_t d = 0; d < i.entries.size(); ++d) shape[i.first + d] = i.entries[d];
+  const auto seen = at::detail::computeStride(lazy::to_ref(i.entries), lazy::to_ref(strides), shape);
+  if (!seen) return spliced(ir::Dims(i.shape.size() - i.entries.size(), 0), i.first, strides);
+  ir::Dims walk(i.shape.size(), 0);
+  for (size_t d = 0; d < walk.size(); ++d)
+    if (i.shape[d] == shape[d]) walk[d] = (*seen)[d];
+  return walk;
+}
+
 // torch walks the elements of x and of the indices as an elementwise kernel does, and the result follows.
 lazy::Order order_of_result(const Tensor& x, const Indexing& i) {
-  bool row_major = x.is_contiguous();
-  for (const Index& k : i.index) row_major &= k.positions.is_contiguous();
-  if (row_major) return {};
+  bool usual = has_usual_strides(x);
+  for (const Index& k : i.index) usual &= has_usual_strides(k.positions);
+  if (usual) return {};
   const ir::Dims strides = unindexed(lazy::to_dims(x.strides()), i);
   std::vector<ir::Dims> walks{spliced(strides, i.first, ir::Dims(i.entries.size(), 0))};
-  for (const Index& k : i.index)
-    walks.push_back(spliced(ir::Dims(strides.size(), 0), i.first, aligned_strides(k.positions, i.entries)));
+  for (const Index& k : i.index) walks.push_back(walk_of(k.positions, i));
   return order_of_walks(walks, i.shape);
 }
 

@@ -9,10 +9,10 @@ namespace {
 using at::Tensor;
 
 Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
-  return at::native::math_pixel_shuffle(x, factor).contiguous(x.suggest_memory_format());
+  return at::native::math_pixel_shuffle(x, factor).clone(x.suggest_memory_format());
 }
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
-  return at::native::math_pixel_unshuffle(x, factor).contiguous(x.suggest_memory_format());
+  return at::native::math_pixel_unshuffle(x, factor).clone(x.suggest_memory_format());
 }
 
 }  // namespace

@@ -109,8 +109,9 @@ Tensor im2col(const Tensor& x, IntArrayRef kernel, IntArrayRef dilation, IntArra
       windows_of(windows_of(padded, -2, kernel[0], dilation[0], stride[0]), -2, kernel[1], dilation[1], stride[1]);
   const int64_t window = kernel[0] * kernel[1], positions = y.size(-4) * y.size(-3), channels = y.size(-5);
   y = y.movedim({-2, -1}, {-4, -3});
-  return x.dim() == 3 ? y.reshape({channels * window, positions})
-                      : y.reshape({x.size(0), channels * window, positions});
+  return (x.dim() == 3 ? y.reshape({channels * window, positions})
+                       : y.reshape({x.size(0), channels * window, positions}))
+      .contiguous();
 }
 
 // Where no derivative asks for indices, cpu has a kernel that writes row by row.

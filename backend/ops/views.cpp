@@ -183,6 +183,12 @@ bool compatible_shallow_copy(const Tensor& self, const Tensor& from) {
   return plain(self) && plain(from);
 }
 
+// Whether both show the same elements of one memory, in the same way.
+bool is_set_to(const Tensor& a, const Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
+}
+
 }  // namespace
 
 void resize_storage_bytes(c10::StorageImpl* storage, size_t bytes) { resize_storage(storage, bytes); }
@@ -200,6 +206,7 @@ void register_views(torch::Library& m) {
   m.impl("set_.source_Storage", set_source_storage);
   m.impl("set_.source_Tensor", set_source_tensor);
   m.impl("set_", set_empty);
+  m.impl("is_set_to", is_set_to);
   m.impl("_has_compatible_shallow_copy_type", compatible_shallow_copy);
 }
 

@@ -246,38 +246,49 @@ Tensor& random_from(Tensor& self, int64_t from, optional<int64_t> to, optional<a
 }
 
 // True with probability p, whatever the type of what it is for can tell apart.
-ir::Value kept(lazy::Recording& r, at::IntArrayRef shape, double p, Generator& g) {
-  return r.emit(ir::Op::lt, {uniform(r, lazy::to_dims(shape), ir::DType::F32, g), r.number(p, ir::DType::F32)});
+ir::Value kept(lazy::Recording& r, const ir::Dims& shape, double p, Generator& g) {
+  return r.emit(ir::Op::lt, {uniform(r, shape, ir::DType::F32, g), r.number(p, ir::DType::F32)});
 }
 
 Tensor& bernoulli_(Tensor& self, double p, optional<at::Generator> g) {
   if (!is_filled(self, g) || !(p >= 0 && p <= 1))
     return fall_back<Tensor>("aten::bernoulli_", "float", self, p, g), self;
   lazy::Recording r;
-  r.write(self, r.convert(kept(r, self.sizes(), p, generator_of(g)), lazy::to_ir(self.scalar_type())));
+  r.write(self, r.convert(kept(r, lazy::to_dims(self.sizes()), p, generator_of(g)), lazy::to_ir(self.scalar_type())));
   return self;
 }
 
 std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, optional<bool> train) {
   if (!is_drawn(x) || !is_floating(x) || !(p >= 0 && p <= 1) || (train && !*train))
     return fall_back_tuple<2>("aten::native_dropout", "", x, p, train);
+  // Results lie in memory as the operand does.
+  const Operands operands{{&x, {}}};
+  const lazy::Order order = result_order(operands, lazy::to_dims(x.sizes()));
   lazy::Recording r;
-  ir::DType t = lazy::to_ir(x.scalar_type());
-  ir::Value mask = kept(r, x.sizes(), 1 - p, generator_of(std::nullopt));
-  double scale = p == 1 ? 0 : 1 / (1 - p);
+  const ir::DType t = lazy::to_ir(x.scalar_type());
+  const ir::Value v = read(r, operands[0], t, order);
+  const ir::Value mask = kept(r, r.type(v).shape, 1 - p, generator_of(std::nullopt));
+  const double scale = p == 1 ? 0 : 1 / (1 - p);
   // A product with zero, as eager's: what is nan or infinite stays nan where it is dropped. The derivative reads the
   // mask.
-  ir::Value v = r.value(x), y = r.emit(ir::Op::where, {mask, r.mul(v, r.number(scale, t)), r.mul(v, r.constant(0, t))});
-  return {r.tensor(y, x.scalar_type()), r.tensor(mask, at::kBool)};
+  const ir::Value y = r.emit(ir::Op::where, {mask, r.mul(v, r.number(scale, t)), r.mul(v, r.constant(0, t))});
+  const Tensor out = r.tensor(y, x.scalar_type(), order), dropped = r.tensor(mask, at::kBool, order);
+  for (const Tensor& result : {out, dropped}) take_strides_of_ones(result, operands);
+  return {out, dropped};
 }
 Tensor dropout_backward(const Tensor& gy, const Tensor& mask, double scale) {
   if (!is_floating(gy) || !is_ours(mask))
     return fall_back<Tensor>("aten::native_dropout_backward", "", gy, mask, scale);
+  const Operands operands{{&gy, {}}, {&mask, {}}};
+  const ir::Dims shape = broadcast_shape(operands);
+  const lazy::Order order = result_order(operands, shape);
   lazy::Recording r;
-  ir::DType t = lazy::to_ir(gy.scalar_type());
-  ir::Value keep = r.convert(r.value(mask), ir::DType::Bool);
-  ir::Value factor = r.emit(ir::Op::where, {keep, r.number(scale, t), r.constant(0, t)});
-  return r.tensor(r.mul(r.value(gy), factor), gy.scalar_type());
+  const ir::DType t = lazy::to_ir(gy.scalar_type());
+  const ir::Value keep = read(r, operands[1], ir::DType::Bool, order);
+  const ir::Value factor = r.emit(ir::Op::where, {keep, r.number(scale, t), r.constant(0, t)});
+  const Tensor out = r.tensor(r.mul(read(r, operands[0], t, order), factor), gy.scalar_type(), order);
+  take_strides_of_ones(out, operands);
+  return out;
 }
 
 }  // namespace
