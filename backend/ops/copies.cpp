@@ -1,6 +1,8 @@
 // Copies between devices, types and layouts; filling; reading numbers.
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -212,7 +214,11 @@ void fill_with(const Tensor& self, const std::function<ir::Value(lazy::Recording
 // The number as the type holds it; throws torch's error if it does not.
 Scalar held(const Scalar& number, c10::ScalarType type) {
   if (type == c10::kBool) return number.to<bool>();
-  if (!c10::isIntegralType(type, false)) return number;
+  if (c10::isFloatingType(type)) {
+    if (!holds(type, number))
+      AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "fill_", [&] { number.to<scalar_t>(); });
+    return number;
+  }
   return AT_DISPATCH_INTEGRAL_TYPES(type, "fill_", [&] { return Scalar(static_cast<int64_t>(number.to<scalar_t>())); });
 }
 
@@ -233,6 +239,16 @@ Tensor& fill_scalar(Tensor& self, const Scalar& number) {
   bool constant = d == 0 || d == 1;
   fill_with(self, [&](lazy::Recording& r, ir::DType t) { return constant ? r.constant(d, t) : r.number(value, t); });
   return self;
+}
+// What x[mask] = number makes of the number, which may be too large for the type: eager's is infinite then.
+Tensor scalar_tensor(const Scalar& number, std::optional<c10::ScalarType> type, std::optional<c10::Layout> layout,
+                     std::optional<c10::Device> device, std::optional<bool> pinned) {
+  Tensor out = at::empty({}, type, layout, device, pinned, {});
+  const c10::ScalarType held = out.scalar_type();
+  const bool is_too_large =
+      c10::isFloatingType(held) && has_native_numbers(out) && !number.isComplex() && !holds(held, number);
+  return is_too_large ? fill_scalar(out, std::copysign(std::numeric_limits<double>::infinity(), number.toDouble()))
+                      : fill_scalar(out, number);
 }
 Tensor& zero_(Tensor& self) { return fill_scalar(self, 0); }
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
@@ -261,6 +277,7 @@ void register_copies(torch::Library& m) {
 
 void register_filling(torch::Library& m) {
   m.impl("fill_.Scalar", fill_scalar);
+  m.impl("scalar_tensor", scalar_tensor);
   m.impl("fill_.Tensor", fill_tensor);
 }
 

@@ -87,8 +87,8 @@ Tensor stack(at::TensorList tensors, int64_t dim) {
 }
 
 Tensor pad(const Tensor& x, IntArrayRef amounts, const Scalar& value) {
-  bool fits = is_ours(x) && !value.isComplex() && amounts.size() % 2 == 0 &&
-              static_cast<int64_t>(amounts.size()) <= 2 * x.dim();
+  bool fits =
+      is_ours(x) && takes(x, value) && amounts.size() % 2 == 0 && static_cast<int64_t>(amounts.size()) <= 2 * x.dim();
   ir::Dims low(x.dim(), 0), high(x.dim(), 0);
   for (size_t i = 0; fits && i < amounts.size() / 2; ++i) {
     size_t d = x.dim() - 1 - i;

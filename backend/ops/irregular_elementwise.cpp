@@ -304,25 +304,10 @@ Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Ten
 }
 
 // Whether a tensor of this type holds the number as it is; of others eager judges.
-bool holds(c10::ScalarType type, const Scalar& number) {
-  if (c10::isFloatingType(type)) return !number.isComplex();
+bool holds_exactly(c10::ScalarType type, const Scalar& number) {
   if (type == at::kBool) return number.isBoolean();
-  if (!number.isIntegral(true)) return false;
-  const int64_t n = number.toLong();
-  switch (type) {
-    case at::kLong:
-      return true;
-    case at::kInt:
-      return n == static_cast<int32_t>(n);
-    case at::kShort:
-      return n == static_cast<int16_t>(n);
-    case at::kChar:
-      return n == static_cast<int8_t>(n);
-    case at::kByte:
-      return n == static_cast<uint8_t>(n);
-    default:
-      return false;
-  }
+  const bool is_of_kind = c10::isFloatingType(type) ? !number.isComplex() : number.isIntegral(true);
+  return is_of_kind && holds(type, number);
 }
 
 bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool in_place, Tensor& out) {
@@ -333,7 +318,7 @@ bool masked(const Tensor& self, const Tensor& mask, const Operand& value, bool i
     if (!c10::isFloatingType(type) && v->scalar_type() != type) return false;
   } else if (type == at::kBool && value.number.isIntegral(false)) {
     if (const int64_t n = value.number.toLong(); n != 0 && n != 1) return false;
-  } else if (!holds(type, value.number)) {
+  } else if (!holds_exactly(type, value.number)) {
     return false;
   }
   ir::DType t = lazy::to_ir(type);

@@ -82,7 +82,7 @@ ir::Value scattered_number(lazy::Recording& r, const Tensor& x, int64_t dim, con
   return r.emit(ir::Op::scatter, {r.value(x), r.value(index), src}, {{dim}});
 }
 bool scatters_number(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
-  return gathers(x, dim, index) && has_places(x, index) && !value.isComplex();
+  return gathers(x, dim, index) && has_places(x, index) && takes(x, value);
 }
 Tensor scatter_number(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
@@ -151,7 +151,7 @@ Tensor& index_copy_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& s
 Tensor& index_fill_(Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = at::maybe_wrap_dim(dim, x.dim());
   const bool fits = is_ours(x) && x.numel() > 0 && x.dim() > 0 && is_index(index) && index.dim() == 1 &&
-                    index.numel() > 0 && !value.isComplex() && is_writable(x, {&index});
+                    index.numel() > 0 && takes(x, value) && is_writable(x, {&index});
   if (!fits) return fall_back<Tensor>("aten::index_fill_", "int_Scalar", x, dim, index, value), x;
   lazy::Recording r;
   ir::Dims slices = lazy::to_dims(x.sizes());

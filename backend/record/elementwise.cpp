@@ -14,25 +14,6 @@ struct Plan {
   ir::Dims shape;
 };
 
-// A number as an operand of this type; none where the type does not hold it.
-bool holds(c10::ScalarType type, const c10::Scalar& number) {
-  double x = number.toDouble();
-  switch (type) {
-    case c10::kByte:
-      return x >= 0 && x <= 255;
-    case c10::kChar:
-      return x >= -128 && x <= 127;
-    case c10::kShort:
-      return x >= -32768 && x <= 32767;
-    case c10::kInt:
-      return x >= -0x1p31 && x < 0x1p31;
-    case c10::kLong:
-      return x >= -0x1p63 && x < 0x1p63;
-    default:
-      return c10::isFloatingType(type);
-  }
-}
-
 // The operand's number, if it is one.
 std::optional<c10::Scalar> known(const Operand& o) {
   if (!o.tensor) return o.number;
@@ -70,8 +51,8 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
     for (const Operand& o : operands)
       if (o.tensor ? o.tensor != operands[0].tensor : !holds(p.common, o.number)) return false;
   }
-  // What becomes of a bound that the type does not hold depends on torch's version.
-  if (is_bounding(op) && c10::isIntegralType(p.common, false))
+  // Of a bound that the type does not hold eager judges.
+  if (is_bounding(op))
     for (const Operand& o : operands)
       if (!o.tensor && !holds(p.common, o.number)) return false;
   if (row.promote == ir::Promote::None && !(c10::isFloatingType(p.common) && agree(operands, p.common))) return false;

@@ -1,5 +1,7 @@
 #include "backend/record/operands.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
@@ -248,6 +250,31 @@ void take_strides_of_ones(const at::Tensor& out, const Operands& operands, c10::
   // Of no elements even usual strides can give others: sizes of 0 are sorted before those of 1.
   if (!has_ones || (out.numel() != 0 && std::ranges::all_of(operands, is_usual) && has_usual_strides(out))) return;
   take_strides(out, eager_strides(out.sizes(), operands, common));
+}
+
+bool holds(c10::ScalarType type, const c10::Scalar& number) {
+  const double x = number.toDouble();
+  const auto is_within = [x](double most) { return !std::isfinite(x) || std::abs(x) <= most; };
+  switch (type) {
+    case c10::kByte:
+      return x >= 0 && x <= 255;
+    case c10::kChar:
+      return x >= -128 && x <= 127;
+    case c10::kShort:
+      return x >= -32768 && x <= 32767;
+    case c10::kInt:
+      return x >= -0x1p31 && x < 0x1p31;
+    case c10::kLong:
+      return x >= -0x1p63 && x < 0x1p63;
+    case c10::kHalf:
+      return is_within(std::numeric_limits<c10::Half>::max());
+    case c10::kBFloat16:
+      return is_within(std::numeric_limits<c10::BFloat16>::max());
+    case c10::kFloat:
+      return is_within(std::numeric_limits<float>::max());
+    default:
+      return c10::isFloatingType(type);
+  }
 }
 
 c10::Scalar number_of(const at::Tensor& t) {

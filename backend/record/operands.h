@@ -21,6 +21,13 @@ using Operands = c10::SmallVector<Operand, 4>;
 // Whether an optional operand was given.
 inline bool has(const std::optional<at::Tensor>& t) { return t && t->defined(); }
 inline bool is_number(const at::Tensor& t) { return t.is_cpu() && t.dim() == 0; }
+// Whether a tensor of this type can hold about this number: an integer's type in its range, a floating one wherever it
+// is finite or infinite there, too. Kernels that convert a number to the tensor's type raise an error where not.
+bool holds(c10::ScalarType type, const c10::Scalar& number);
+// Whether elements of the tensor can be set to the number.
+inline bool takes(const at::Tensor& t, const c10::Scalar& number) {
+  return !number.isComplex() && (t.scalar_type() == c10::kBool || holds(t.scalar_type(), number));
+}
 // Whether it is on the device and of a native type.
 inline bool has_native_numbers(const at::Tensor& t) {
   return t.is_privateuseone() && ir::is_native(lazy::to_ir(t.scalar_type())) && t.layout() == c10::kStrided;
