@@ -328,3 +328,75 @@ print(host.grad)
 """)
     expected = output(program, launched=False)
     assert output("--random", "eager", program) == expected
+
+
+def test_functions_of_autograd_of_torchs_own(tmp_path):
+    program = tmp_path / "checkpoint.py"
+    program.write_text("""
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+for reentrant in (True, False):
+    x = torch.randn(6, 4, requires_grad=True)
+    checkpoint(net, x, use_reentrant=reentrant).sum().backward()
+    print(x.grad, net[0].weight.grad)
+""")
+    assert output(program) == output(program, launched=False)
+
+
+def test_parameters_without_a_shape(tmp_path):
+    program = tmp_path / "lazy_modules.py"
+    program.write_text("""
+import torch
+from torch import nn
+for move in (lambda m: m.double(), lambda m: m.to("cpu").double(), lambda m: m.to(torch.float64),
+             lambda m: m.cpu().half().double()):
+    torch.manual_seed(0)
+    net = move(nn.Sequential(nn.LazyConv1d(3, 2), nn.ReLU(), nn.LazyLinear(2)))
+    print(net(torch.ones(2, 3, 5, dtype=torch.float64)), net[0].weight.dtype)
+""")
+    assert output(program) == output(program, launched=False)
+
+
+def test_distributions_draw_as_eager_does(tmp_path):
+    program = tmp_path / "distributions.py"
+    program.write_text("""
+import torch
+from torch import distributions as d
+one, some = torch.ones(3), torch.tensor([0.5, 2.0, 3.0])
+for make in (lambda: d.Uniform(-one, one), lambda: d.Gumbel(one, some), lambda: d.Gamma(some, one),
+             lambda: d.Beta(some, one), lambda: d.Dirichlet(some), lambda: d.StudentT(some),
+             lambda: d.Binomial(5, one / 2), lambda: d.Poisson(some), lambda: d.Laplace(one, some),
+             lambda: d.RelaxedOneHotCategorical(one, logits=some), lambda: d.VonMises(one, some),
+             lambda: d.MultivariateNormal(one, torch.eye(3)), lambda: d.Normal(one, some)):
+    torch.manual_seed(0)
+    print(make().sample((2,)), make().sample(), torch.rand(2))
+print(torch.svd_lowrank(torch.arange(12.0).view(3, 4) ** 2, q=2)[1], torch.rand(1))
+rate = some.clone().requires_grad_()
+d.Gamma(rate, one).rsample().sum().backward()
+print(rate.grad)
+""")
+    assert output(program) == output(program, launched=False)
+
+
+def test_the_default_type_is_set_back(tmp_path):
+    program = tmp_path / "default_types.py"
+    program.write_text("""
+import torch
+for kind in (torch.cuda.FloatTensor, torch.FloatTensor, "torch.cuda.DoubleTensor",
+             torch.DoubleTensor, torch.cuda.FloatTensor, "torch.FloatTensor"):
+    torch.set_default_tensor_type(kind)
+    x = torch.ones(2)
+    print(x.device, torch.get_default_device(), x.dtype)
+""")
+    said = output("--from", "cuda", program).splitlines()
+    assert said == [
+        "cuda:0 cuda:0 torch.float32",
+        "cpu cpu torch.float32",
+        "cuda:0 cuda:0 torch.float64",
+        "cpu cpu torch.float64",
+        "cuda:0 cuda:0 torch.float32",
+        "cpu cpu torch.float32",
+    ]

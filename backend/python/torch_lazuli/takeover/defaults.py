@@ -55,13 +55,20 @@ def _number_accelerators() -> None:
 def _set_by_type() -> None:
     """`torch.set_default_tensor_type("torch.cuda.FloatTensor")`."""
     original = torch.set_default_tensor_type
+    is_set = False  # the default device, by this
 
     @functools.wraps(original)
     def set_default_tensor_type(t):
-        name = t if isinstance(t, str) else getattr(t, "__name__", "")
+        nonlocal is_set
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         if not name.startswith("torch.cuda.") or not state.cuda:
-            return original(t)
+            original(t)
+            if is_set:
+                torch.set_default_device(None)
+                is_set = False
+            return
         original(name.replace("torch.cuda.", "torch."))
         torch.set_default_device(mapped("cuda"))
+        is_set = True
 
     torch.set_default_tensor_type = set_default_tensor_type

@@ -15,7 +15,10 @@ IN_PLACE = (
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_",
     "uniform_",
 )  # fmt: skip
-FUNCTIONS = ("bernoulli", "multinomial", "normal", "poisson")
+FUNCTIONS = (
+    "bernoulli", "binomial", "multinomial", "normal", "poisson", "_sample_dirichlet",
+    "_standard_gamma",
+)  # fmt: skip
 LIKE = ("rand_like", "randn_like", "randint_like")
 
 _device_of = torch._C.TensorBase.device.__get__

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch.utils import _device
 
-from torch_lazuli.takeover.policy import OWN, default_is_ours, mapped, module_of
+from torch_lazuli.takeover.policy import CPU, OWN, default_is_ours, mapped, module_of, state
 
 # All that torch's own default device goes for.
 NAMES = (
@@ -22,6 +22,8 @@ NAMES = (
 FREQUENCIES = ("fftfreq", "rfftfreq")
 # Those draw on the host where no device is named, so that the numbers are eager's.
 RANDOM = ("rand", "randn", "randint", "randperm")
+# Torch's own Python that draws samples where the parameters are.
+SAMPLE_FOR_TENSORS = ("torch.distributions.", "torch._lowrank")
 # Without a device they take that of an operand.
 LIKE = (
     "empty_like", "full_like", "ones_like", "zeros_like", "rand_like", "randn_like", "randint_like",
@@ -72,7 +74,8 @@ def _random_factory(original: Callable) -> Callable:
         here = kwargs.get("out") is None and not kwargs.get("pin_memory")
         if device is not None:
             kwargs["device"] = own = mapped(device)
-            here = here and own is OWN is not device and torch.device(device).type == "cpu"
+            is_host = own is OWN is not device and torch.device(device).type == "cpu"
+            here = here and (is_host or (own == OWN and _is_sampled_for_host()))
         else:
             here = here and default_is_ours()
         if not here:
@@ -82,6 +85,12 @@ def _random_factory(original: Callable) -> Callable:
         return original(*args, **kwargs).to(OWN).requires_grad_(requires_grad)
 
     return factory
+
+
+def _is_sampled_for_host() -> bool:
+    """Whether torch's own Python draws a sample, for which it names the device of a tensor, and the
+    program takes that for the CPU."""
+    return state.cpu and state.shown is CPU and module_of(2).startswith(SAMPLE_FOR_TENSORS)
 
 
 def _named_only(original: Callable, position: int | None = None) -> Callable:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import torch
 from torch.autograd import function
+from torch.utils.checkpoint import CheckpointFunction
 
 from torch_lazuli.devices import TYPE
-from torch_lazuli.takeover.policy import OWN, state
+from torch_lazuli.takeover.policy import OWN, is_program, state
 
 _device_of = torch._C.TensorBase.device.__get__
 _to = torch._C.TensorBase.to
@@ -32,13 +33,18 @@ def _move_outputs() -> None:
     def apply(cls, *args, **kwargs):
         result = original.__get__(None, cls)(*args, **kwargs)
         devices = [_device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
-        if not state.cpu or OWN not in devices:
+        if not state.cpu or OWN not in devices or not _runs_program(cls):
             return result
         outputs = result if isinstance(result, tuple) else (result,)
         moved = tuple(_moved_output(output, args, devices) for output in outputs)
         return moved if isinstance(result, tuple) else moved[0]
 
     function.Function.apply = classmethod(apply)
+
+
+def _runs_program(cls: type) -> bool:
+    """Torch's own functions give what torch asks of them."""
+    return is_program(cls.__module__) or cls is CheckpointFunction
 
 
 def _moved_output(output, args: Sequence, devices: Sequence):

@@ -120,7 +120,8 @@ def cuda_count() -> int:
 
 
 @functools.cache
-def _is_program(module: str) -> bool:
+def is_program(module: str) -> bool:
+    """Whether a Python module is the program's, or of the parts of torch that belong to it."""
     if module.startswith(_OF_THE_PROGRAM):
         return True
     return not (module == "torch" or module.startswith(("torch.", "torch_lazuli")))
@@ -149,7 +150,7 @@ def program_calls(depth: int) -> bool:
         module = _frame(depth + 1).f_globals.get("__name__", "")
     except ValueError:
         module = ""
-    return _is_program(module)
+    return is_program(module)
 
 
 def mapped(device: Any, depth: int = 1) -> Any:

@@ -4,6 +4,7 @@ import functools
 import sys
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
 from torch_lazuli.devices import TYPE
 from torch_lazuli.takeover import policy
@@ -53,6 +54,8 @@ def _move() -> None:
     torch.Tensor.to = to_device
     torch.Tensor.cuda = functools.wraps(original_cuda)(cuda)
     torch.Tensor.cpu = cpu
+    # What a parameter without a shape may be asked to do.
+    UninitializedTensorMixin._allowed_methods += [to_device, torch.Tensor.cuda, cpu]
 
 
 def _tell() -> None:
