@@ -1,7 +1,7 @@
 """Where a taken-over program's work happens: contexts, threads, random draws, files, loaders."""
 
 import pytest
-from programs import numbers, output
+from programs import numbers, output, run
 
 OWN = """
 import io, threading
@@ -400,3 +400,22 @@ for kind in (torch.cuda.FloatTensor, torch.FloatTensor, "torch.cuda.DoubleTensor
         "cuda:0 cuda:0 torch.float32",
         "cpu cpu torch.float32",
     ]
+
+
+def test_profiling_cuda_without_a_gpu(tmp_path):
+    program = tmp_path / "profiled.py"
+    program.write_text("""
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+x = torch.ones(3, device="cuda")
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as p:
+    with record_function("mine"):
+        print((x * 2).sum().item())
+print("mine" in p.key_averages().table(sort_by="cuda_time_total", row_limit=50))
+with torch.autograd.profiler.profile(use_device="cuda") as p:
+    (x * 2).sum().item()
+print(len(p.key_averages()) > 0)
+""")
+    done = run("--from", "cuda", program)
+    assert done.stdout == "6.0\nTrue\nTrue\n"
+    assert "Failed to record" not in done.stderr

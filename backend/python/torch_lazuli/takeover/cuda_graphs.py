@@ -1,6 +1,7 @@
 """What of torch.cuda has no counterpart: graphs, kernels of the program's own, NVIDIA's tools."""
 
 import contextlib
+import functools
 import types
 from typing import Any
 
@@ -59,3 +60,25 @@ def install_tools() -> None:
     runtime = types.SimpleNamespace(**dict.fromkeys(names, none))
     torch.cuda.cudart = lambda: runtime
     torch.cuda.jiterator._create_jit_fn = _kernel
+    _profile_what_is_there()
+
+
+def _profile_what_is_there() -> None:
+    """Torch's profiler asks for times of CUDA only where a GPU of NVIDIA's is there."""
+    profile = torch.autograd.profiler.profile
+    original = profile.__init__
+
+    @functools.wraps(original)
+    def init(self, *args, **kwargs):
+        if not _has_gpu():
+            kwargs.pop("use_cuda", None)
+            if kwargs.get("use_device") == "cuda":
+                del kwargs["use_device"]
+        original(self, *args, **kwargs)
+
+    profile.__init__ = init
+
+
+def _has_gpu() -> bool:
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)  # not in builds for CPUs alone
+    return count is not None and count() > 0
