@@ -8,14 +8,16 @@ namespace {
 
 using at::Tensor;
 
-// Whether the gradients are the pieces as they lie: where formats have a say, or types differ, a tape tells.
+// Whether the gradients are the pieces as they lie: where formats have a say, types differ, or an empty list of numbers
+// is skipped, a tape tells.
 bool joins_plainly(lazy::Tensors tensors, bool stacks) {
   if (tensors.empty() || std::ranges::find(tensors, nullptr) != tensors.end()) return false;
   const Tensor& first = *tensors[0];
   if (!first.is_floating_point() || (!stacks && first.dim() == 0)) return false;
   for (const Tensor* t : tensors)
     if (t->scalar_type() != first.scalar_type() || t->dim() != first.dim() || (stacks && t->sizes() != first.sizes()) ||
-        !t->is_privateuseone() || t->layout() != at::kStrided || (first.dim() > 2 && !t->is_contiguous()))
+        !t->is_privateuseone() || t->layout() != at::kStrided || (first.dim() > 2 && !t->is_contiguous()) ||
+        (!stacks && t->dim() == 1 && t->numel() == 0))
       return false;
   return true;
 }

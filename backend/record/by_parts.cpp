@@ -30,6 +30,18 @@ bool moves_or_adds(const c10::OperatorHandle& op) {
   return names.contains(name);
 }
 
+// The format that the result has: that of the operands where they have one in common, else none. The parts, which have
+// one more dimension, show none.
+at::MemoryFormat format_of_result(const c10::OperatorHandle& op, const std::vector<IValue>& arguments) {
+  static const std::unordered_set<std::string> keeping = {"aten::cat", "aten::constant_pad_nd", "aten::roll"};
+  if (!keeping.contains(op.schema().name())) return at::MemoryFormat::Contiguous;
+  const IValue& from = arguments[0];
+  const std::vector<Tensor> all = from.isTensor() ? std::vector<Tensor>{from.toTensor()} : from.toTensorVector();
+  const at::MemoryFormat format = all[0].suggest_memory_format();
+  const bool agree = std::ranges::all_of(all, [&](const Tensor& t) { return t.suggest_memory_format() == format; });
+  return agree ? format : at::MemoryFormat::Contiguous;
+}
+
 bool has_complex(const IValue& v) {
   if (v.isTensor()) return v.toTensor().defined() && v.toTensor().is_complex();
   if (!v.isTensorList()) return false;
@@ -149,14 +161,17 @@ bool call_by_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return false;
   Arguments taken(schema);
   if (!taken.take(arguments)) return false;
+  const at::MemoryFormat format = format_of_result(op, arguments);
   torch::jit::Stack call = std::move(taken.parts);
   op.callBoxed(&call);
   Tensor result = call.back().toTensor();
   torch::jit::drop(*stack, arguments.size());
-  if (writes)
+  if (writes) {
     stack->push_back(arguments[0]);
-  else
-    stack->emplace_back(at::view_as_complex(result.stride(-1) == 1 ? result : result.contiguous()));
+  } else {
+    const Tensor whole = at::view_as_complex(result.stride(-1) == 1 ? result : result.contiguous());
+    stack->emplace_back(format == at::MemoryFormat::Contiguous ? whole : whole.contiguous(format));
+  }
   return true;
 }
 
