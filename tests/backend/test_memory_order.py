@@ -65,3 +65,26 @@ def test_picked_elements(sizes, order, device):
         return torch.tensor([s for p in picked for s in p.stride()]), *picked
 
     assert_same(run)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32])
+def test_images_that_are_joined_padded_and_rolled(dtype, device):
+    x = torch.randn(2, 3, 2, 2, dtype=dtype).to(memory_format=torch.channels_last)
+
+    def run(device):
+        a, b = x.to(device), x.contiguous().to(device)
+        made = [torch.cat([a, a], 1), torch.cat([a, b]), torch.stack([a, a], 1), a.roll(1, 1)]
+        made.append(F.pad(a, (1, 1)))
+        return torch.tensor([s for y in made for s in y.stride()]), *made
+
+    assert_same(run)
+
+
+def test_what_a_concatenation_skips_has_no_derivative(device):
+    def run(device):
+        empty = [torch.ones(0, device=device, requires_grad=True) for _ in range(2)]
+        y = torch.cat(empty)
+        gy = torch.ones_like(y).requires_grad_()
+        return [g.requires_grad for g in torch.autograd.grad(y, empty, gy, create_graph=True)]
+
+    assert run(device) == run("cpu") == [False, False]
