@@ -244,9 +244,9 @@ Tensor& fill_scalar(Tensor& self, const Scalar& number) {
 Tensor scalar_tensor(const Scalar& number, std::optional<c10::ScalarType> type, std::optional<c10::Layout> layout,
                      std::optional<c10::Device> device, std::optional<bool> pinned) {
   Tensor out = at::empty({}, type, layout, device, pinned, {});
-  const c10::ScalarType held = out.scalar_type();
+  const c10::ScalarType own = out.scalar_type();
   const bool is_too_large =
-      c10::isFloatingType(held) && has_native_numbers(out) && !number.isComplex() && !holds(held, number);
+      c10::isFloatingType(own) && has_native_numbers(out) && !number.isComplex() && !holds(own, number);
   return is_too_large ? fill_scalar(out, std::copysign(std::numeric_limits<double>::infinity(), number.toDouble()))
                       : fill_scalar(out, number);
 }

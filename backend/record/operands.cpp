@@ -264,8 +264,8 @@ bool holds(c10::ScalarType type, const c10::Scalar& number) {
       return x >= -32768 && x <= 32767;
     case c10::kInt:
       return x >= -0x1p31 && x < 0x1p31;
-    case c10::kLong:
-      return x >= -0x1p63 && x < 0x1p63;
+    case c10::kLong:  // as a double the largest one is rounded up
+      return x >= -0x1p63 && (number.isIntegral(true) ? x <= 0x1p63 : x < 0x1p63);
     case c10::kHalf:
       return is_within(std::numeric_limits<c10::Half>::max());
     case c10::kBFloat16:

@@ -116,6 +116,14 @@ void expect_same(jit::PartCache& cache, const Case& c, size_t entries, int64_t l
 
 constexpr size_t kAll = SIZE_MAX;
 
+// How many parts of all of the graph were taken from what ran ahead, which changed no bit.
+int64_t taken_of(jit::PartCache& cache, const ir::Graph& graph) {
+  Run r(cache, graph);
+  const Ran want = r.alone(), got = r.ahead(kAll);
+  EXPECT_EQ(got.floats, want.floats);
+  return r.taken;
+}
+
 TEST(PartsAhead, NothingIsExpectedAtFirst) {
   jit::PartCache cache;
   expect_same(cache, {}, kAll, 0, 0);
@@ -219,13 +227,7 @@ ir::Graph gathered(int64_t count) {
 // How many values come together changes nothing else: what is behind them runs ahead.
 TEST(PartsAhead, AsManyValuesAsThereAre) {
   jit::PartCache cache;
-  const auto taken = [&](int64_t count) {
-    const ir::Graph graph = gathered(count);
-    lazuli::testing::Run r(cache, graph);
-    const Ran want = r.alone(), got = r.ahead(kAll);
-    EXPECT_EQ(got.floats, want.floats);
-    return r.taken;
-  };
+  const auto taken = [&](int64_t count) { return taken_of(cache, gathered(count)); };
   EXPECT_EQ(taken(6), 1) << "what gathers is certain";
   EXPECT_EQ(taken(6), 5) << "that, what follows it, and layers whose ends are known";
   for (int64_t count : {9, 5, 17}) EXPECT_EQ(taken(count), 5) << count;
@@ -311,13 +313,7 @@ ir::Graph gathered_beside(bool is_needed) {
 
 TEST(PartsAhead, WhatNobodyNeededBefore) {
   jit::PartCache cache;
-  const auto taken = [&](bool is_needed) {
-    const ir::Graph graph = gathered_beside(is_needed);
-    lazuli::testing::Run r(cache, graph);
-    const Ran want = r.alone(), got = r.ahead(kAll);
-    EXPECT_EQ(got.floats, want.floats);
-    return r.taken;
-  };
+  const auto taken = [&](bool is_needed) { return taken_of(cache, gathered_beside(is_needed)); };
   taken(false);
   EXPECT_GE(taken(false), 3) << "all but the part whose end is not known";
   for (int i = 0; i < 2; ++i) taken(true);
