@@ -2,8 +2,9 @@
 
 GB/s counts the bytes that a perfect kernel has to move: every operand read once, every result
 written once. On a CPU a result is waited for in every call. On a GPU some calls' results are kept
-and waited for together, on every arm, so each call writes memory of its own; a device-to-device
-copy of the same bytes is measured beside them.
+and waited for together, on every arm, so each call writes memory of its own. Each call ends with
+an event: without it, lazuli would see that the calls are the same, and compute one. A
+device-to-device copy of the same bytes is measured beside them.
 """
 
 from collections.abc import Callable
@@ -145,14 +146,17 @@ OTHER_SIZES = {("permute heads", "cpu"): [(1024, 768)]}
 
 
 def step_of(arm: str, case: Case) -> Callable[[], object]:
-    """A call that computes the case on the arm, and on a CPU waits for the result."""
+    """A call that computes the case on the arm; on a CPU it waits for the result."""
     operands = [operand.clone().to(harness.device_of(arm)) for operand in case.operands]
     function = harness.compiled(arm, case.function)
+    event = torch.Event(harness.device_of(arm)) if harness.on_gpu() else None
 
     @torch.no_grad()
     def step():
         result = function(*operands)
-        if not harness.on_gpu():
+        if event:
+            event.record()
+        else:
             harness.synchronize(arm)
         return result
 
