@@ -2,18 +2,16 @@
 
 Each process is a new one, and the arms take turns. `without` is torch alone
 (TORCH_DEVICE_BACKEND_AUTOLOAD=0), `with` has the device, and does not use it; `first use` makes a
-tensor on it. Times are medians, in milliseconds; memory is the most that a process held. A second
-table compares a script that the launcher runs with one that names the device (launcher.py).
+tensor on it. Times are lower quartiles, in milliseconds; memory is the most that a process held. A
+second table compares a script that the launcher runs with one that names the device (launcher.py).
 """
 
 import json
-import os
-import statistics
-import subprocess
 import sys
 
 from benchmarks import harness
 from benchmarks.start import launcher
+from benchmarks.start.process import bytecode, in_turns, lower_quartile, output_of
 
 MEASURE = """
 import json, resource, time
@@ -32,17 +30,35 @@ print(json.dumps({{
 ARMS = {"without": ("0", False), "with": ("1", False), "first use": ("1", True)}
 
 
-def process(arm: str) -> dict[str, float]:
+def process(arm: str, environment: dict[str, str]) -> dict[str, float]:
     """Seconds and MiB of a new process."""
     autoload, uses = ARMS[arm]
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE.format(uses=uses)],
-        env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    command = [sys.executable, "-c", MEASURE.format(uses=uses)]
+    return json.loads(output_of(command, environment | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}))
+
+
+def measure(rounds: int, environment: dict[str, str]) -> list[dict]:
+    """A row for each arm."""
+    for arm in ARMS:
+        process(arm, environment)  # from here on the files are in memory
+    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
+    for arm in in_turns(list(ARMS), rounds):
+        found[arm].append(process(arm, environment))
+
+    def quartile(arm: str, what: str) -> float:
+        return lower_quartile([one[what] for one in found[arm]])
+
+    base = quartile("without", "import")
+    return [
+        {
+            "process": arm,
+            "import ms": quartile(arm, "import") * 1e3,
+            "more than without": (quartile(arm, "import") - base) * 1e3,
+            "first use ms": quartile(arm, "use") * 1e3,
+            "peak MiB": max(one["memory"] for one in found[arm]),
+        }
+        for arm in ARMS
+    ]
 
 
 def main() -> None:
@@ -50,29 +66,10 @@ def main() -> None:
     parser.set_defaults(rounds=20)
     arguments = parser.parse_args()
     harness.start(arguments)
-    for arm in ARMS:
-        process(arm)  # from here on the files are in memory
-    found = {arm: [] for arm in ARMS}
-    for number in range(arguments.rounds):
-        for arm in list(ARMS) if number % 2 == 0 else reversed(list(ARMS)):
-            found[arm].append(process(arm))
-
-    def median(arm: str, what: str) -> float:
-        return statistics.median(one[what] for one in found[arm])
-
-    base = median("without", "import")
-    rows = [
-        {
-            "process": arm,
-            "import ms": median(arm, "import") * 1e3,
-            "more than without": (median(arm, "import") - base) * 1e3,
-            "first use ms": median(arm, "use") * 1e3,
-            "peak MiB": median(arm, "memory"),
-        }
-        for arm in ARMS
-    ]
-    harness.print_table(rows)
-    launched = launcher.measure(arguments.rounds)
+    with bytecode() as environment:
+        rows = measure(arguments.rounds, environment)
+        harness.print_table(rows)
+        launched = launcher.measure(arguments.rounds, environment)
     harness.print_table(launched)
     harness.save(arguments.json, rows + launched)
 

@@ -1,22 +1,29 @@
 """Measures what the launcher costs a script: until its first result, and per step.
 
-One script runs in new processes, which take turns: by the launcher, where it asks for `cuda`, and
-by itself, where it names the device. It trains a small network: most of a step is the host's work,
-and each step moves a batch and asks for devices as training loops do. Times are medians of all
-processes, in milliseconds.
+Two scripts run in new processes, which take turns: by the launcher, where they ask for `cuda`, and
+by themselves, where they name the device. One computes a sum and ends. The other trains a small
+network: most of a step is the host's work, and each step moves a batch and asks for devices as
+training loops do. A process counts with the median of its steps. Times are the lower quartiles of
+all processes, in milliseconds.
 """
 
 import json
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-SCRIPT = """
-import json, os, statistics, sys, time
+from benchmarks.start.process import in_turns, lower_quartile, output_of
+
+FIRST = """
+import json, os, sys, time
+import torch
+
+total = torch.ones(100, device=torch.device(sys.argv[1])).sum().item()
+assert total == 100
+print(json.dumps(time.time() - float(os.environ["LAUNCHED"])))
+"""
+STEPS = """
+import json, statistics, sys, time
 import torch
 from torch import nn
 
@@ -38,8 +45,6 @@ def step():
     optimizer.step()
     return loss.item()
 
-step()
-first = time.time() - float(os.environ["LAUNCHED"])
 for _ in range(30):
     step()
 times = []
@@ -47,46 +52,43 @@ for _ in range(200):
     begin = time.perf_counter()
     step()
     times.append(time.perf_counter() - begin)
-print(json.dumps({"first": first, "step": statistics.median(times)}))
+print(json.dumps(statistics.median(times)))
 """
 ARMS = {"named": ([], "lazuli"), "launcher": (["-m", "torch_lazuli"], "cuda")}
 
 
-def process(arm: str, script: Path) -> dict[str, float]:
-    """Seconds until the first result of a new process, and of a step."""
+def command(arm: str, script: str) -> list[str]:
+    """What runs the script."""
     launcher, device = ARMS[arm]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script), device],
-        env=os.environ | {"LAUNCHED": str(time.time())},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return [sys.executable, *launcher, script, device]
 
 
-def measure(rounds: int) -> list[dict]:
+def measure(rounds: int, environment: dict[str, str]) -> list[dict]:
     """A row for each arm."""
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "train.py"
-        script.write_text(SCRIPT)
-        found = {arm: [] for arm in ARMS}
-        for number in range(rounds + 1):
-            for arm in list(ARMS) if number % 2 == 0 else reversed(list(ARMS)):
-                one = process(arm, script)
-                if number > 0:  # then the files are in memory
-                    found[arm].append(one)
-
-    def median(arm: str, what: str) -> float:
-        return statistics.median(one[what] for one in found[arm]) * 1e3
-
+    first, step = seconds(FIRST, rounds, environment), seconds(STEPS, rounds, environment)
     return [
         {
             "script": arm,
-            "first result ms": median(arm, "first"),
-            "more than named": median(arm, "first") - median("named", "first"),
-            "step ms": median(arm, "step"),
-            "times a named one's": median(arm, "step") / median("named", "step"),
+            "first result ms": first[arm] * 1e3,
+            "more than named": (first[arm] - first["named"]) * 1e3,
+            "step ms": step[arm] * 1e3,
+            "times a named one's": step[arm] / step["named"],
         }
         for arm in ARMS
     ]
+
+
+def seconds(code: str, rounds: int, environment: dict[str, str]) -> dict[str, float]:
+    """What a script prints, by arm."""
+    found: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "script.py")
+        script.write_text(code)
+        for arm in in_turns(list(ARMS), 1):
+            output_of(
+                command(arm, str(script)), environment
+            )  # from here on the files are in memory
+        for arm in in_turns(list(ARMS), rounds):
+            printed = output_of(command(arm, str(script)), environment)
+            found[arm].append(json.loads(printed.splitlines()[-1]))
+    return {arm: lower_quartile(values) for arm, values in found.items()}

@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from torch_lazuli.takeover.request import AUTO, HINT, VARIABLE, Request, RequestError
 
@@ -109,20 +108,22 @@ def says_cuda(program: Sequence[str]) -> bool:
     if program[0].startswith("-c"):
         code = program[0][2:] or "".join(program[1:2])
         return bool(_CUDA.search(code.encode()))
-    file = next((Path(word) for word in program if word.endswith(".py")), None)
-    if file is None or not file.is_file():
+    file = next((word for word in program if word.endswith(".py")), "")
+    if not os.path.isfile(file):
         module = program[1:2] if program[0] == "-m" else [program[0][2:]]
-        file = _file_of_module(module[0]) if module else None
+        file = _file_of_module(module[0]) if module else ""
     try:
-        return file is not None and bool(_CUDA.search(file.read_bytes()))
+        with open(file, "rb") as opened:
+            return bool(_CUDA.search(opened.read()))
     except OSError:
         return False
 
 
-def _file_of_module(name: str) -> Path | None:
-    path = Path(*name.split("."))
+def _file_of_module(name: str) -> str:
+    """Its path; empty if there is none. (To import pathlib would take longer than all of this.)"""
+    path = name.replace(".", os.sep)
     for folder in ("", *sys.path):
-        for file in (folder / path.with_suffix(".py"), folder / path / "__main__.py"):
-            if file.is_file():
-                return file
-    return None
+        for file in (f"{path}.py", os.path.join(path, "__main__.py")):
+            if os.path.isfile(found := os.path.join(folder, file)):
+                return found
+    return ""
