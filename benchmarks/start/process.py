@@ -8,6 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+# Torch ends its import with the devices of other packages, unless it is told not to.
+IMPORT_TORCH_ALONE = """
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+"""
+
 
 @contextmanager
 def bytecode() -> Iterator[dict[str, str]]:
