@@ -56,9 +56,11 @@ class State:
         self._works_lock = threading.Lock()
         self._stays_on_host = False
         self.shown = CPU
+        self.is_cuda_named = False  # since start()
 
     def start(self, request: Request) -> None:
         """Begins to map what is asked for, besides what is mapped already."""
+        self.is_cuda_named = False
         self.cuda |= request.cuda
         if request.cpu:
             was_asked_for = self._cpu and not self._until_cuda
@@ -79,6 +81,7 @@ class State:
             self.shown = cuda_device()
         if self._until_cuda:
             self._cpu = self._until_cuda = False
+        self.is_cuda_named = True
 
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
@@ -168,7 +171,8 @@ def mapped(device: Any, depth: int = 1) -> Any:
         return device
     if name == "cuda" and state.cuda:
         _check(device)
-        state.name_cuda()
+        if not state.is_cuda_named:
+            state.name_cuda()
         return OWN
     if name == "cpu" and state.cpu and program_calls(depth + 1):
         return OWN
@@ -193,6 +197,7 @@ def _is_default_chosen() -> bool:
     return any(isinstance(mode, torch.utils._device.DeviceContext) for mode in modes)
 
 
+@functools.cache
 def _check(device: torch.device | str) -> None:
     index = torch.device(device).index
     if index and index >= cuda_count():  # there is always a first one
