@@ -12,6 +12,7 @@ STORED = {
         "memory-cpu": "memory",
         "memory-cpu-attention": "memory --attention",
         "shapes-cpu": "shapes",
+        "shapes-cpu-load": "shapes --load 2 --rounds 15 --arms eager lazuli",
         "programs-cpu": "programs",
         "kernels-cpu": "kernels",
         "libraries-cpu": "libraries",

@@ -8,7 +8,8 @@ their kernels by then: the first steps, of other shapes, are counted apart. The 
 once more afterwards, so that what is new costs shows. Medians over the shapes, and the arms take
 turns at each. What it costs lazuli to make new parts of a step ready to run, beyond recording,
 stands apart, in microseconds an op: parts that run without a plan, and parts whose plan was made
-for other sizes. With --load other processes keep the cores busy meanwhile.
+for other sizes. With --load other processes keep the cores busy meanwhile. Then a step waits for a
+core for milliseconds or not at all, and the numbers are means: what all steps took.
 """
 
 import contextlib
@@ -113,17 +114,23 @@ def compare(name: str, arms: list[str], rounds: int, load: int) -> dict[str, obj
             for i, n in enumerate(shapes):
                 for arm in run if i % 2 == 0 else list(reversed(run)):
                     seconds[arm].append(timed(steps[arm], [n]))
-            medians = harness.medians(seconds)
-            row |= {f"{arm} {what} ms": 1e3 * medians[arm] if arm in run else None for arm in arms}
+            typical = statistics.fmean if load else statistics.median
+            row |= {
+                f"{arm} {what} ms": 1e3 * typical(seconds[arm]) if arm in run else None
+                for arm in arms
+            }
             if {"eager", "lazuli"} <= {*arms}:
-                ratios = [
-                    eager / ours
-                    for eager, ours in zip(seconds["eager"], seconds["lazuli"], strict=True)
-                ]
-                row[f"{what} ratio"] = statistics.median(ratios)
+                row[f"{what} ratio"] = ratio(seconds["eager"], seconds["lazuli"], load > 0)
             if what == "new" and "lazuli" in run:
                 costs = host_costs()
     return row | {f"{arm} first {FIRST} s": first.get(arm) for arm in arms} | costs
+
+
+def ratio(eager: list[float], ours: list[float], of_all: bool) -> float:
+    """Eager's time by ours: of all steps together, or the median of that of single steps."""
+    if of_all:
+        return sum(eager) / sum(ours)
+    return statistics.median(theirs / own for theirs, own in zip(eager, ours, strict=True))
 
 
 def geometric_means(rows: list[dict[str, object]]) -> dict[str, object]:
