@@ -85,6 +85,12 @@ def synchronize(arm: str) -> None:
         torch.cuda.synchronize()
 
 
+def in_turns(arms: Sequence[str], rounds: int) -> Iterator[str]:
+    """The arms, `rounds` times, in an order that is reversed in every second round."""
+    for number in range(rounds):
+        yield from arms if number % 2 == 0 else reversed(arms)
+
+
 def time_interleaved(
     steps: dict[str, Callable[[], object]], rounds: int, repeats: int
 ) -> dict[str, list[float]]:
@@ -93,14 +99,12 @@ def time_interleaved(
     The arms take turns, `repeats` calls each, so that what else the machine does hits all alike.
     """
     seconds: dict[str, list[float]] = {arm: [] for arm in steps}
-    for number in range(rounds):
-        order = list(steps) if number % 2 == 0 else list(reversed(steps))
-        for arm in order:
-            step = steps[arm]
-            for _ in range(repeats):
-                begin = time.perf_counter()
-                step()
-                seconds[arm].append(time.perf_counter() - begin)
+    for arm in in_turns(list(steps), rounds):
+        step = steps[arm]
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            step()
+            seconds[arm].append(time.perf_counter() - begin)
     return seconds
 
 

@@ -58,7 +58,6 @@ def take_turns(
 ) -> Turns:
     """Each arm's turns, in an order that is reversed in every second round."""
     turns = Turns()
-    for number in range(rounds):
-        for arm in list(arms) if number % 2 == 0 else reversed(list(arms)):
-            turns.take(arm, arms[arm], steps, read)
+    for arm in harness.in_turns(list(arms), rounds):
+        turns.take(arm, arms[arm], steps, read)
     return turns

@@ -73,10 +73,9 @@ def compare(name: str, arguments) -> list[dict[str, object]]:
     for measured in arms.values():
         for _ in range(WARM_UP):
             measured.step(keep=False)
-    for number in range(arguments.rounds):
-        for arm in list(arms) if number % 2 == 0 else reversed(list(arms)):
-            for _ in range(arguments.steps):
-                arms[arm].step(keep=True)
+    for arm in harness.in_turns(list(arms), arguments.rounds):
+        for _ in range(arguments.steps):
+            arms[arm].step(keep=True)
 
     rows = []
     for phase in PHASES:

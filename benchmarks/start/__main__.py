@@ -14,8 +14,8 @@ from benchmarks import harness
 from benchmarks.start import launcher
 from benchmarks.start.process import (
     IMPORT_TORCH_ALONE,
+    by_arm,
     bytecode,
-    in_turns,
     lower_quartile,
     output_of,
 )
@@ -49,11 +49,7 @@ def process(arm: str, environment: dict[str, str]) -> dict[str, float]:
 
 def measure(rounds: int, environment: dict[str, str]) -> list[dict]:
     """A row for each arm."""
-    for arm in ARMS:
-        process(arm, environment)  # from here on the files are in memory
-    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
-    for arm in in_turns(ARMS, rounds):
-        found[arm].append(process(arm, environment))
+    found = by_arm(ARMS, rounds, lambda arm: process(arm, environment))
 
     def quartile(arm: str, what: str) -> float:
         return lower_quartile([one[what] for one in found[arm]])

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.start.process import IMPORT_TORCH_ALONE, in_turns, lower_quartile, output_of
+from benchmarks.start.process import IMPORT_TORCH_ALONE, by_arm, lower_quartile, output_of
 
 FIRST = f"""
 import json, os, sys, time
@@ -84,15 +84,13 @@ def measure(rounds: int, environment: dict[str, str]) -> list[dict]:
 
 def seconds(code: str, rounds: int, environment: dict[str, str]) -> dict[str, float]:
     """What a script prints, by arm."""
-    found: dict[str, list[float]] = {arm: [] for arm in ARMS}
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.py")
         script.write_text(code)
-        for arm in in_turns(list(ARMS), 1):
-            output_of(
-                command(arm, str(script)), environment
-            )  # from here on the files are in memory
-        for arm in in_turns(list(ARMS), rounds):
+
+        def one(arm: str) -> float:
             printed = output_of(command(arm, str(script)), environment)
-            found[arm].append(json.loads(printed.splitlines()[-1]))
+            return json.loads(printed.splitlines()[-1])
+
+        found = by_arm(list(ARMS), rounds, one)
     return {arm: lower_quartile(values) for arm, values in found.items()}

@@ -5,8 +5,13 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
+
+from benchmarks import harness
+
+Found = TypeVar("Found")
 
 # Torch ends its import with the devices of other packages, unless it is told not to.
 IMPORT_TORCH_ALONE = """
@@ -33,10 +38,15 @@ def output_of(command: Sequence[str], environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def in_turns(arms: Sequence[str], rounds: int) -> Iterator[str]:
-    """The arms, `rounds` times, in an order that is reversed in every second round."""
-    for number in range(rounds):
-        yield from arms if number % 2 == 0 else reversed(arms)
+def by_arm(arms: Sequence[str], rounds: int, one: Callable[[str], Found]) -> dict[str, list[Found]]:
+    """What `one` gives for each arm, in turns. What it gives first, before its files are in memory,
+    does not count."""
+    for arm in arms:
+        one(arm)
+    found: dict[str, list[Found]] = {arm: [] for arm in arms}
+    for arm in harness.in_turns(arms, rounds):
+        found[arm].append(one(arm))
+    return found
 
 
 def lower_quartile(values: Sequence[float]) -> float:

@@ -56,11 +56,9 @@ class State:
         self._works_lock = threading.Lock()
         self._stays_on_host = False
         self.shown = CPU
-        self.is_cuda_named = False  # since start()
 
     def start(self, request: Request) -> None:
         """Begins to map what is asked for, besides what is mapped already."""
-        self.is_cuda_named = False
         self.cuda |= request.cuda
         if request.cpu:
             was_asked_for = self._cpu and not self._until_cuda
@@ -81,7 +79,6 @@ class State:
             self.shown = cuda_device()
         if self._until_cuda:
             self._cpu = self._until_cuda = False
-        self.is_cuda_named = True
 
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
@@ -171,8 +168,7 @@ def mapped(device: Any, depth: int = 1) -> Any:
         return device
     if name == "cuda" and state.cuda:
         _check(device)
-        if not state.is_cuda_named:
-            state.name_cuda()
+        state.name_cuda()
         return OWN
     if name == "cpu" and state.cpu and program_calls(depth + 1):
         return OWN
