@@ -12,9 +12,6 @@ namespace lazuli::lowering {
 
 inline bool has_operand(const PostOp& op) { return op.kind == PostOp::Add || op.kind == PostOp::Mul; }
 
-// Whether it takes no function that a loop of C++ computes slowly.
-inline bool is_simple(const PostOp& op) { return op.kind != PostOp::GeluErf; }
-
 // `operand` seen with the result's shape: missing leading dimensions and broadcast ones have stride 0. Throws when
 // it does not broadcast.
 Layout broadcast_to(const Layout& operand, const ir::Dims& shape);
@@ -34,7 +31,7 @@ LAZULI_INLINE C after_function(C x, C alpha, C beta) {
   if constexpr (kind == PostOp::LeakyRelu) return x > C(0) ? x : x * alpha;
   if constexpr (kind == PostOp::Clamp) return held_between(x, alpha, beta);
   if constexpr (kind == PostOp::Scale) return x * alpha;
-  if constexpr (kind == PostOp::GeluErf) return C(0.5) * x * (1 + std::erf(x * C(0.70710678118654752440)));
+  if constexpr (kind == PostOp::GeluErf) return C(0.5) * x * (1 + vector_erf(x * C(0.70710678118654752440)));
   // (1 + tanh(u)) / 2 is sigmoid(2 u).
   if constexpr (kind == PostOp::GeluTanh)
     return x * vector_sigmoid(C(1.59576912160573071) * (x + C(0.044715) * x * x * x));

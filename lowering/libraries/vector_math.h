@@ -100,4 +100,24 @@ LAZULI_INLINE C vector_tanh(C x) {
   return std::copysign(less_one / (less_one + 2), x);
 }
 
+// x + x P(x^2) near 0, else 1 - exp(P(|x|)), P fitted to log(erfc) (tools/fit). Of float64 it is the library's.
+template <class C>
+LAZULI_INLINE C vector_erf(C x) {
+  if constexpr (std::is_same_v<C, double>) {
+    return std::erf(x);
+  } else {
+    constexpr float kNear[] = {7.965175609569997e-05f, -0.0008043123525567353f, 0.005191911943256855f,
+                               -0.026855582371354103f, 0.11283624172210693f,    -0.3761262893676758f,
+                               0.12837916612625122f};
+    constexpr float kFar[] = {-5.235590947449964e-07f, -1.4297320376499556e-05f, 0.0003966608492191881f,
+                              -0.004053422715514898f,  0.024895235896110535f,    -0.10801202058792114f,
+                              -0.6335434317588806f,    -1.1294341087341309f,     0.00016039807815104723f};
+    const float a = std::abs(x), held = a > 4 ? 4 : a, z = x * x;  // erf(4) rounds to 1; nan stays
+    float near = kNear[0], far = kFar[0];
+    for (size_t i = 1; i < std::size(kNear); ++i) near = near * z + kNear[i];
+    for (size_t i = 1; i < std::size(kFar); ++i) far = far * held + kFar[i];
+    return a < 0.92f ? x * near + x : std::copysign(1 - vector_exp(far), x);
+  }
+}
+
 }  // namespace lazuli::lowering

@@ -171,18 +171,18 @@ TEST(LibrariesMatmul, InfinityAndNanPropagate) {
 TEST(LibrariesMatmul, PackedOperandGivesTheSameProduct) {
   for (DType t : {DType::F32, DType::BF16})
     for (bool tb : {false, true}) {
-      const Layout la = layout(t, {9, 70}),
+      const Layout la = layout(t, {64, 70}),
                    lb = layout(t, {70, 450}, tb ? std::vector<size_t>{1, 0} : std::vector<size_t>{});
       const std::vector<PostOp> ops{{PostOp::Add, layout(t, {450})}};
-      PackedCall packed = make_packed_matmul(la, lb, layout(t, {9, 450}), ops);
+      PackedCall packed = make_packed_matmul(la, lb, layout(t, {64, 450}), ops);
       if (!packed.pack) GTEST_SKIP() << "this machine has no packed " << ir::name(t) << " product";
       Tensor a = Tensor::random(la, 1), b = Tensor::random(lb, 2), bias = Tensor::random(ops[0].operand, 3);
-      Tensor bytes(layout(DType::U8, {static_cast<int64_t>(packed.bytes)})), out(layout(t, {9, 450}));
+      Tensor bytes(layout(DType::U8, {static_cast<int64_t>(packed.bytes)})), out(layout(t, {64, 450}));
       testing::run(*packed.pack, {&b}, {&bytes});
       testing::run(*packed.call, {&a, &bytes, &bias}, {&out});
       std::vector<Tensor> operands{bias};
       expect_close(
-          out, [&](const ir::Dims& at) { return testing::product_at(a, b, ops, operands, at, {9, 450}); }, 9,
+          out, [&](const ir::Dims& at) { return testing::product_at(a, b, ops, operands, at, {64, 450}); }, 9,
           packed.call->describe());
     }
 }

@@ -11,7 +11,7 @@ namespace lazuli::lowering {
 bool serves_depthwise(const onednn::Convolution& c);
 
 // Operands with any strides; it is fast where images lie row-major or channels-last. Each sum is made in one order,
-// whatever the number of threads. Post-ops: of the forward pass only, simple ones (is_simple).
+// whatever the number of threads. Post-ops: of the forward pass only.
 std::unique_ptr<LibraryCall> make_depthwise(const onednn::Convolution& c, std::span<const PostOp> post_ops);
 
 }  // namespace lazuli::lowering

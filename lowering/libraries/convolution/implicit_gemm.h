@@ -11,7 +11,7 @@ namespace lazuli::lowering {
 bool serves_implicit_gemm(const onednn::Convolution& c);
 
 // x and y are read and written dense channels-last; w with any strides. Each sum is made in one order, whatever the
-// number of threads. Post-ops: of the forward pass only, simple ones (is_simple).
+// number of threads. Post-ops: of the forward pass only.
 std::unique_ptr<LibraryCall> make_implicit_gemm(const onednn::Convolution& c, std::span<const PostOp> post_ops,
                                                 bool takes_packed = false);
 // Packs w for the forward pass with `takes_packed`, which is not in what is returned.

@@ -12,7 +12,7 @@ namespace lazuli::lowering {
 bool is_for_winograd(const onednn::Convolution& c);
 
 // Of x the channels lie side by side; y is written dense channels-last, and w is read as pack_for_winograd packs it.
-// The bits do not depend on the number of threads. Post-ops: simple ones (is_simple).
+// The bits do not depend on the number of threads.
 std::unique_ptr<LibraryCall> make_winograd(const onednn::Convolution& c, std::span<const PostOp> post_ops);
 // Packs w, of any strides. The call is not in what is returned.
 PackedCall pack_for_winograd(const onednn::Convolution& c);

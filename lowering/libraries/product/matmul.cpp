@@ -173,7 +173,6 @@ Staging post_ops_after(const Product& p) {
 
 // The BLAS's product with the operands that it cannot read where they lie copied to plain ones.
 std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
-  if (!std::ranges::all_of(p.ops, is_simple)) return nullptr;
   Product inner = p;
   Staging staging = post_ops_after(p);
   size_t i = 0;
@@ -189,8 +188,6 @@ std::unique_ptr<LibraryCall> host_blas_product(const Product& p) {
   staging.result_layout = inner.out;
   return make_staged_call(make_host_blas_product(inner.a, inner.b, inner.out), std::move(staging));
 }
-
-bool is_tiny(const Product& p) { return are_tiny_products(p.a, p.b, p.out) && std::ranges::all_of(p.ops, is_simple); }
 
 // Runs a call whose first two operands are the other way round.
 class SwappedCall final : public LibraryCall {
@@ -235,8 +232,7 @@ bool is_for_gemm(const Product& p, Effort effort) {
     const int64_t few = plain && columns <= 64 ? kFew / 2 : kFew;
     return p.ops.empty() && rows >= few && columns >= few && (plain || depth >= few);
   }
-  return rank == 2 && std::min({rows, columns, depth}) >= kFew && rows * columns >= kEnough && p.a.strides[0] == 1 &&
-         std::ranges::all_of(p.ops, is_simple);
+  return rank == 2 && std::min({rows, columns, depth}) >= kFew && rows * columns >= kEnough && p.a.strides[0] == 1;
 }
 
 // Whether a BLAS is the better choice in any case: it begins five times faster than a primitive of oneDNN, which takes
@@ -246,8 +242,7 @@ bool is_for_gemm(const Product& p, Effort effort) {
 // layers of 64 x 128 x 128, two threads of a quiet machine.)
 bool is_quick_by_blas(const Product& p) {
   constexpr int64_t kQuick = 512 << 10;
-  return is_float32(p) && ir::product(p.out.shape) * p.a.shape.back() <= kQuick &&
-         std::ranges::all_of(p.ops, is_simple);
+  return is_float32(p) && ir::product(p.out.shape) * p.a.shape.back() <= kQuick;
 }
 
 // A BLAS is slow at many rows of a few columns. Our own product is better where vectors are not wider than those rows.
@@ -259,17 +254,13 @@ bool is_narrow(const Product& p) {
 std::unique_ptr<LibraryCall> any_product(const Product& p, Effort effort) {
   const size_t rank = p.out.shape.size();
   if (ir::product(p.out.shape) == 0 || p.a.shape[rank - 1] == 0) return make_zero_call(p.out, p.ops, 2);
-  if (is_tiny(p)) return make_staged_call(make_tiny_products(p.a, p.b, p.out), post_ops_after(p));
+  if (are_tiny_products(p.a, p.b, p.out))
+    return make_staged_call(make_tiny_products(p.a, p.b, p.out), post_ops_after(p));
   const bool quick = is_quick_by_blas(p), narrow = quick && is_narrow(p);
   if (is_for_gemm(p, effort) || (narrow && host_instruction_set() != InstructionSet::Avx512))
     return make_gemm(p.a, p.b, p.out, p.ops);
-  // A BLAS reads columns once for two rows or more, too.
-  const bool rows = rank == 2 && p.out.shape[0] > 1 && p.b.strides[0] == 1;
-  const bool soon = (quick && !narrow) || effort == Effort::Little;
-  if (soon && rows)
-    if (auto call = host_blas_product(p)) return call;
   if (auto call = make_row_product(p.a, p.b, p.out, p.ops)) return call;
-  if (soon)
+  if ((quick && !narrow) || effort == Effort::Little)
     if (auto call = host_blas_product(p)) return call;
   if (auto call = onednn_product(p)) return call;
   if (auto call = host_blas_product(p)) return call;
@@ -300,7 +291,8 @@ PackedCall make_packed_matmul(const Layout& a, const Layout& b, const Layout& ou
   check_matmul_operands(a, b, out);
   if (ir::product(out.shape) == 0 || ir::product(a.shape) == 0) return {};
   const Product p = canonical(a, b, out, post_ops);
-  if (p.out.strides.back() != 1 || is_tiny(p) || is_quick_by_blas(p) || make_row_product(p.a, p.b, p.out, p.ops))
+  if (p.out.strides.back() != 1 || are_tiny_products(p.a, p.b, p.out) || is_quick_by_blas(p) ||
+      make_row_product(p.a, p.b, p.out, p.ops))
     return {};
   for (const Layout* l : {&p.a, &p.b, &p.out})
     if (!plain_matrix(*l) || !onednn::supports(l->dtype)) return {};

@@ -10,22 +10,20 @@
 namespace lazuli::lowering {
 namespace {
 
-constexpr int64_t kMostRows = 4;
-
-// Calls f with the number of rows, from 1 to kMostRows, as a constant.
-template <class F>
+// Calls f with the number of rows, from 1 to `most`, as a constant.
+template <int64_t most, class F>
 void with_rows(int64_t rows, F f) {
-  switch (rows) {
-    case 1:
-      return f(std::integral_constant<int64_t, 1>());
-    case 2:
-      return f(std::integral_constant<int64_t, 2>());
-    case 3:
-      return f(std::integral_constant<int64_t, 3>());
-    default:
-      return f(std::integral_constant<int64_t, 4>());
-  }
+  if constexpr (most > 1)
+    if (rows < most) return with_rows<most - 1>(rows, f);
+  f(std::integral_constant<int64_t, most>());
 }
+
+int64_t most_rows() {
+  return for_host([](auto set) { return kMostRows<set()>; });
+}
+
+constexpr int64_t kMostOperands = 8;      // of post-ops
+constexpr int64_t kMostRowsOfBlocks = 4;  // with more, packed weights are faster
 
 class RowProduct final : public LibraryCall {
  public:
@@ -47,12 +45,18 @@ class RowProduct final : public LibraryCall {
     float* rows = static_cast<float*>(scratch);
     float* sums = reinterpret_cast<float*>(static_cast<char*>(scratch) + sums_at_);
     strided_copy(a_, operands[0], rows_, rows);
+    const auto all = [&](const auto* b) {
+      const int64_t piece = columns_a_piece();
+      share_out((n_ + piece - 1) / piece, !is_little(m_ * n_ * k_), [&](int64_t begin, int64_t end, int) {
+        const int64_t first = begin * piece, count = std::min(n_, end * piece) - first;
+        multiply(rows, b + first * (by_columns_ ? stride_ : 1), count, sums + first);
+        finish(sums, first, count, operands + 2, results[0]);
+      });
+    };
     if (b_.dtype == ir::DType::F32)
-      multiply(rows, static_cast<const float*>(operands[1]), sums);
+      all(static_cast<const float*>(operands[1]));
     else
-      multiply(rows, static_cast<const BFloat16*>(operands[1]), sums);
-    run_post_ops(ops_, sums_, sums, operands + 2);
-    strided_copy(sums_, sums, out_, results[0]);
+      all(static_cast<const BFloat16*>(operands[1]));
   }
   size_t scratch_bytes() const override { return sums_at_ + round_up_64(extent_bytes(sums_)); }
   std::string describe() const override { return "row_product:own"; }
@@ -68,26 +72,34 @@ class RowProduct final : public LibraryCall {
   int64_t block_columns() const {
     return for_host([&](auto set) {
       int64_t vectors = 0;
-      with_rows(m_, [&](auto rows) { vectors = kBlockVectors<set(), rows()>; });
+      with_rows<kMostRows<set()>>(m_, [&](auto rows) { vectors = kBlockVectors<set(), rows()>; });
       return vectors * RowKernels<set()>::kLanes;
     });
   }
 
   template <class T>
-  void multiply(const float* rows, const T* b, float* sums) const {
-    const int64_t piece = columns_a_piece();
-    share_out((n_ + piece - 1) / piece, !is_little(m_ * n_ * k_), [&](int64_t begin, int64_t end, int) {
-      const int64_t first = begin * piece, n = std::min(n_, end * piece) - first;
-      for_host([&](auto set) {
-        with_rows(m_, [&](auto count) {
-          if (by_columns_)
-            RowKernels<set()>::template columns<count()>(rows, k_, b + first * stride_, stride_, k_, n, sums + first,
-                                                         n_);
-          else
-            add_rows<set(), count()>(rows, b + first, n, sums + first);
-        });
+  void multiply(const float* rows, const T* b, int64_t n, float* sums) const {
+    for_host([&](auto set) {
+      with_rows<kMostRows<set()>>(m_, [&](auto count) {
+        if (by_columns_)
+          RowKernels<set()>::template columns<count()>(rows, k_, b, stride_, k_, n, sums, n_);
+        else
+          add_rows<set(), count()>(rows, b, n, sums);
       });
     });
+  }
+  // Of some columns, while they are in the cache.
+  void finish(float* sums, int64_t first, int64_t count, const void* const* operands, void* result) const {
+    const auto part = [&](const Layout& l) { return Layout{l.dtype, {m_, count}, l.strides}; };
+    const auto at = [&](const Layout& l) {
+      return first * l.strides[1] * static_cast<int64_t>(ir::item_size(l.dtype));
+    };
+    const void* parts[kMostOperands];
+    const void** next = parts;
+    for (const PostOp& op : ops_)
+      if (has_operand(op)) *next++ = static_cast<const char*>(*operands++) + at(op.operand);
+    run_post_ops(ops_, part(sums_), sums + first, parts);
+    strided_copy(part(sums_), sums + first, part(out_), static_cast<char*>(result) + at(out_));
   }
 
   // Blocks, then vectors, then single columns.
@@ -116,8 +128,6 @@ class RowProduct final : public LibraryCall {
   size_t sums_at_;
 };
 
-bool cheap(const PostOp& op) { return has_operand(op) || op.kind == PostOp::Relu || op.kind == PostOp::Scale; }
-
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_row_product(const Layout& a, const Layout& b, const Layout& out,
@@ -125,8 +135,8 @@ std::unique_ptr<LibraryCall> make_row_product(const Layout& a, const Layout& b, 
   if (out.shape.size() != 2 || (b.dtype != ir::DType::F32 && b.dtype != ir::DType::BF16)) return nullptr;
   const int64_t m = out.shape[0], n = out.shape[1], k = a.shape[1];
   const bool columns = b.strides[0] == 1 && b.strides[1] >= k, rows = b.strides[1] == 1 && b.strides[0] >= n;
-  if (m > kMostRows || n < 4 || n * k < 65536 || !(columns || rows)) return nullptr;
-  if (!std::all_of(post_ops.begin(), post_ops.end(), cheap)) return nullptr;
+  if (m > (columns ? most_rows() : kMostRowsOfBlocks) || n < 4 || n * k < 65536 || !(columns || rows)) return nullptr;
+  if (std::ranges::count_if(post_ops, has_operand) > kMostOperands) return nullptr;
   return std::make_unique<RowProduct>(a, b, out, post_ops);
 }
 

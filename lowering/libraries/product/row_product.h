@@ -1,5 +1,6 @@
-// A few rows times a big matrix, either way round in memory: what a linear layer does for one token. Bound by reading
-// the matrix once, which oneDNN, repacking it at every call, does three times slower.
+// A few rows times a big matrix, either way round in memory: what a linear layer does for the next token of a few
+// texts. Bound by reading the matrix once. On a processor with AVX-512 two threads read one of 768 x 3072 at 24 GB/s
+// for one row and 18 for eight; a BLAS does at 25 and 15, oneDNN at 16 and 13, and at 22 and 15 where it is packed.
 #pragma once
 #include <memory>
 #include <span>
@@ -7,8 +8,8 @@
 
 namespace lazuli::lowering {
 
-// Null where it does not apply: only up to four rows, rank two, float32 or bfloat16, b with strides {1, k or more} or
-// {n or more, 1}, and post-ops without transcendental functions.
+// Null where it does not apply: only up to eight rows (four without AVX-512), rank two, float32 or bfloat16, b with strides {1, k or more} or
+// {n or more, 1}.
 std::unique_ptr<LibraryCall> make_row_product(const Layout& a, const Layout& b, const Layout& out,
                                               std::span<const PostOp> post_ops);
 
