@@ -124,6 +124,9 @@ struct OpInfo {
   Promote promote = Promote::None;
   // Numbers beside tensors of narrow floating type are rounded to it, rather than to float32. Which, is torch's whim.
   bool rounds_numbers = false;
+  // Beside a tensor of narrow floating type torch's kernel for the CPU takes a second one that has no dimensions as a
+  // number, in float32.
+  bool wide_second = false;
   // Numbers beside tensors of float32 and float64 are a model's settings, which do not change: they are part of the
   // code, so that a library can be told them. Others may be different each time.
   bool fixed_numbers = false;

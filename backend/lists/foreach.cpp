@@ -151,7 +151,9 @@ class Elements {
     ir::DType type = lazy::to_ir(like->scalar_type());
     if (!ir::is_native(type) || !ir::is_floating(type)) return nullptr;
     for (const Argument& a : call_.arguments)
-      if (!a.is_list() && a.shared.isTensor() && !fits(a.shared.toTensor(), *like)) return nullptr;
+      if (!a.is_list() && a.shared.isTensor() &&
+          (!fits(a.shared.toTensor(), *like) || is_wide_second(call_.op, a.shared.toTensor(), type)))
+        return nullptr;
     if (type != type_) forget(), type_ = type;
     return like;
   }

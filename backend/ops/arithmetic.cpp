@@ -41,7 +41,7 @@ bool takes(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (!takes<op>(a, b)) return false;
   if (is_without_factor(a, b, alpha)) return true;
   return at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()) && b.is_privateuseone() &&
-         !alpha.isComplex() && !alpha.isBoolean();
+         !alpha.isComplex() && !alpha.isBoolean() && holds(at::result_type(a, b), alpha);
 }
 
 // A complex sum is that of the parts. Torch's kernels for the CPU multiply by the factor, 1 + 0i, even when it is one,

@@ -87,7 +87,7 @@ Tensor magnitude(const Tensor& x) {
 
 // Made with the parts of its operands.
 Tensor polar(const Tensor& size, const Tensor& angle) {
-  if (is_floating(size) && is_floating(angle) && size.scalar_type() == angle.scalar_type())
+  if (may_be_part(size) && may_be_part(angle) && size.scalar_type() == angle.scalar_type())
     if (Tensor t = complex_row(ir::Op::polar, {{&size, {}}, {&angle, {}}}); t.defined()) return t;
   return fall_back<Tensor>("aten::polar", "", size, angle);
 }

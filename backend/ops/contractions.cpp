@@ -157,7 +157,7 @@ Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& 
     return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);
   if (a.dim() != 1 || b.dim() != 1 || !at::is_expandable_to(self.sizes(), {a.size(0), b.size(0)}))
     return fall_back<Tensor>("aten::addr", "", self, a, b, beta, alpha);  // eager's error
-  return at::native::math_addr(self, a, b, beta, alpha);
+  return at::native::math_addr(self, a.to(type), b.to(type), beta, alpha);
 }
 
 // Bytes multiplied and added up in int32.

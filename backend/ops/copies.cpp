@@ -226,6 +226,7 @@ Tensor& fill_scalar(Tensor& self, const Scalar& number) {
   if (has_parts(self)) {
     Tensor parts = parts_of(self);
     if (number.equal(0)) return fill_scalar(parts, 0), self;
+    AT_DISPATCH_COMPLEX_TYPES(self.scalar_type(), "fill_", [&] { number.to<scalar_t>(); });  // torch's error
     lazy::Recording r;
     const ir::DType dtype = lazy::to_ir(parts.scalar_type());
     r.write_all(parts, r.broadcast(complex_number(r, number, dtype), lazy::to_dims(parts.sizes())));
@@ -240,13 +241,13 @@ Tensor& fill_scalar(Tensor& self, const Scalar& number) {
   fill_with(self, [&](lazy::Recording& r, ir::DType t) { return constant ? r.constant(d, t) : r.number(value, t); });
   return self;
 }
-// What x[mask] = number makes of the number, which may be too large for the type: eager's is infinite then.
+// What x[mask] = number makes of the number, which may be too large for a type of 16 bits: eager's is infinite then.
 Tensor scalar_tensor(const Scalar& number, std::optional<c10::ScalarType> type, std::optional<c10::Layout> layout,
                      std::optional<c10::Device> device, std::optional<bool> pinned) {
   Tensor out = at::empty({}, type, layout, device, pinned, {});
   const c10::ScalarType own = out.scalar_type();
   const bool is_too_large =
-      c10::isFloatingType(own) && has_native_numbers(out) && !number.isComplex() && !holds(own, number);
+      c10::isReducedFloatingType(own) && has_native_numbers(out) && !number.isComplex() && !holds(own, number);
   return is_too_large ? fill_scalar(out, std::copysign(std::numeric_limits<double>::infinity(), number.toDouble()))
                       : fill_scalar(out, number);
 }

@@ -52,7 +52,7 @@ Tensor& log_sigmoid_backward_out(const Tensor& gy, const Tensor& x, const Tensor
   return out;
 }
 
-// What is not given is 0, and the largest and smallest number of the type.
+// What is not given is 0, and the largest and smallest number of the type. What the type does not hold is infinite.
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> above,
                   std::optional<double> below) {
   if (!is_floating(x)) return fall_back<Tensor>("aten::nan_to_num", "", x, nan, above, below);
@@ -69,9 +69,10 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
         return std::numeric_limits<float>::max();
     }
   };
-  const Tensor number = at::where(at::isnan(x), Scalar(nan.value_or(0)), x),
-               bounded = at::where(x == kInfinity, Scalar(above ? *above : most()), number);
-  return at::where(x == -kInfinity, Scalar(below ? *below : -most()), bounded).to(x.scalar_type());
+  const auto held = [&](double n) { return Scalar(holds(x.scalar_type(), n) ? n : std::copysign(kInfinity, n)); };
+  const Tensor number = at::where(at::isnan(x), held(nan.value_or(0)), x),
+               bounded = at::where(x == kInfinity, held(above ? *above : most()), number);
+  return at::where(x == -kInfinity, held(below ? *below : -most()), bounded).to(x.scalar_type());
 }
 
 // To fit a weight into float16. Torch's kernel writes over it, and reads its memory by the address.
@@ -160,10 +161,12 @@ Tensor& floor_divide_(Tensor& a, const Tensor& b) {
   return a;
 }
 
-// Torch rounds a quotient of tensors of 16 bits before it truncates it.
+// Torch rounds a quotient of tensors of 16 bits before it truncates it. On the host it takes one without dimensions for
+// a number.
 Tensor truncated_quotient(const Tensor& a, const Tensor& b) {
   const at::ScalarType type = at::result_type(a, b);
-  if (!at::isReducedFloatingType(type) || is_number(b)) return elementwise(ir::Op::trunc_divide, {{&a, {}}, {&b, {}}});
+  const bool by_number = is_number(b) || (b.dim() == 0 && lazy::backing().has_host_kernels);
+  if (!at::isReducedFloatingType(type) || by_number) return elementwise(ir::Op::trunc_divide, {{&a, {}}, {&b, {}}});
   const Tensor above = is_number(a) ? a.to(type) : a;
   const Tensor quotient = elementwise(ir::Op::div, {{&above, {}}, {&b, {}}});
   return quotient.defined() ? elementwise(ir::Op::trunc, {{&quotient, {}}}) : quotient;

@@ -51,10 +51,25 @@ struct Softmax {
   }
 };
 
+using Parameters = std::initializer_list<const optional<Tensor>*>;
+
+// Whether all have x's type, or float32 where x has 16 bits: then each is read as it is.
+bool types_agree(const Tensor& x, Parameters parameters) {
+  const auto all = [&](at::ScalarType type) {
+    return std::ranges::all_of(parameters, [&](auto* t) { return !has(*t) || (**t).scalar_type() == type; });
+  };
+  return all(x.scalar_type()) || (c10::isReducedFloatingType(x.scalar_type()) && all(at::kFloat));
+}
+
+// The same of a weight and a bias. Eager refuses a bias of another type that stands alone.
+bool affine_agrees(const Tensor& x, const optional<Tensor>& weight, const optional<Tensor>& bias) {
+  if (!has(weight) && has(bias)) return bias->scalar_type() == x.scalar_type();
+  return types_agree(x, {&weight, &bias});
+}
+
 // Statistics are returned in the compute type, as on CUDA; torch's kernels for the CPU give them in x's type, unless
 // some parameter is wider.
-Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x,
-                 std::initializer_list<const optional<Tensor>*> parameters = {}) {
+Tensor statistic(lazy::Recording& r, ir::Value v, const Tensor& x, Parameters parameters) {
   at::ScalarType type = lazy::to_torch(r.dtype(v));
   auto wider = [&](const optional<Tensor>* p) { return has(*p) && (*p)->scalar_type() != x.scalar_type(); };
   if (lazy::backing().has_host_kernels && std::ranges::none_of(parameters, wider)) type = x.scalar_type();
@@ -66,14 +81,26 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   bool fits = is_floating(x) && absent_or_ours(w) && absent_or_ours(b) && !shape.empty() &&
               x.dim() >= static_cast<int64_t>(shape.size()) && x.sizes().slice(x.dim() - shape.size()) == shape &&
               x.numel() > 0;
-  for (auto* t : {&w, &b})
-    fits = fits && (!has(*t) || ((**t).sizes() == shape && (**t).scalar_type() == x.scalar_type()));
+  fits = fits && affine_agrees(x, w, b);
+  for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).sizes() == shape);
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm", "", x, shape, w, b, eps);
   lazy::Recording r;
   ir::DType t = lazy::to_ir(x.scalar_type());
   ir::Value y = r.emit(ir::Op::layer_norm, {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(t))},
                        {{static_cast<int64_t>(shape.size())}});
-  return {r.tensor(y, x.scalar_type()), statistic(r, y.next(), x), statistic(r, y.next(2), x)};
+  return {r.tensor(y, x.scalar_type()), statistic(r, y.next(), x, {&w, &b}), statistic(r, y.next(2), x, {&w, &b})};
+}
+
+// The gradients of x, weight and bias that are asked for; those of parameters in their own types.
+std::tuple<Tensor, Tensor, Tensor> gradients(lazy::Recording& r, ir::Value g, const Tensor& x,
+                                             const optional<Tensor>& w, const lazy::Order& order,
+                                             const std::array<bool, 3>& mask) {
+  const at::ScalarType parameter = has(w) ? w->scalar_type() : x.scalar_type();
+  Tensor out[3];
+  if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), order);
+  for (uint32_t i = 1; i < 3; ++i)
+    if (mask[i]) out[i] = r.tensor(r.convert(g.next(i), lazy::to_ir(parameter)), parameter);
+  return {out[0], out[1], out[2]};
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const Tensor& x, at::IntArrayRef shape,
@@ -82,20 +109,17 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gy, const T
                                                        std::array<bool, 3> mask) {
   bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && is_floating(rstd) && absent_or_ours(w) &&
               x.numel() > 0 && gy.scalar_type() == x.scalar_type();
-  for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).scalar_type() == x.scalar_type());
+  fits = fits && affine_agrees(x, w, b);
   if (!fits) return fall_back_tuple<3>("aten::native_layer_norm_backward", "", gy, x, shape, mean, rstd, w, b, mask);
   const ir::DType c = ir::compute_type(lazy::to_ir(x.scalar_type()));
   lazy::Recording r;
   ir::Value g = r.emit(ir::Op::layer_norm_backward,
                        {r.value(gy), r.value(x), read_as(r, mean, c), read_as(r, rstd, c), read(r, w)},
                        {{static_cast<int64_t>(shape.size())}});
-  Tensor out[3];
-  for (uint32_t i = 0; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(g.next(i), x.scalar_type());
-  return {out[0], out[1], out[2]};
+  return gradients(r, g, x, w, {}, mask);
 }
 
-bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters) {
+bool channels_fit(const Tensor& x, Parameters parameters) {
   for (auto* t : parameters)
     if (has(*t) && (!is_floating(**t) || (**t).dim() != 1 || (**t).numel() != x.size(1))) return false;
   return true;
@@ -103,12 +127,8 @@ bool channels_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*
 
 // Whether they have the types that eager's kernels take beside x's. On the host these are x's own, or float32 of all
 // where x has 16 bits.
-bool types_fit(const Tensor& x, std::initializer_list<const optional<Tensor>*> parameters) {
-  const auto all = [&](at::ScalarType type) {
-    return std::ranges::all_of(parameters, [&](auto* t) { return !has(*t) || (**t).scalar_type() == type; });
-  };
-  return !lazy::backing().has_host_kernels || all(x.scalar_type()) ||
-         (c10::isReducedFloatingType(x.scalar_type()) && all(at::kFloat));
+bool types_fit(const Tensor& x, Parameters parameters) {
+  return !lazy::backing().has_host_kernels || types_agree(x, parameters);
 }
 
 // Whether weights and statistics are multiplied out first: eager's kernels for the CPU do so for dense operands, and no
@@ -201,18 +221,13 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor& gy, const T
                         {r.value(gy), r.value(x), read_as(r, w, t), read_as(r, running_mean, c),
                          read_as(r, running_var, c), r.number(eps, c)},
                         {{0}});
-  at::ScalarType parameter = has(w) ? w->scalar_type() : type;
-  Tensor out[3];
-  if (mask[0]) out[0] = tensor_in(r, g, type, order);
-  for (uint32_t i = 1; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(r.convert(g.next(i), lazy::to_ir(parameter)), parameter);
-  return {out[0], out[1], out[2]};
+  return gradients(r, g, x, w, order, mask);
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Tensor>& w, const optional<Tensor>& b,
                                               int64_t n, int64_t c, int64_t hw, int64_t groups, double eps) {
-  bool fits = is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b});
-  for (auto* t : {&w, &b}) fits = fits && (!has(*t) || (**t).scalar_type() == x.scalar_type());
+  const bool fits =
+      is_floating(x) && x.dim() >= 2 && x.numel() > 0 && channels_fit(x, {&w, &b}) && affine_agrees(x, w, b);
   if (!fits) return fall_back_tuple<3>("aten::native_group_norm", "", x, w, b, n, c, hw, groups, eps);
   lazy::Order order = format_order(x);
   lazy::Recording r;
@@ -220,7 +235,8 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const optional<Te
       r.emit(ir::Op::group_norm,
              {r.value(x), read(r, w), read(r, b), r.number(eps, ir::compute_type(lazy::to_ir(x.scalar_type())))},
              {{groups}, {folds(x)}});
-  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, y.next(), x), statistic(r, y.next(2), x)};
+  return {tensor_in(r, y, x.scalar_type(), order), statistic(r, y.next(), x, {&w, &b}),
+          statistic(r, y.next(2), x, {&w, &b})};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const Tensor& x, const Tensor& mean,
@@ -228,7 +244,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
                                                        int64_t c, int64_t hw, int64_t groups,
                                                        std::array<bool, 3> mask) {
   bool fits = is_floating(gy) && is_floating(x) && is_floating(mean) && absent_or_ours(w) && x.numel() > 0 &&
-              gy.scalar_type() == x.scalar_type();
+              gy.scalar_type() == x.scalar_type() && types_agree(x, {&w});
   if (!fits)
     return fall_back_tuple<3>("aten::native_group_norm_backward", "", gy, x, mean, rstd, w, n, c, hw, groups, mask);
   const ir::DType type = ir::compute_type(lazy::to_ir(x.scalar_type()));
@@ -236,11 +252,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& gy, const T
   ir::Value g =
       r.emit(ir::Op::group_norm_backward,
              {r.value(gy), r.value(x), read_as(r, mean, type), read_as(r, rstd, type), read(r, w)}, {{groups}, {0}});
-  Tensor out[3];
-  if (mask[0]) out[0] = tensor_in(r, g, x.scalar_type(), format_order(x));
-  for (uint32_t i = 1; i < 3; ++i)
-    if (mask[i]) out[i] = r.tensor(g.next(i), x.scalar_type());
-  return {out[0], out[1], out[2]};
+  return gradients(r, g, x, w, format_order(x), mask);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ bool has_wider(ScalarType type) { return type == c10::kChar || type == c10::kSho
 Tensor common_divisor(const Tensor& a, const Tensor& b) {
   const ScalarType type = at::result_type(a, b);
   if (!has_wider(type)) return fall_back<Tensor>("aten::gcd", "", a, b);
-  return at::gcd(a.to(c10::kInt), b.to(c10::kInt)).to(type);
+  return at::gcd(a.to(type).to(c10::kInt), b.to(type).to(c10::kInt)).to(type);
 }
 Tensor& gcd_out(const Tensor& a, const Tensor& b, Tensor& out) {
   const ScalarType type = at::result_type(a, b);

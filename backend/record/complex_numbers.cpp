@@ -135,11 +135,13 @@ Tensor complex_row(Op row, const Operands& operands) {
   return out;
 }
 
+// (Torch's complex type for bfloat16 is that of float32.)
+bool may_be_part(const Tensor& x) {
+  return is_floating(x) && (x.scalar_type() == c10::kFloat || x.scalar_type() == c10::kDouble);
+}
+
 Tensor complex_of(const Tensor& re, const Tensor& im) {
-  const auto covers = [](const Tensor& t) {
-    return is_floating(t) && is_of_parts(c10::toComplexType(t.scalar_type()));
-  };
-  if (!covers(re) || !covers(im) || re.scalar_type() != im.scalar_type()) return {};
+  if (!may_be_part(re) || !may_be_part(im) || re.scalar_type() != im.scalar_type()) return {};
   if (lazy::Tape::current()) throw NotTaped{};
   const Operands operands{{&re, {}}, {&im, {}}};
   const ir::Dims shape = broadcast_shape(operands);

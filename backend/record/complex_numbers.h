@@ -6,6 +6,8 @@ namespace lazuli::backend {
 
 // Whether it is on the device and of complex numbers whose parts are of a type that kernels of ours compute in.
 bool has_parts(const at::Tensor& x);
+// Whether it is on the device and real, of such a type.
+bool may_be_part(const at::Tensor& x);
 // The same memory as real numbers, with a last dimension of 2.
 at::Tensor parts_of(const at::Tensor& x);
 

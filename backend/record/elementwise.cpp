@@ -5,6 +5,7 @@
 #include "backend/record/complex_numbers.h"
 #include "backend/record/dispatch.h"
 #include "ir/body.h"
+#include "lazy/memory/backing.h"
 
 namespace lazuli::backend {
 namespace {
@@ -51,10 +52,15 @@ bool promote(ir::Op op, const Operands& operands, Plan& p) {
     for (const Operand& o : operands)
       if (o.tensor ? o.tensor != operands[0].tensor : !holds(p.common, o.number)) return false;
   }
-  // Of a bound that the type does not hold eager judges.
-  if (is_bounding(op))
+  // Of a bound or an exponent that the type does not hold eager judges, and of any number that float32 does not: some
+  // rows' kernels raise an error.
+  const bool is_own = is_bounding(op) || op == ir::Op::pow;
+  const bool is_narrow = c10::isReducedFloatingType(p.common) || p.common == c10::kFloat;
+  if (is_own || is_narrow)
     for (const Operand& o : operands)
-      if (!o.tensor && !holds(p.common, o.number)) return false;
+      if (const auto number = known(o);
+          number && !number->isComplex() && !holds(is_own ? p.common : c10::kFloat, *number))
+        return false;
   if (row.promote == ir::Promote::None && !(c10::isFloatingType(p.common) && agree(operands, p.common))) return false;
   // Known here, so the error comes from the line that divides; of tensors, the kernel sees it.
   if (c10::isIntegralType(p.common, false) && row.promote == ir::Promote::Common && ir::can_fail(op) &&
@@ -82,6 +88,10 @@ ir::Value apply(lazy::Recording& r, ir::Op op, const Operands& operands, const P
   c10::SmallVector<ir::Value, 4> in;
   ir::DType type = lazy::to_ir(p.common);
   const ir::OpInfo& row = ir::info(op);
+  if (operands.size() == 2 && operands[1].tensor && is_wide_second(op, *operands[1].tensor, type)) {
+    for (const Operand& o : operands) in.push_back(read(r, o, ir::compute_type(type), order));
+    return r.convert(r.emit(op, std::span<const ir::Value>(in.data(), in.size()), std::move(attrs), {}), type);
+  }
   const bool is_fixed = row.fixed_numbers && (type == ir::DType::F32 || type == ir::DType::F64);
   for (const Operand& o : operands)
     in.push_back(is_fixed && !o.tensor ? r.constant(o.number.toDouble(), type)
@@ -99,6 +109,11 @@ void check_overlap(const at::Tensor& out, const Operands& operands) {
     if (o.tensor->storage().unsafeGetStorageImpl() == out.storage().unsafeGetStorageImpl())
       at::assert_no_partial_overlap(out, *o.tensor);
   }
+}
+
+bool is_wide_second(ir::Op op, const at::Tensor& second, ir::DType type) {
+  return ir::info(op).wide_second && ir::is_reduced_floating(type) && lazy::backing().has_host_kernels &&
+         second.dim() == 0 && second.is_privateuseone() && lazy::to_ir(second.scalar_type()) != type;
 }
 
 c10::Scalar rounded(const c10::Scalar& number, ir::DType type) {

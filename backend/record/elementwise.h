@@ -21,5 +21,8 @@ bool binary_fast_in_place(ir::Op op, const at::Tensor& a, const at::Tensor& b);
 
 // A number as a tensor of this type would hold it; rows say whether theirs are.
 c10::Scalar rounded(const c10::Scalar& number, ir::DType type);
+// Whether the second operand of a row whose result has `type` counts as a number of float32 (OpInfo::wide_second): a
+// tensor of the device without dimensions, of another type.
+bool is_wide_second(ir::Op op, const at::Tensor& second, ir::DType type);
 
 }  // namespace lazuli::backend

@@ -167,3 +167,90 @@ def test_the_sum_of_many_equal_numbers(device):
         with torch.lazuli.config.patch(unplanned="never"):
             error = (x.to(device).sum().cpu().double() - exact).abs()
         assert error < 10 * torch.finfo(torch.float32).eps * exact
+
+
+NUMBERS_WITHOUT_DIMENSIONS = [
+    torch.tensor(65536.0),
+    torch.tensor(0.3),
+    torch.tensor(0.1, dtype=torch.float64),
+    torch.tensor(0.3, dtype=torch.bfloat16),
+    torch.tensor(7),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("number", NUMBERS_WITHOUT_DIMENSIONS, ids=str)
+def test_half_precision_beside_a_number_without_dimensions(number, dtype):
+    """As second factor and divisor it counts in float32; any other is rounded first."""
+
+    def run(device):
+        x = torch.tensor([0.01, 0.3, 0.0, 1, 2, 3], dtype=dtype, device=device)
+        s = number.to(device)
+        quotients = [torch.div(x, s, rounding_mode=mode) for mode in (None, "floor", "trunc")]
+        in_place = [x.clone().mul_(s), x.clone().div_(s)]
+        lists = [*torch._foreach_mul([x], s), *torch._foreach_div([x], s)]
+        return x * s, s * x, x + s, x - s, torch.maximum(x, s), quotients, in_place, lists
+
+    assert_same(run)
+
+
+def test_scaled_losses_of_half_precision():
+    def run(device):
+        x = torch.tensor([0.01, 0.3], dtype=torch.float16, device=device, requires_grad=True)
+        (x * torch.tensor(65536.0, device=device)).sum().mul(1e-3).backward()
+        return x.grad
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16])
+@pytest.mark.parametrize("number", [300, 70000, 255])
+def test_common_divisor_with_a_number_that_the_type_does_not_hold(number, dtype):
+    def run(device):
+        x = torch.tensor([0, 3, 100, 7, -127], dtype=dtype, device=device)
+        return torch.gcd(x, torch.tensor(number, device=device))
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("of", [torch.int8, torch.int16, torch.bfloat16])
+@pytest.mark.parametrize("to", [torch.float32, torch.int64])
+def test_outer_product_in_the_type_of_the_result(of, to):
+    def run(device):
+        v = torch.tensor([100, 3, 257 if of is torch.int16 else 77]).to(device, of)
+        return torch.addr(torch.zeros(3, 3, device=device, dtype=to), v, v)
+
+    assert_same(run)
+
+
+@pytest.mark.parametrize("function", [torch.complex, torch.polar])
+def test_complex_numbers_have_no_parts_of_bfloat16(function):
+    def run(device):
+        x = torch.ones(2, device=device, dtype=torch.bfloat16)
+        return function(x, x).abs()
+
+    assert_same_error(run)
+
+
+def parameters_in(dtype, shape, device):
+    return [torch.linspace(0.5, 2, shape[0]).to(device, dtype).requires_grad_() for _ in range(2)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("norm", ["group", "layer", "batch", "instance"])
+@pytest.mark.parametrize("affine", ["both", "weight"])
+def test_norms_of_half_precision_with_wide_parameters(norm, dtype, affine):
+    def run(device):
+        x = (torch.arange(48.0).view(2, 4, 6).sin() * 3).to(device, dtype).requires_grad_()
+        weight, bias = parameters_in(torch.float32, (6 if norm == "layer" else 4,), device)
+        w, b = weight, bias if affine == "both" else None
+        y = {
+            "group": lambda: F.group_norm(x, 2, w, b),
+            "layer": lambda: F.layer_norm(x, (6,), w, b),
+            "batch": lambda: F.batch_norm(x, None, None, w, b, training=True),
+            "instance": lambda: F.instance_norm(x, None, None, w, b),
+        }[norm]()
+        (y * torch.arange(48.0).cos().view(2, 4, 6).to(device, dtype)).sum().backward()
+        return y, x.grad, *(p.grad for p in (w, b) if p is not None)
+
+    assert_same(run, rtol=2e-2, atol=2e-2)

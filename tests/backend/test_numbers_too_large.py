@@ -26,6 +26,21 @@ CASES = {
     "index_fill": lambda d: byte(d).index_fill(0, torch.tensor([1], device=d), 256),
     "scatter": lambda d: byte(d).scatter(0, torch.tensor([1], device=d), 300),
     "scatter_ half": lambda d: half(d).scatter_(0, torch.tensor([1], device=d), 1e6),
+    "x[0] = number, float": lambda d: assigned(torch.zeros(3, device=d), 0, 1e300),
+    "where": lambda d: torch.where(single(d) > 2, 1e300, single(d)),
+    "power half": lambda d: half(d) ** 70000.0,
+    "power": lambda d: half(d) ** 1e300,
+    "add alpha half": lambda d: half(d).add(half(d), alpha=70000.0),
+    "add alpha": lambda d: single(d).add(single(d), alpha=1e300),
+    "addcmul": lambda d: torch.addcmul(single(d), single(d), single(d), value=1e300),
+    "lerp": lambda d: torch.lerp(single(d), single(d), 1e300),
+    "leaky_relu": lambda d: F.leaky_relu(single(d), 1e300),
+    "softplus": lambda d: F.softplus(single(d), 1e300),
+    "elu": lambda d: F.elu(single(d), 1e300),
+    "celu": lambda d: F.celu(single(d), 1e300),
+    "full_like complex": lambda d: torch.full_like(
+        torch.zeros(3, dtype=torch.complex64, device=d), 1e300
+    ),
     "added": lambda d: half(d) + 1e9,
     "multiplied": lambda d: (half(d) + 1) * -1e9,
 }
@@ -33,6 +48,10 @@ CASES = {
 
 def half(device):
     return torch.zeros(3, dtype=torch.float16, device=device)
+
+
+def single(device):
+    return torch.arange(6.0, device=device)
 
 
 def byte(device):

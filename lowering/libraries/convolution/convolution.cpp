@@ -124,8 +124,7 @@ std::unique_ptr<LibraryCall> onednn_convolution(const Convolution& given, std::s
 
 // Whether our own convolution does these as well as a kernel would.
 bool are_ours(std::span<const PostOp> ops) {
-  return std::ranges::all_of(
-      ops, [](const PostOp& op) { return !has_operand(op) || op.operand.dtype == DType::F32; });
+  return std::ranges::all_of(ops, [](const PostOp& op) { return !has_operand(op) || op.operand.dtype == DType::F32; });
 }
 
 // Whether it makes many channels of 3 x 3 taps of one image: the beginning of a network.

@@ -1,10 +1,9 @@
 // The inner loops of a product of a few rows: each reads a part of the matrix once, at the memory's speed.
 //
-// A processor keeps up with its memory only if it reads few places at a time, each far ahead. What is fetched goes to
-// the second cache: it can wait for many more lines than the first. So columns that lie side by side are read one after
-// the other, with several sums along each (for two rows or more a few columns at a time, since the rows are read again
-// for each), and rows that lie side by side are read in blocks of some cache lines, whose sums stay in registers all the
-// way down.
+// A processor keeps up with its memory only if it reads few places at a time, each far ahead. What is fetched so goes
+// to the second cache, which can wait for more lines than the first. So columns that lie side by side are read one
+// after the other, with several sums along each. (For two rows or more it is a few columns at a time: the rows are read
+// again for each.) Rows that lie side by side are read in blocks of some cache lines, whose sums stay in registers.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -8,8 +8,8 @@
 
 namespace lazuli::lowering {
 
-// Null where it does not apply: only up to eight rows (four without AVX-512), rank two, float32 or bfloat16, b with strides {1, k or more} or
-// {n or more, 1}.
+// Null where it does not apply. Only up to eight rows (four without AVX-512, or where b's rows lie side by side), rank
+// two, float32 or bfloat16, b with strides {1, k or more} or {n or more, 1}.
 std::unique_ptr<LibraryCall> make_row_product(const Layout& a, const Layout& b, const Layout& out,
                                               std::span<const PostOp> post_ops);
 
