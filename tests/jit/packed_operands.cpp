@@ -19,7 +19,7 @@ struct PackingHost : TestHost {
 
 // x times w, both inputs, with rows enough for a library that packs.
 struct ProductModel {
-  static constexpr int64_t kRows = 40, kInner = 96, kColumns = 80;
+  static constexpr int64_t kRows = 96, kInner = 96, kColumns = 80;  // not few: those are for a BLAS
   Model m;
   explicit ProductModel(bool donate = false) {
     auto x = m.input({kRows, kInner}), w = m.input({kInner, kColumns});
